@@ -15,7 +15,7 @@ COPY src ./src
 RUN ["/opt/pointsman/bin/python", "-m", "pip", "install", ".[server,mcp,http]"]
 # The build fails here if the embedder does not work on what was just installed.
 # hadolint ignore=DL3059
-RUN ["/opt/pointsman/bin/python", "-c", "from pointsman.models import default_embedder; default_embedder().embed_queries(['ready'])"]
+RUN ["/opt/pointsman/bin/python", "-c", "from pointsman.embedders import default_embedder; default_embedder().embed_queries(['ready'])"]
 
 FROM python:3.12-slim-bookworm
 LABEL org.opencontainers.image.title="Pointsman" \

@@ -27,16 +27,16 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from _data import DATA
+from pointsman.embedders import CachedEmbedder, default_embedder
+from pointsman.embedders.e5.prepared_files import cache_directory
 from pointsman.evaluation import read_collection
-from pointsman.models import CachedEmbedder, default_embedder
-from pointsman.models._cache import cache_directory
-from pointsman.retrieval.relevance import SCRIPTS, Background, Languages, Script, script_of, unrelated_questions
+from pointsman.retrieval.judge.relevance import SCRIPTS, Background, Languages, Script, script_of, unrelated_questions
 from pointsman.text import DEFAULT_ANALYZER, sentences
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pointsman.types import Document
+    from pointsman.values.types import Document
 
 T = TypeVar("T")
 
@@ -245,7 +245,7 @@ def _notes(name: str) -> dict[str, tuple[str, list[str]]]:
 
 
 def _among(name: str) -> list[Document]:
-    from pointsman.types import Document
+    from pointsman.values.types import Document
 
     chance, count = random.Random(name), AMONG[name][1]
     made = [Document(id_, text) for id_, (text, _) in _notes(name).items()]

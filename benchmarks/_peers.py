@@ -10,7 +10,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-from pointsman.models import cache_directory
+from pointsman.embedders import cache_directory
 
 
 def ask_peer(name: str, packages: Sequence[str], code: str, *arguments: str, timeout: float = 300) -> Any:

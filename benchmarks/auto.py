@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 import _judged
 from _judged import SETS, family, own
 from pointsman.retrieval.fusion import KAPPA, RRF_K
-from pointsman.retrieval.policy import measured
+from pointsman.retrieval.plan.policy import measured
 
 Scores = NDArray[np.float64]
 K = 10

@@ -19,9 +19,9 @@ import numpy as np
 
 import _judged
 from _judged import SETS
-from pointsman.calibration.dataset import ece
-from pointsman.retrieval.relevance import FIRST
+from pointsman.retrieval.judge.relevance import FIRST
 from pointsman.text import DEFAULT_ANALYZER
+from pointsman.workspace.calibration.dataset_calibration import ece
 from relevance import COMPLETE, COPY, PASSAGES_SAID, groups, shown, sources
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from pointsman.store.local import keyword
+from pointsman.store.local.keyword import keyword_index as keyword
 from scores_kit import WITHIN, check, random_work
 from store_kit import opened
 

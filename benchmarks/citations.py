@@ -23,9 +23,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from altered_quotes import alterations, quote_from, stands_in
-from pointsman.citations import cite, verify
 from pointsman.ingest import read_paths, text_of
-from pointsman.types import Document, Hit
+from pointsman.values.citations import cite, verify
+from pointsman.values.types import Document, Hit
 
 DATA = Path(__file__).parents[1] / ".." / "shared" / "data"
 COLLECTIONS = ("en_xquad", "ru_xquad", "zh_xquad", "zh_cmrc2018")

@@ -28,10 +28,10 @@ from rich.table import Table
 from _data import DATA
 from _peers import seconds
 from pointsman import CachedEmbedder, RetrievalContext, Workspace, default_embedder
-from pointsman.client import Client
 from pointsman.evaluation import read_collection
-from pointsman.server.responses import plain
-from pointsman.types import TRACE_DETAILS
+from pointsman.service.client import Client
+from pointsman.service.server.protocol.responses import plain
+from pointsman.values.types import TRACE_DETAILS
 
 SETS = ("en_scifact", "en_wikiqa", "zh_domainrag", "ru_faq_java")
 TURNS = 300

@@ -27,13 +27,13 @@ from _passages import passages
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from cluster_kit import DaskProcesses
 from pointsman import Workspace
-from pointsman.cluster import DaskCluster
-from pointsman.folder_sync import index_paths
+from pointsman.embedders import load_embedder
 from pointsman.ingest import FileReader, FoundFile, find_files
-from pointsman.models import load_embedder
+from pointsman.workspace.folder_sync import index_paths
+from pointsman.workspace.indexing_cluster import DaskCluster
 
 if TYPE_CHECKING:
-    from pointsman.dataset import Dataset
+    from pointsman.workspace.dataset import Dataset
 
 DATASET = "passages"
 

@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pointsman
-from pointsman.cli.demo import QUESTIONS
-from pointsman.copying import copy
-from pointsman.models import load_embedder
-from pointsman.store.opening import open_backend
+from pointsman.cli.commands.demo_command import QUESTIONS
+from pointsman.embedders import load_embedder
+from pointsman.store.backend_urls import open_backend
+from pointsman.workspace.copies.copying import copy
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from opensearch_kit import Cluster
 
 if TYPE_CHECKING:
-    from pointsman.types import RetrievalContext
+    from pointsman.values.types import RetrievalContext
 
 
 def keys(answer: RetrievalContext) -> list[tuple[str | None, str]]:

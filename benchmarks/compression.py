@@ -46,16 +46,16 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from _data import DATA
+from pointsman.embedders import CachedEmbedder, default_embedder
 from pointsman.evaluation import TestCollection, compare, indexed, read_collection
-from pointsman.models import CachedEmbedder, default_embedder
-from pointsman.retrieval.compress import ExtractiveCompressor, TextBudget
-from pointsman.retrieval.compress.spans import Span, fill, units_of
+from pointsman.retrieval.refine.compress import ExtractiveCompressor, TextBudget
+from pointsman.retrieval.refine.compress.spans import Span, fill, units_of
 from pointsman.text import sentences
-from pointsman.types import Document, Hit, Query, Ranked
+from pointsman.values.types import Document, Hit, Query, Ranked
 
 if TYPE_CHECKING:
-    from pointsman.dataset import Dataset
-    from pointsman.protocols import Embedder
+    from pointsman.values.protocols import Embedder
+    from pointsman.workspace.dataset import Dataset
 
 ANSWERS = Path(__file__).with_name("compression_answers.tsv")
 SETS = ("en_xquad", "zh_xquad", "ru_xquad", "zh_cmrc2018", "mh_hotpotqa", "en_wikiqa")

@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import pointsman
 from pointsman import Document
-from pointsman._file_descriptors import raise_descriptor_limit
-from pointsman.models.scripted import HashingEmbedder
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.tools.system.file_descriptors import raise_descriptor_limit
 from server_kit import Served, ask
 
 HEAD = b"POST /api/retrieval/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"

@@ -25,8 +25,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # the browser and 
 
 from browser import axe_core, chromium, path_of_chromium
 from pointsman import Workspace
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.types import Document
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.values.types import Document
 from server_kit import Served, ask
 
 if TYPE_CHECKING:

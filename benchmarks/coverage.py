@@ -27,8 +27,8 @@ import _judged
 import pointsman
 import relevance
 from _judged import SETS, own
-from pointsman.retrieval.kept_calibrations import MOST_HITS, Coverage
-from pointsman.retrieval.relevance import shipped
+from pointsman.retrieval.judge.kept_calibrations import MOST_HITS, Coverage
+from pointsman.retrieval.judge.relevance import shipped
 
 LEVELS = (0.8, 0.9)
 LEAST = 200

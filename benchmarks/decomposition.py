@@ -25,7 +25,7 @@ from statistics import fmean
 from time import perf_counter
 
 from _data import DATA
-from pointsman.retrieval.transform.decompose_by_rules import chain, subquestions
+from pointsman.retrieval.plan.transform.decompose_by_rules import chain, subquestions
 from pointsman.text import DEFAULT_ANALYZER
 
 SIMPLE = ("en_scifact", "zh_cmrc2018", "ru_faq_java", "xl_debian_ru")

@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 
 from pointsman import Dataset, Document
-from pointsman.integrations._shared import GivenVectors
-from pointsman.models.distance import Distance, DistanceName
+from pointsman.embedders.distance import Distance, DistanceName
+from pointsman.integrations.framework_sources import GivenVectors
 
 COUNT: Final = 60_000
 DIMENSIONS: Final = 64

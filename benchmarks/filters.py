@@ -23,14 +23,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pointsman
-from pointsman.errors import FilterError, UnmetNeedError
-from pointsman.filters import parse_filter
-from pointsman.testing.stores import EMBEDDER, odd_documents, random_filter, vectors_of
+from pointsman.evaluation.conformance.stores.store_suite import EMBEDDER, odd_documents, random_filter, vectors_of
+from pointsman.tools.errors import FilterError, UnmetNeedError
+from pointsman.values.filters import parse_filter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pointsman.store.base import Store
+    from pointsman.store.base_store import Store
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
@@ -173,7 +173,7 @@ def stores(names: list[str]) -> Iterator[tuple[str, Store]]:
     """Each store, empty, while it is asked."""
     about = {"description": "", "indexing_technique": "hybrid"}
     if "local" in names:
-        from pointsman.store.local.store import LocalStore
+        from pointsman.store.local.local_store import LocalStore
 
         with tempfile.TemporaryDirectory() as folder:
             store = LocalStore(Path(folder) / "odd", {"name": "odd", **about})

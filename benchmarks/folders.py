@@ -25,10 +25,10 @@ from typing import Literal
 
 import pointsman
 from _folder_files import Question, questions, write_folder
-from pointsman.calibration.fitting import MINIMUM
 from pointsman.ingest import standard_library_documents
-from pointsman.retrieval.reading import Reading
-from pointsman.retrieval.relevance import script_of
+from pointsman.retrieval.judge.relevance import script_of
+from pointsman.retrieval.run.reading import Reading
+from pointsman.workspace.calibration.fitting import MINIMUM
 
 FOLDERS = {"company": "household", "household": "company", "laboratory": "company", "theatre": "household"}
 """By name, the folder that stands beside it."""

@@ -15,8 +15,8 @@ from contextlib import closing
 from pathlib import Path
 
 from pointsman import Workspace
-from pointsman.folder_sync import index_paths
-from pointsman.models.scripted import HashingEmbedder
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.workspace.folder_sync import index_paths
 
 DIMENSIONS = 384
 

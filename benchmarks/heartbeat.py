@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import pointsman
 from pointsman import Document, RetrievalContext
-from pointsman.models.scripted import HashingEmbedder
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 
 if TYPE_CHECKING:
     import numpy as np

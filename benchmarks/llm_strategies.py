@@ -21,8 +21,9 @@ from time import perf_counter
 from typing import Any
 
 from pointsman import Dataset, Document, Hit
-from pointsman.models.scripted import Delay, HashingEmbedder, ScriptedLLM
-from pointsman.strategies import (
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.llm.scripted_llm import Delay, ScriptedLLM
+from pointsman.retrieval.strategies import (
     BaseRetrievalStrategy,
     Budget,
     DecompositionStrategy,

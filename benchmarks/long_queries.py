@@ -19,8 +19,8 @@ import time
 from pathlib import Path
 
 from pointsman import Document, Workspace
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.retrieval.recommended_strategy import recommend
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.retrieval.plan.recommended_strategy import recommend
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from server_kit import Served

@@ -24,14 +24,14 @@ from typing import TYPE_CHECKING
 
 from _data import DATA
 from pointsman import Workspace
+from pointsman.embedders import default_embedder
 from pointsman.evaluation import TestCollection, compare, indexed, measure, read_collection
-from pointsman.models import default_embedder
-from pointsman.registry import STRATEGIES
-from pointsman.strategies import BaseRetrievalStrategy, DecompositionStrategy, HybridStrategy
+from pointsman.retrieval.strategies import BaseRetrievalStrategy, DecompositionStrategy, HybridStrategy
+from pointsman.values.registry import STRATEGIES
 
 if TYPE_CHECKING:
     from pointsman import Dataset
-    from pointsman.protocols import Embedder
+    from pointsman.values.protocols import Embedder
 
 MULTI_HOP = ("mh_musique_train100", "mh_hotpotqa")
 OTHERS = ("zh_cmrc2018", "ru_faq_java", "en_scifact")

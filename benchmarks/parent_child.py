@@ -46,10 +46,10 @@ from typing import Any
 
 from _data import DATA
 from pointsman import Document, Hit, ParentChildStrategy, RegisteredStrategy, Workspace, register_strategy
+from pointsman.embedders import CachedEmbedder, default_embedder
 from pointsman.evaluation import TestCollection, compare, measure, read_collection
 from pointsman.ingest import chunk
-from pointsman.ingest.source import ParsedDocument, Section
-from pointsman.models import CachedEmbedder, default_embedder
+from pointsman.ingest.source_text import ParsedDocument, Section
 
 TOKENS = 128
 ABSTRACTS = 600

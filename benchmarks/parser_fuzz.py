@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from pointsman.selector.model_answers import parse_selection
+from pointsman.selector.selection_answers import parse_selection
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from test_selector_model_answers import (  # the table of awkward answers

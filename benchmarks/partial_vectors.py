@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Literal
 
 from pointsman import Dataset
-from pointsman.evaluation.collection import read_collection
-from pointsman.evaluation.metrics import measure
-from pointsman.retrieval.candidates import Pool
+from pointsman.evaluation.collections import read_collection
+from pointsman.evaluation.ranking_metrics import measure
+from pointsman.retrieval.run.candidates import Pool
 
 DATA = Path(__file__).parents[1] / ".." / "shared" / "data"
 SHARES = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)

@@ -21,8 +21,9 @@ from pathlib import Path
 from PIL import Image, ImageDraw, ImageFont
 
 from pointsman import Dataset, Document
-from pointsman.errors import InputError
-from pointsman.ingest import Problem, _pictures, chunk, convert
+from pointsman.ingest import Problem, chunk, convert
+from pointsman.ingest.converters import pictures as _pictures
+from pointsman.tools.errors import InputError
 
 DATA = Path(__file__).parents[1] / ".." / "shared" / "data"
 FONTS = {

@@ -24,12 +24,12 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from _data import DATA
+from pointsman.embedders import CachedEmbedder, default_embedder
 from pointsman.evaluation import TestCollection, compare, indexed, measure, rankings, read_collection, tune
-from pointsman.models import CachedEmbedder, default_embedder
-from pointsman.request import RegisteredStrategy
+from pointsman.retrieval.request import RegisteredStrategy
 
 if TYPE_CHECKING:
-    from pointsman.workspace import Workspace
+    from pointsman.workspace.workspace_search import Workspace
 
 SETS = (
     *("en_scifact", "en_cranfield", "en_cacm", "en_wikiqa", "zh_domainrag", "zh_cmrc2018", "ru_faq_java"),

@@ -15,9 +15,9 @@ import sys
 import time
 from collections import Counter
 
-from pointsman.prompts import SELECTION, fenced, fill, option_lines, quoted
-from pointsman.selector.base import ToolMetadata
-from pointsman.selector.model_answers import parse_selection
+from pointsman.llm.prompt_templates import SELECTION, fenced, fill, option_lines, quoted
+from pointsman.selector.base_selector import ToolMetadata
+from pointsman.selector.selection_answers import parse_selection
 
 CHOICES = {
     "en": [

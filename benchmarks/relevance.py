@@ -43,15 +43,15 @@ import _judged
 import pointsman
 from _data import DATA
 from _judged import DEMO, MATTERS, PASSAGES, SETS, Judged, across, background, everyday, family, foreign, own
-from pointsman.calibration.dataset import BINS, ece
-from pointsman.calibration.fitting import MINIMUM, Labelled, PreparedQuestion, fit_prepared, prepare
 from pointsman.evaluation import read_collection
-from pointsman.request import SearchRequest
-from pointsman.retrieval import judging
-from pointsman.retrieval import relevance as module
-from pointsman.retrieval.kept_calibrations import REFUSED, minimum_for
-from pointsman.retrieval.relevance import FIRST, Background, Evidence, Form, Relevance, judge_by
-from pointsman.types import Document
+from pointsman.retrieval.judge import relevance as module
+from pointsman.retrieval.judge.kept_calibrations import REFUSED, minimum_for
+from pointsman.retrieval.judge.relevance import FIRST, Background, Evidence, Form, Relevance, judge_by
+from pointsman.retrieval.request import SearchRequest
+from pointsman.retrieval.run import judging
+from pointsman.values.types import Document
+from pointsman.workspace.calibration.dataset_calibration import BINS, ece
+from pointsman.workspace.calibration.fitting import MINIMUM, Labelled, PreparedQuestion, fit_prepared, prepare
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -711,7 +711,7 @@ def fitting(write: bool) -> bool:
             }
         found.append(values)
     about = (
-        "Read by pointsman.retrieval.relevance, which says what the features are. Fitted by: python "
+        "Read by pointsman.retrieval.judge.relevance, which says what the features are. Fitted by: python "
         f"benchmarks/relevance.py fit --write. Collections: {', '.join((*SETS, *DEMO))}{PASSAGES_SAID}, people's own "
         "notes, and the 200 everyday questions against each."
     )

@@ -28,16 +28,16 @@ from typing import TYPE_CHECKING, Any
 import pointsman
 from _passages import passages, questions
 from pointsman import Document
-from pointsman.errors import NotHeldError
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.retrieval.policy import measured
-from pointsman.settings import Settings
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.retrieval.plan.policy import measured
+from pointsman.tools.errors import NotHeldError
+from pointsman.values.settings import Settings
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 if TYPE_CHECKING:
-    from pointsman.types import RetrievalContext
-    from pointsman.workspace import Workspace
+    from pointsman.values.types import RetrievalContext
+    from pointsman.workspace.workspace_search import Workspace
 
 TOGETHER = 50
 SAME = "the same answer"

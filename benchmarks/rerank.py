@@ -21,13 +21,13 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from _data import DATA
+from pointsman.embedders import CachedEmbedder, default_embedder
 from pointsman.evaluation import TestCollection, compare, indexed, measure, read_collection
-from pointsman.models import CachedEmbedder, default_embedder
-from pointsman.retrieval.rerank import CalibratedReranker
-from pointsman.types import Query, Ranked
+from pointsman.retrieval.refine.rerank import CalibratedReranker
+from pointsman.values.types import Query, Ranked
 
 if TYPE_CHECKING:
-    from pointsman.dataset import Dataset
+    from pointsman.workspace.dataset import Dataset
 
 SETS = ("en_scifact", "en_cranfield", "en_cacm", "zh_domainrag", "ru_faq_java", "mh_hotpotqa")
 DEPTH = 100

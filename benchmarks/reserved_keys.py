@@ -23,20 +23,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pointsman
 from pointsman import Dataset, Document
-from pointsman._values import RESERVED
-from pointsman.errors import PointsmanError, UnmetNeedError
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.views import ACCESS, VALIDITY_KEYS
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.tools.errors import PointsmanError, UnmetNeedError
+from pointsman.values.metadata import RESERVED
+from pointsman.values.views import ACCESS, VALIDITY_KEYS
 from store_hostile import value_of
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from orders import workspace as started
-from pointsman.client import Client
+from pointsman.service.client import Client
 from server_kit import Served
 
 if TYPE_CHECKING:
-    from pointsman.client.dataset import RemoteDataset
+    from pointsman.service.client.remote_dataset import RemoteDataset
 
 NAME: Final = "notes"
 EVERY = 250  # documents between two verifications

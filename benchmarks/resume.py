@@ -23,14 +23,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pointsman import Document, Workspace
-from pointsman.models.scripted import HashingEmbedder
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pointsman.models.base import Progress
-    from pointsman.types import AddResult
+    from pointsman.embedders.base_embedder import Progress
+    from pointsman.values.types import AddResult
 
 WORDS = ("signal", "lamp", "train", "brake", "lever", "points", "track", "bridge", "driver", "guard")
 

@@ -21,9 +21,9 @@ from pathlib import Path
 
 import pointsman
 from pointsman import Document
-from pointsman.errors import PointsmanError
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.server.keys import keys_of
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.service.server.access.api_keys import keys_of
+from pointsman.tools.errors import PointsmanError
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 

@@ -21,20 +21,20 @@ import numpy as np
 
 from _data import DATA
 from _peers import ask_peer, microseconds, seconds
-from pointsman.dataset import Dataset
+from pointsman.embedders import CachedEmbedder, default_embedder
 from pointsman.evaluation import read_collection
-from pointsman.models import CachedEmbedder, default_embedder
-from pointsman.retrieval.retrievers.base import BaseRetriever
-from pointsman.retrieval.retrievers.router import RouterRetriever
-from pointsman.retrieval.routing.router import ContentRouter, RouteDecision
-from pointsman.selector.base import BaseSelector, Choices, SelectorResult, SingleSelection
-from pointsman.selector.heuristic import router_select
-from pointsman.types import Document, Hit, Query
+from pointsman.retrieval.plan.router_retriever import RouterRetriever
+from pointsman.retrieval.plan.routers import ContentRouter, RouteDecision
+from pointsman.retrieval.retrievers.base_retriever import BaseRetriever
+from pointsman.selector.base_selector import BaseSelector, Choices, SelectorResult, SingleSelection
+from pointsman.selector.heuristic_route import router_select
+from pointsman.values.types import Document, Hit, Query
+from pointsman.workspace.dataset import Dataset
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pointsman.models import BaseEmbedder
+    from pointsman.embedders import BaseEmbedder
 
 TIMED = 300
 BOUNDS = {

@@ -20,8 +20,8 @@ from typing import Any
 
 import pointsman
 from pointsman import Document
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.store.local.truth import Truth
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.store.local.truth.truth_rows import Truth
 
 QUESTION = "how does a railway switch guide trains?"
 

@@ -21,17 +21,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from _data import DATA
-from pointsman.evaluation.selectors import SelectionTask, SelectorReport, evaluate_task, read_selection
-from pointsman.models import CachedEmbedder, HashingEmbedder, default_embedder
-from pointsman.selector._bm25 import ChoiceIndex
-from pointsman.selector.base import BaseSelector, Choices, SelectorResult, SingleSelection, ToolMetadata
-from pointsman.selector.description import DescriptionSelector
-from pointsman.selector.embedding import EmbeddingSelector
+from pointsman.embedders import CachedEmbedder, HashingEmbedder, default_embedder
+from pointsman.evaluation.selector_figures import SelectionTask, SelectorReport, evaluate_task, read_selection
+from pointsman.selector.base_selector import BaseSelector, Choices, SelectorResult, SingleSelection, ToolMetadata
+from pointsman.selector.choices.choice_bm25 import ChoiceIndex
+from pointsman.selector.description_selector import DescriptionSelector
+from pointsman.selector.embedding_selector import EmbeddingSelector
 from pointsman.text import DEFAULT_ANALYZER
-from pointsman.types import Query
+from pointsman.values.types import Query
 
 if TYPE_CHECKING:
-    from pointsman.protocols import Embedder
+    from pointsman.values.protocols import Embedder
 
 TOOLS = ("tool_metatool_train", "tool_ultratool_en_dev", "tool_ultratool_zh_dev", "tool_sealtools_dev")
 INTENTS = {"intent_banking77": 20, "intent_snips": 100}  # examples of each label

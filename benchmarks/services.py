@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pointsman
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.server.keys import keys_of
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.service.server.access.api_keys import keys_of
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 

@@ -35,11 +35,11 @@ import pointsman
 from _data import DATA
 from _judged import SETS
 from pointsman.evaluation import TestCollection, read_collection
-from pointsman.retrieval.transform.spelling import Corrector
-from pointsman.retrieval.vocabulary import LEXICON
+from pointsman.retrieval.plan.transform.spelling_corrector import Corrector
+from pointsman.retrieval.plan.vocabulary import LEXICON
 from pointsman.text import DEFAULT_ANALYZER
-from pointsman.text._stopwords import ENGLISH, RUSSIAN
 from pointsman.text.spelling import Speller
+from pointsman.text.stop_words import ENGLISH, RUSSIAN
 
 REPORTED = ("en_scifact", "ru_faq_java")
 TUNED_ON = ("en_cranfield", "en_cacm", "xl_debian_ru")

@@ -30,7 +30,7 @@ from rich.table import Table
 
 from pointsman import Dataset, Document, parse_filter
 from pointsman.text import DEFAULT_ANALYZER
-from pointsman.types import Query
+from pointsman.values.types import Query
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

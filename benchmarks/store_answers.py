@@ -19,10 +19,10 @@ import numpy as np
 
 import pointsman
 from _data import DATA
-from pointsman.copying import copy
+from pointsman.embedders import CachedEmbedder, default_embedder
 from pointsman.evaluation import measure, read_collection
-from pointsman.models import CachedEmbedder, default_embedder
-from pointsman.store.opening import open_backend
+from pointsman.store.backend_urls import open_backend
+from pointsman.workspace.copies.copying import copy
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 

@@ -17,14 +17,15 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-from pointsman.copying import content_of
-from pointsman.store.opening import open_backend
+from pointsman.store.backend_urls import open_backend
+from pointsman.workspace.copies.copying import content_of
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from stores import clustered, passages
 
-COPY = "import sys; from pointsman.copying import copy; from pointsman.store.opening import open_backend as at; \
+COPY = "import sys; from pointsman.workspace.copies.copying import copy; \
+from pointsman.store.backend_urls import open_backend as at; \
 print(copy(at(sys.argv[1]), at(sys.argv[2]), on_progress=lambda n, a, b: print('.', end='', flush=True)))"
 
 

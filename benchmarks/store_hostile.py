@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 
 from pointsman import Document
-from pointsman.errors import PointsmanError
-from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range
-from pointsman.store.base import NEAR, Lists, StoreInfo, StoreQuery
-from pointsman.store.opening import open_backend
+from pointsman.store.backend_urls import open_backend
+from pointsman.store.base_store import NEAR, Lists, StoreInfo, StoreQuery
+from pointsman.tools.errors import PointsmanError
+from pointsman.values.filters import And, Equals, Exists, Filter, In, Not, Or, Range
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
@@ -207,7 +207,7 @@ def attached(counts: Counts, url: str, rounds: int, chance: random.Random) -> No
     """A collection of Chroma that is only read."""
     import httpx
 
-    from pointsman.store.attachment import Attachment
+    from pointsman.store.external.attachment import Attachment
 
     root = f"{url.replace('chroma://', 'http://')}/api/v2/tenants/default_tenant/databases/default_database/collections"
     vector = np.eye(8, dtype=np.float32)

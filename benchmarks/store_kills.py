@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from pointsman import Document
-from pointsman.errors import StoreError, StoreUnavailableError
-from pointsman.store.base import WORDS, StoreQuery
-from pointsman.store.opening import open_backend
+from pointsman.store.backend_urls import open_backend
+from pointsman.store.base_store import WORDS, StoreQuery
+from pointsman.tools.errors import StoreError, StoreUnavailableError
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 

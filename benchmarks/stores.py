@@ -30,8 +30,8 @@ from rich.table import Table
 from _data import DATA
 from pointsman import Document, parse_filter
 from pointsman.evaluation import read_collection
-from pointsman.store.base import NEAR, WORDS, StoreQuery
-from pointsman.store.opening import open_backend
+from pointsman.store.backend_urls import open_backend
+from pointsman.store.base_store import NEAR, WORDS, StoreQuery
 from pointsman.text import DEFAULT_ANALYZER
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.evaluation import TestCollection
-    from pointsman.filters import Filter
-    from pointsman.store.base import Store
+    from pointsman.store.base_store import Store
+    from pointsman.values.filters import Filter
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 

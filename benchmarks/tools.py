@@ -7,8 +7,8 @@ repository) stand behind `find_tools` as if one server had them; the selector ha
 ranked as a whole, then by its steps (`pointsman.selector.multi_step`, as `find_tools` does), then with each step as a
 query of its own, five tools for each, as an agent may ask. The numbers in `multi_step` were chosen on the queries with
 an even number; those with an odd one are told apart. A tool's name, its description and its parameters, taken from the
-description, are what a client would carry of it. A token is three bytes (`pointsman.citations.about_tokens`). Exit
-status 1: a bound is missed.
+description, are what a client would carry of it. A token is three bytes (`pointsman.values.citations.about_tokens`).
+Exit status 1: a bound is missed.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from _data import DATA
-from pointsman.citations import about_tokens
-from pointsman.evaluation.selectors import read_selection
+from pointsman.embedders import CachedEmbedder, default_embedder
+from pointsman.evaluation.selector_figures import read_selection
 from pointsman.integrations.mcp.toolbox import CALL, FIND, MAX_FOUND, FindAnswer, FoundTool, choices_of
 from pointsman.integrations.mcp.upstream import ForeignTool
-from pointsman.models import CachedEmbedder, default_embedder
 from pointsman.selector import DescriptionSelector
 from pointsman.selector.multi_step import step_scores, steps
-from pointsman.server.logs import line_of
+from pointsman.service.server.request_log import line_of
+from pointsman.values.citations import about_tokens
 
 DEPTHS = (1, 3, 5, 10)
 HITS, SAVED = 0.99, 0.85

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pointsman.filters import Range
-from pointsman.store.local import vector_codes
-from pointsman.store.local.columns import Columns
-from pointsman.store.local.truth import VectorChanges
-from pointsman.store.local.vectors import VectorIndex
+from pointsman.store.local.columns.metadata_columns import Columns
+from pointsman.store.local.truth.truth_rows import VectorChanges
+from pointsman.store.local.vectors import vector_codes
+from pointsman.store.local.vectors.vector_index import VectorIndex
+from pointsman.values.filters import Range
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

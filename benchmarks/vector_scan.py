@@ -27,11 +27,11 @@ import numpy as np
 
 from _data import DATA
 from _passages import CHUNK, DIMENSIONS, VectorOfText, questions, some_sentences, vectors
-from pointsman.filters import Filter, Range
-from pointsman.models import default_embedder
-from pointsman.store.local.columns import Columns
-from pointsman.store.local.truth import VectorChanges
-from pointsman.store.local.vectors import VectorIndex
+from pointsman.embedders import default_embedder
+from pointsman.store.local.columns.metadata_columns import Columns
+from pointsman.store.local.truth.truth_rows import VectorChanges
+from pointsman.store.local.vectors.vector_index import VectorIndex
+from pointsman.values.filters import Filter, Range
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

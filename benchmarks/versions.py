@@ -20,8 +20,8 @@ from typing import Any
 
 import pointsman
 from pointsman import Document
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.views import VALIDITY_KEYS
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.values.views import VALIDITY_KEYS
 
 SUBJECTS = {
     "en": """the street lighting; the cleaning of the town hall; the delivery of school meals; the upkeep of lifts; the

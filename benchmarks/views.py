@@ -6,7 +6,8 @@
 PLACE is a folder (by default a temporary one), the URL of a workspace, or ``postgresql``: then a server is started for
 the run.
 
-``twins`` compares answers of pairs of workspaces with and without hidden documents (`pointsman.leaktest`): documents of
+``twins`` compares answers of pairs of workspaces with and without hidden documents (`pointsman.evaluation.leaktest`):
+documents of
 three languages, access lists, groups, filters and doors are drawn. ``speed`` asks the same questions through a view and
 through a filter, in turn, where 1, 10 and 50 % of the documents remain; the documents are spread over all groups. Times
 are those of the clock and, in brackets, of the processor, which other programs change less. The first question of each
@@ -27,7 +28,7 @@ from time import perf_counter, process_time
 from typing import Any
 
 import pointsman
-from pointsman.leaktest import LeakReport, leaktest
+from pointsman.evaluation.leaktest import LeakReport, leaktest
 
 
 @contextmanager

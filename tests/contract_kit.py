@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pointsman
 from pointsman import Document
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.server import KeyStore
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.service.server import KeyStore
 from server_kit import Served
 
 CONFIG = """

@@ -15,12 +15,13 @@ from unittest.mock import patch
 import numpy as np
 
 from pointsman import Document, Workspace
-from pointsman.errors import RetrievalError, StoreError
-from pointsman.filters import Equals
-from pointsman.models.cached import CachedEmbedder
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.server.keys import KeyStore
-from pointsman.store.local import collection, vectors
+from pointsman.embedders.cached_embedder import CachedEmbedder
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.service.server.access.api_keys import KeyStore
+from pointsman.store.local import collection
+from pointsman.store.local.vectors import vector_index as vectors
+from pointsman.tools.errors import RetrievalError, StoreError
+from pointsman.values.filters import Equals
 
 DOCUMENTS: Final = 300
 _WORDS: Final = [

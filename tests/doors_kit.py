@@ -20,13 +20,13 @@ from typer.testing import CliRunner
 import pointsman
 from command_kit import run_command
 from pointsman import Document, EnhancedRetrievalService, Query, RetrievalWorkflow, ScriptedLLM, Settings
-from pointsman.client import Client
-from pointsman.errors import PointsmanError
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.integrations.mcp import MAX_K, create_server
-from pointsman.models.chosen import SettingsModels
-from pointsman.models.scripted import HashingEmbedder
+from pointsman.llm.chosen_models import SettingsModels
 from pointsman.retrieval.fusion import METHODS
-from pointsman.server import Limits, create_app
+from pointsman.service.client import Client
+from pointsman.service.server import Limits, create_app
+from pointsman.tools.errors import PointsmanError
 from serving import serving
 
 # ── the world ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -296,7 +296,7 @@ class World:
     def by_command(self, asked: Asked) -> Outcome | None:
         if self.llm is not None:
             return None  # it has the models that settings name, and none that a test has made
-        from pointsman.cli.app import app
+        from pointsman.cli.core_commands import app
 
         done = CliRunner().invoke(app, command(asked), env=self.environ)
         if done.exit_code == 0:

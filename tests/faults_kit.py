@@ -17,15 +17,16 @@ import anyio
 import numpy as np
 
 from pointsman import BaseRetriever, Dataset, Document, Hit, LLMRouter, Query, RetrievalContext, RetrievalWorkflow
-from pointsman.errors import RetrievalError
-from pointsman.models.query_vectors import QueryVectors
-from pointsman.models.scripted import Delay, HashingEmbedder, ScriptedLLM
-from pointsman.retrieval.compress import LLMCompressor
+from pointsman.embedders.query_vectors import QueryVectors
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.llm.scripted_llm import Delay, ScriptedLLM
 from pointsman.retrieval.parallel_calls import Breaker
-from pointsman.retrieval.refuse import Refuser, Threshold
-from pointsman.retrieval.rerank import BaseReranker
-from pointsman.retrieval.transform import LLMExpander
-from pointsman.types import Ranked, Refusal
+from pointsman.retrieval.plan.transform import LLMExpander
+from pointsman.retrieval.refine.compress import LLMCompressor
+from pointsman.retrieval.refine.refuse import Refuser, Threshold
+from pointsman.retrieval.refine.rerank import BaseReranker
+from pointsman.tools.errors import RetrievalError
+from pointsman.values.types import Ranked, Refusal
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

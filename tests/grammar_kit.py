@@ -10,9 +10,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pointsman.retrieval.transform import RuleDisambiguator, subquestions
+from pointsman.retrieval.plan.transform import RuleDisambiguator, subquestions
 from pointsman.text import DEFAULT_ANALYZER
-from pointsman.types import Message, Query
+from pointsman.values.types import Message, Query
 
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "grammar_cases.json").read_text(encoding="utf-8"))
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pointsman.types import Document
+from pointsman.values.types import Document
 
 if TYPE_CHECKING:
     import random
 
     from numpy.typing import NDArray
 
-    from pointsman.store.base import Store
+    from pointsman.store.base_store import Store
 
 State = tuple[list[tuple[str, str, dict[str, Any], bytes | None]], dict[str, str]]
 

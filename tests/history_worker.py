@@ -4,7 +4,7 @@ import sys
 from typing import Any
 
 from pointsman.store.postgres import PostgresBackend
-from pointsman.types import Document
+from pointsman.values.types import Document
 
 if __name__ == "__main__":
     url, turn = sys.argv[1:]

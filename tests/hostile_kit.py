@@ -21,8 +21,8 @@ from typing import Any, Final, Literal
 
 import pointsman
 from pointsman import Document
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.server import KeyStore
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.service.server import KeyStore
 
 OWN_DATASET, OTHER_DATASET = "own", "theirs"
 SECRET: Final = "zanzibar"

@@ -9,15 +9,23 @@ from unittest import SkipTest
 
 import numpy as np
 
-from pointsman.errors import PointsmanError
-from pointsman.testing._shared import DOCUMENTS, FILTERS, ODD_TEXTS, Conformance, TextConformance, answering, is_number
-from pointsman.types import Document
+from pointsman.evaluation.conformance.suite_samples import (
+    DOCUMENTS,
+    FILTERS,
+    ODD_TEXTS,
+    Conformance,
+    TextConformance,
+    answering,
+    is_number,
+)
+from pointsman.tools.errors import PointsmanError
+from pointsman.values.types import Document
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pointsman.filters import Filter
-    from pointsman.protocols import DocumentStore, KeywordIndex, VectorIndex
+    from pointsman.values.filters import Filter
+    from pointsman.values.protocols import DocumentStore, KeywordIndex, VectorIndex
 
 
 class _StoreConformance(Conformance):
@@ -37,7 +45,7 @@ class _StoreConformance(Conformance):
 
 
 class DocumentStoreConformance(_StoreConformance):
-    """For anything that implements the protocol `pointsman.protocols.DocumentStore`.
+    """For anything that implements the protocol `pointsman.values.protocols.DocumentStore`.
 
     Promised: complete documents in the order of the keys, and None for unknown keys.
     """
@@ -210,7 +218,7 @@ class _IndexConformance(_StoreConformance):
 
 
 class KeywordIndexConformance(_IndexConformance, TextConformance):
-    """For anything that implements the protocol `pointsman.protocols.KeywordIndex`.
+    """For anything that implements the protocol `pointsman.values.protocols.KeywordIndex`.
 
     Promised: BM25 scores, best first, above 0 only for documents with a word of the query; `score` agrees with
     `search`; filters act before the cut; English, Chinese and Russian words are found.
@@ -270,7 +278,7 @@ class KeywordIndexConformance(_IndexConformance, TextConformance):
 
 
 class VectorIndexConformance(_IndexConformance):
-    """For anything that implements the protocol `pointsman.protocols.VectorIndex`.
+    """For anything that implements the protocol `pointsman.values.protocols.VectorIndex`.
 
     Promised: the nearest by cosine, best first; `score` agrees with `search`, and gives NaN without a vector; filters
     act before the cut.

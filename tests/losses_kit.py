@@ -17,7 +17,7 @@ from office_files import opendocument
 from pointsman.ingest import ParsedDocument, Problem, chunk, convert
 
 if TYPE_CHECKING:
-    from pointsman.types import Document
+    from pointsman.values.types import Document
 
 SIZES = ((16, 0), (64, 16), (256, 32), (480, 0))
 _WORD = re.compile(r"\w+")

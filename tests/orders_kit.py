@@ -18,9 +18,8 @@ from urllib.parse import quote
 
 import numpy as np
 
-from pointsman.errors import ConflictError, LockedError
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.testing._write_orders import (
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.evaluation.conformance.stores.write_orders import (
     NEVER,
     Done,
     State,
@@ -33,8 +32,9 @@ from pointsman.testing._write_orders import (
     state_of,
     word_of,
 )
-from pointsman.types import AddResult, Document
-from pointsman.workspace import Workspace
+from pointsman.tools.errors import ConflictError, LockedError
+from pointsman.values.types import AddResult, Document
+from pointsman.workspace.workspace_search import Workspace
 from server_kit import Served
 
 NAME: Final = "notes"

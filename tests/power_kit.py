@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from pointsman.server.keys import KeyStore
+from pointsman.service.server.access.api_keys import KeyStore
 from pointsman.store.local.collection import Collection
 from store_kit import sound
 

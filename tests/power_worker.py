@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pointsman.store.local import collection, truth
+from pointsman.store.local import collection
 from pointsman.store.local import files_and_locks as files
 from pointsman.store.local.collection import Collection
 from pointsman.store.local.files_and_locks import remove_file, replacing
 from pointsman.store.local.manifest import drop_collection
-from pointsman.types import Document
+from pointsman.store.local.truth import truth_rows as truth
+from pointsman.values.types import Document
 from store_kit import add, corpus, write_files_early
 
 
@@ -83,10 +84,10 @@ def on_stores(root: Path) -> None:
 
 def on_workspace(root: Path) -> None:
     """The same through the workspace."""
-    from pointsman.models.scripted import HashingEmbedder
-    from pointsman.retrieval.policy import measured
-    from pointsman.server.keys import KeyStore
-    from pointsman.workspace import Workspace
+    from pointsman.embedders.scripted_embedders import HashingEmbedder
+    from pointsman.retrieval.plan.policy import measured
+    from pointsman.service.server.access.api_keys import KeyStore
+    from pointsman.workspace.workspace_search import Workspace
 
     embedder = HashingEmbedder()
     with Workspace(root, embedder=embedder) as workspace:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pointsman.filters import Range
 from pointsman.text import DEFAULT_ANALYZER
-from pointsman.types import Document
+from pointsman.values.filters import Range
+from pointsman.values.types import Document
 from store_kit import WORDS, add
 
 if TYPE_CHECKING:

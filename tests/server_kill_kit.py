@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pointsman import Workspace
-from pointsman.models.scripted import HashingEmbedder
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 from server_kit import Ingest, Served
 
 _CHUNK = 64  # lines sent at a time; the service commits another number

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import httpx
 import uvicorn
 
-from pointsman.server.run import configure
+from pointsman.service.server.run import configure
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-    from pointsman.server.limits import Limits
+    from pointsman.service.server.protocol.request_limits import Limits
 
 
 @contextmanager

@@ -22,9 +22,9 @@ import psutil
 
 from disk_kit import fill
 from pointsman import Workspace
-from pointsman.backup import backup, restore
-from pointsman.errors import StorageFullError
-from pointsman.models.scripted import HashingEmbedder
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.tools.errors import StorageFullError
+from pointsman.workspace.copies.backup import backup, restore
 from server_kit import Served
 from store_kit import WORDS
 

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from hypothesis import strategies as st
 
-from pointsman.filters import And, Filter, Not, Or
-from pointsman.store.local import collection, term_codes, vector_codes, vectors
+from pointsman.store.local import collection
 from pointsman.store.local.collection import Collection
-from pointsman.store.prepared import prepare
-from pointsman.types import AddResult, Document
+from pointsman.store.local.keyword import term_codes
+from pointsman.store.local.vectors import vector_codes
+from pointsman.store.local.vectors import vector_index as vectors
+from pointsman.store.prepared_documents import prepare
+from pointsman.values.filters import And, Filter, Not, Or
+from pointsman.values.types import AddResult, Document
 
 if TYPE_CHECKING:
     import pytest

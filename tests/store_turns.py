@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from pointsman import Document, Workspace
-from pointsman.models.scripted import HashingEmbedder
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 
 if __name__ == "__main__":
     path, name, count = sys.argv[1], sys.argv[2], int(sys.argv[3])

@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from pointsman.types import Document
+from pointsman.values.types import Document
 from store_kit import add, corpus, opened, unit, write_files_early
 
 
@@ -46,7 +46,7 @@ def hold(path: Path) -> None:
 
 
 def try_to_write(path: Path) -> None:
-    from pointsman.errors import LockedError
+    from pointsman.tools.errors import LockedError
 
     store = opened(path)
     found = len(store.keyword.search("rail lamp yard guard", 100))

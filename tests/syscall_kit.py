@@ -24,16 +24,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pointsman.backup import backup, restore
-from pointsman.errors import PointsmanError
-from pointsman.models.cached import CachedEmbedder
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.retrieval.policy import measured, read_policy
-from pointsman.server.keys import KeyStore
-from pointsman.store.local.backend import LocalBackend
+from pointsman.embedders.cached_embedder import CachedEmbedder
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.retrieval.plan.policy import measured, read_policy
+from pointsman.service.server.access.api_keys import KeyStore
 from pointsman.store.local.collection import Collection
-from pointsman.types import Document
-from pointsman.workspace import Workspace
+from pointsman.store.local.folder_backend import LocalBackend
+from pointsman.tools.errors import PointsmanError
+from pointsman.values.types import Document
+from pointsman.workspace.copies.backup import backup, restore
+from pointsman.workspace.workspace_search import Workspace
 from store_kit import add, corpus, sound, unit, write_files_early
 
 STRACE: Final = shutil.which("strace")

@@ -18,9 +18,9 @@ from llama_index.core.vector_stores.types import VectorStoreQueryMode
 from haystack_integrations.components.retrievers.pointsman import PointsmanEmbeddingRetriever, PointsmanHybridRetriever
 from haystack_integrations.document_stores.pointsman import PointsmanDocumentStore
 from pointsman import Dataset, Document, Workspace
-from pointsman.errors import InputError
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.integrations import langchain, llama_index
-from pointsman.models.scripted import HashingEmbedder
+from pointsman.tools.errors import InputError
 
 
 @pytest.fixture

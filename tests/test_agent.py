@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.agent import AgentResult, AgentStep, ReActAgent, Tool, _Action, _Answer, _read
-from pointsman.errors import InputError, ModelError
-from pointsman.selector.base import BaseSelector, Choices, SelectorResult, SingleSelection, ToolMetadata
+from pointsman.selector.agent import AgentResult, AgentStep, ReActAgent, Tool, _Action, _Answer, _read
+from pointsman.selector.base_selector import BaseSelector, Choices, SelectorResult, SingleSelection, ToolMetadata
+from pointsman.tools.errors import InputError, ModelError
 
 if TYPE_CHECKING:
-    from pointsman.types import Query
+    from pointsman.values.types import Query
 
 
 class FixedSelector(BaseSelector):

@@ -20,9 +20,9 @@ from pointsman import (
     SimpleHybridRetriever,
     Workspace,
 )
-from pointsman.client import RemoteDataset
-from pointsman.errors import UnknownNameError
-from pointsman.models.scripted import HashingEmbedder
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.service.client import RemoteDataset
+from pointsman.tools.errors import UnknownNameError
 
 NEED_NONE = {
     # what a search asks its sources, and what calibration and tuning leave behind

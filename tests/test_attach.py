@@ -19,15 +19,15 @@ from typer.testing import CliRunner
 
 import pointsman
 from pointsman import InputError, UnmetNeedError, parse_filter
-from pointsman.backup import backup, restore
-from pointsman.errors import StoreError, StoreUnavailableError, UnknownNameError
-from pointsman.filters import Equals, Exists, Filter, In, Range
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.server import create_app
-from pointsman.store.attachment import ATTACHED, BOTH, TEXT, Attachment
-from pointsman.store.base import NEAR, Scale, StoreQuery
-from pointsman.store.opensearch.foreign import IndexStore
-from pointsman.types import Document
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.service.server import create_app
+from pointsman.store.base_store import NEAR, Scale, StoreQuery
+from pointsman.store.external.attachment import ATTACHED, BOTH, TEXT, Attachment
+from pointsman.store.opensearch.existing_index import IndexStore
+from pointsman.tools.errors import StoreError, StoreUnavailableError, UnknownNameError
+from pointsman.values.filters import Equals, Exists, Filter, In, Range
+from pointsman.values.types import Document
+from pointsman.workspace.copies.backup import backup, restore
 from serving import serving
 from store_kit import WORDS, corpus, nested_conditions
 
@@ -485,7 +485,7 @@ def test_while_a_server_is_away_routes_and_lists_hold_the_others(unreachable_wor
 
 
 def test_attached_and_detached_from_the_command_line(table: str, tmp_path: Path) -> None:
-    from pointsman.cli.app import app
+    from pointsman.cli.core_commands import app
 
     workspace_options = ("--workspace", str(tmp_path / "work"), "--json")
     columns = ("--table", "shop.Orders 100%", "--id", "number", "--text", "Body text", "--metadata", "year")

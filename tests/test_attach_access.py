@@ -17,17 +17,17 @@ from typer.testing import CliRunner
 
 import pointsman
 from pointsman import Document, InputError, RetrievalWorkflow, UnmetNeedError, Workspace
-from pointsman.cli.app import app
-from pointsman.errors import CorruptStoreError, StoreUnavailableError
-from pointsman.leaktest import LeakReport, ShippedEmbedder, TwinCase, TwinPair, random_case
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.store.attachment import ATTACHED, Attachment
-from pointsman.store.base import NEAR, SPREAD_NOTE, StoreQuery
-from pointsman.store.faiss_file import _ExactRows
-from pointsman.views import ACCESS, AccessColumns, View, permissions_of
+from pointsman.cli.core_commands import app
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.evaluation.leaktest import LeakReport, ShippedEmbedder, TwinCase, TwinPair, random_case
+from pointsman.store.base_store import NEAR, SPREAD_NOTE, StoreQuery
+from pointsman.store.external.attachment import ATTACHED, Attachment
+from pointsman.store.external.faiss_file import _ExactRows
+from pointsman.tools.errors import CorruptStoreError, StoreUnavailableError
+from pointsman.values.views import ACCESS, AccessColumns, View, permissions_of
 
 if TYPE_CHECKING:
-    from pointsman.store.attachment import AttachedStore
+    from pointsman.store.external.attachment import AttachedStore
     from postgres_kit import PostgresServer
 
 EMBEDDER = HashingEmbedder()
@@ -514,7 +514,7 @@ def test_the_last_of_two_lines_with_one_id_says_who_may_see_it(tmp_path: Path) -
 def test_a_table_that_does_not_answer_in_time_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from threading import Event
 
-    from pointsman.store.faiss_file import FaissStore
+    from pointsman.store.external.faiss_file import FaissStore
 
     release = Event()
     with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as workspace:
@@ -522,7 +522,7 @@ def test_a_table_that_does_not_answer_in_time_is_left_out(tmp_path: Path, monkey
         workspace.attach("orders", write_faiss(tmp_path / "files", ROWS), **FAISS, **ACCESS_OPTION)
         workspace.switch_access(on=True)
         monkeypatch.setattr(FaissStore, "in_view", lambda *_: release.wait(60))
-        monkeypatch.setattr("pointsman.workspace.lifecycle._VIEW_SECONDS", 0.05)
+        monkeypatch.setattr("pointsman.workspace.workspace_lifecycle._VIEW_SECONDS", 0.05)
         answer = workspace.search("signal", principals=ANNA, refuse=False)
         release.set()
         assert {hit.dataset for hit in answer} == {"own"}

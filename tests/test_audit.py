@@ -21,19 +21,19 @@ from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from pointsman import Document, EnhancedRetrievalService, Settings, Workspace
-from pointsman.audit import KIND
-from pointsman.backup import backup, restore
-from pointsman.cli.app import app as cli
-from pointsman.errors import AuditError, CorruptStoreError, UnmetNeedError
-from pointsman.integrations.mcp.calls import Calls
+from pointsman.cli.core_commands import app as cli
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.integrations.mcp.tool_calls import Calls
 from pointsman.integrations.mcp.visible_datasets import Library
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.server import Limits, create_app
-from pointsman.server.access import Access
-from pointsman.server.keys import keys_of
-from pointsman.server.rate_limits import Gate
-from pointsman.server.tokens import Issuer, TokenTrust
-from pointsman.workflow import RetrievalWorkflow
+from pointsman.retrieval.workflow import RetrievalWorkflow
+from pointsman.service.server import Limits, create_app
+from pointsman.service.server.access.api_keys import keys_of
+from pointsman.service.server.access.rate_limits import Gate
+from pointsman.service.server.access.request_access import Access
+from pointsman.service.server.access.signed_tokens import Issuer, TokenTrust
+from pointsman.tools.audit_log import KIND
+from pointsman.tools.errors import AuditError, CorruptStoreError, UnmetNeedError
+from pointsman.workspace.copies.backup import backup, restore
 from server_kit import Served
 from test_views_http import AUDIENCE, ISSUER, KEYS, bearer, token_of
 

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pointsman import Dataset, Workspace, errors
-from pointsman._locations import is_url
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.registry import STORES
+from pointsman import Dataset, Workspace
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.store.backend import NEW, Backend
-from pointsman.store.local.backend import LocalBackend
-from pointsman.store.opening import open_backend
-from pointsman.types import Document
+from pointsman.store.backend_urls import open_backend
+from pointsman.store.local.folder_backend import LocalBackend
+from pointsman.tools import errors
+from pointsman.tools.system.locations import is_url
+from pointsman.values.registry import STORES
+from pointsman.values.types import Document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,7 +72,9 @@ class TestBackend:
         self, reopen: Callable[[], Backend], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         moment = 1_700_000_000
-        monkeypatch.setattr("pointsman.dataset.lifecycle.time", SimpleNamespace(time=lambda: moment + 0.7))
+        monkeypatch.setattr(
+            "pointsman.workspace.dataset.dataset_lifecycle.time", SimpleNamespace(time=lambda: moment + 0.7)
+        )
         with closing(Dataset("rails", backend=reopen(), embedder=HashingEmbedder())) as dataset:
             dataset.make()
             moment += 9  # what happens later changes nothing

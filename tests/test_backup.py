@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from pointsman import Document, Workspace
-from pointsman.backup import MANIFEST, _checksum, backup, restore
-from pointsman.errors import CorruptStoreError, FormatVersionError, InputError, LockedError, PointsmanError
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.retrieval.policy import measured
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.retrieval.plan.policy import measured
+from pointsman.tools.errors import CorruptStoreError, FormatVersionError, InputError, LockedError, PointsmanError
+from pointsman.workspace.copies.backup import MANIFEST, _checksum, backup, restore
 
 WORKER = Path(__file__).with_name("backup_worker.py")
 TEXTS = {
@@ -376,7 +376,8 @@ def rewrite(saved_backup: Path, change: Callable[[dict[str, Any]], object]) -> N
 class TestCommandLine:
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         code = (
-            "import sys, typer; from pointsman.cli.backup import backup, restore; from pointsman.errors import *\n"
+            "import sys, typer; from pointsman.cli.commands.backup_command import backup, restore\n"
+            "from pointsman.tools.errors import *\n"
             "app = typer.Typer(pretty_exceptions_enable=False); app.command()(backup); app.command()(restore)\n"
             "try: app()\nexcept PointsmanError as error: sys.exit(str(error))"
         )

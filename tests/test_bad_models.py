@@ -22,14 +22,14 @@ from pointsman import (
     LLMRouter,
     OpenAILLM,
     RetrievalWorkflow,
-    engine,
 )
-from pointsman.models.scripted import Delay, HashingEmbedder, ScriptedLLM
-from pointsman.retrieval import parallel_calls, variants
-from pointsman.retrieval.budget import Budget, Spending, spending
-from pointsman.retrieval.transform.model_answers import usable
-from pointsman.service import EnhancedRetrievalService
-from pointsman.strategies import (
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.llm.scripted_llm import Delay, ScriptedLLM
+from pointsman.retrieval import engine, parallel_calls
+from pointsman.retrieval.plan.transform.transform_answers import usable
+from pointsman.retrieval.refine.budget import Budget, Spending, spending
+from pointsman.retrieval.run import variants
+from pointsman.retrieval.strategies import (
     BaseRetrievalStrategy,
     DecompositionStrategy,
     HybridStrategy,
@@ -37,6 +37,7 @@ from pointsman.strategies import (
     MultiQueryStrategy,
     Query2DocStrategy,
 )
+from pointsman.workspace.enhanced_retrieval_service import EnhancedRetrievalService
 
 QUESTION = "When does the harbour ferry leave the northern pier?"
 BEST = "The harbour ferry leaves the northern pier every morning at seven."

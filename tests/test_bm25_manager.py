@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pointsman import BM25IndexManager, Dataset
-from pointsman.errors import InputError, LockedError
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.store.local import keyword
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.store.local.collection import Collection
+from pointsman.store.local.keyword import keyword_index as keyword
 from pointsman.text.tokens import Analyzer
-from pointsman.types import Document, Hit
+from pointsman.tools.errors import InputError, LockedError
+from pointsman.values.types import Document, Hit
 from store_kit import add, corpus, opened
 from test_store_search import lucene_bm25
 
 if TYPE_CHECKING:
-    from pointsman.store.local.term_codes import TermCodes
+    from pointsman.store.local.keyword.term_codes import TermCodes
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ def test_two_processes(store: Collection, tmp_path: Path) -> None:
 import json
 from pathlib import Path
 from pointsman import BM25IndexManager, Dataset
-from pointsman.errors import LockedError
+from pointsman.tools.errors import LockedError
 from pointsman.store.local.collection import Collection
 store = Collection(Path({str(tmp_path / "dataset")!r}))
 manager = BM25IndexManager({str(tmp_path / "bm25")!r}, store.truth)

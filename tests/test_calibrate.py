@@ -16,13 +16,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from pointsman import Document, InputError, Workspace
-from pointsman.calibration.dataset import Calibrating, ece
-from pointsman.calibration.fitting import MINIMUM
-from pointsman.cli.app import app
+from pointsman.cli.core_commands import app
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.evaluation.tune import tune
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.request import SearchRequest
-from pointsman.retrieval.kept_calibrations import (
+from pointsman.retrieval.judge.kept_calibrations import (
     CALIBRATION,
     MOST_HITS,
     REFUSED,
@@ -33,10 +30,13 @@ from pointsman.retrieval.kept_calibrations import (
     shares,
     to_json,
 )
-from pointsman.retrieval.relevance import shipped
+from pointsman.retrieval.judge.relevance import shipped
+from pointsman.retrieval.request import SearchRequest
+from pointsman.workspace.calibration.dataset_calibration import Calibrating, ece
+from pointsman.workspace.calibration.fitting import MINIMUM
 
 if TYPE_CHECKING:
-    from pointsman.types import RetrievalContext
+    from pointsman.values.types import RetrievalContext
 
 COLOURS = ("red", "green", "blue", "amber", "white", "violet", "brown", "silver")
 OBJECTS = ("signal", "carriage", "switch", "platform", "whistle", "lantern", "engine", "ticket", "bridge", "tunnel")
@@ -243,7 +243,7 @@ def test_m1_the_command_fits_keeps_and_removes(folder: Path, tmp_path: Path, mon
         "query-id\tcorpus-id\tscore\n"
         + "".join(f"{id_}\t{name}\t{grade}\n" for id_, grades in qrels.items() for name, grade in grades.items())
     )
-    monkeypatch.setattr("pointsman.models.chosen.embedder_for", lambda *_, **__: HashingEmbedder())
+    monkeypatch.setattr("pointsman.embedders.named_embedders.embedder_for", lambda *_, **__: HashingEmbedder())
     run = CliRunner()
     workspace_options = ["--workspace", str(folder), "--json"]
     dry = run.invoke(app, ["calibrate", str(tmp_path), "-d", "yard", "--dry-run", *workspace_options])
@@ -276,8 +276,8 @@ def test_m1_coverage_holds_for_questions_like_the_labels(workspace: Workspace, c
 def test_m1_a_question_refused_from_then_on_is_not_covered(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pointsman.calibration.dataset._minimums", lambda *_: {"both": 1.0})
-    monkeypatch.setattr("pointsman.retrieval.refuse.holds_words", lambda *_: None)
+    monkeypatch.setattr("pointsman.workspace.calibration.dataset_calibration._minimums", lambda *_: {"both": 1.0})
+    monkeypatch.setattr("pointsman.retrieval.refine.refuse.holds_words", lambda *_: None)
     calibration = workspace.calibrate("yard", *labels()).calibration
     assert calibration is not None
     assert calibration.coverage is not None

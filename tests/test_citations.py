@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 import pointsman
 from altered_quotes import alterations, quote_from, stands_in
-from pointsman.citations import MAX_ANSWER, about_tokens, cite, to_prompt, verify
-from pointsman.errors import InputError
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.ingest import chunk, convert
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.types import Document, Excerpt, Hit
+from pointsman.tools.errors import InputError
+from pointsman.values.citations import MAX_ANSWER, about_tokens, cite, to_prompt, verify
+from pointsman.values.types import Document, Excerpt, Hit
 
 EN = "It is 1,200 km long. It was opened on 12 May 1994, cost $1.2 million and has twenty-five stations; 3.5 % fail."
 RU = "Длина линии 1 200 км. Она открыта 12 мая 1994 года, стоила 1,2 млн долларов; 25 станций, 3,5 процента отказов."
@@ -35,7 +35,7 @@ def claims(answer: str, *texts: str) -> list[tuple[str, str]]:
 
 def test_checking_an_answer_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = itertools.count()
-    monkeypatch.setattr("pointsman.citations.perf_counter", lambda: float(next(steps)))
+    monkeypatch.setattr("pointsman.values.citations.perf_counter", lambda: float(next(steps)))
     answer = '"a quote that stands in none of them." ' * 50 + "17 " * 50
     assert len(verify(answer, [hit("One."), hit("Two.")], timeout=1_000).claims) == 100
     with pytest.raises(InputError, match="within 20 s; check a part of it, or fewer hits"):
@@ -44,7 +44,9 @@ def test_checking_an_answer_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_equal_hits_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     texts_compared: list[str] = []
-    monkeypatch.setattr("pointsman.citations._nearest", lambda quote, passage: texts_compared.append(passage.text))
+    monkeypatch.setattr(
+        "pointsman.values.citations._nearest", lambda quote, passage: texts_compared.append(passage.text)
+    )
     check = verify('"stands nowhere" "guides trains" [3]', [hit("It guides trains.", id=str(n)) for n in range(30)])
     assert texts_compared == ["It guides trains."]
     assert [(claim.status, claim.hit) for claim in check.claims] == [("unsupported", None), ("exact", 3)]

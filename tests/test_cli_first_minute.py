@@ -14,7 +14,7 @@ import pytest
 
 from command_kit import run_command
 from pointsman import Document, Workspace
-from pointsman.models import HashingEmbedder
+from pointsman.embedders import HashingEmbedder
 
 COMMAND = [sys.executable, "-m", "pointsman"]
 ENVIRONMENT = {
@@ -117,7 +117,8 @@ def test_a_settings_file_that_came_with_a_folder_sends_nothing_elsewhere(
 
 
 def test_a_search_in_a_folder_loads_no_client_of_services(folder: Path) -> None:
-    code = "import sys; from pointsman.cli import main\ntry: main()\nfinally: print('pointsman.client' in sys.modules)"
+    code = "import sys; from pointsman.cli import main\n"
+    code += "try: main()\nfinally: print('pointsman.service.client' in sys.modules)"
     command = [sys.executable, "-c", code, "search", "tea", "--strategy", "bm25"]
     process = subprocess.run(
         command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=True

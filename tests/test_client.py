@@ -33,9 +33,18 @@ from hypothesis import strategies as st
 
 import pointsman
 from pointsman import Dataset, Document, Policy, Query, Workspace
-from pointsman._http import seconds_of
-from pointsman.client import Client, RemoteDataset, connections, encoding, upload
-from pointsman.errors import (
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.evaluation.conformance import DOCUMENTS, WorkspaceConformance
+from pointsman.retrieval.plan.policy import EffortLimits as Spending
+from pointsman.retrieval.refine.refuse import Refuser, Threshold
+from pointsman.retrieval.refine.rerank import CalibratedReranker
+from pointsman.retrieval.workflow import RetrievalWorkflow
+from pointsman.service.client import Client, RemoteDataset, upload
+from pointsman.service.client import client_connections as connections
+from pointsman.service.client import request_encoding as encoding
+from pointsman.service.server import Limits, create_app
+from pointsman.service.server.access.api_keys import KeyStore
+from pointsman.tools.errors import (
     FilterError,
     InputError,
     LockedError,
@@ -46,17 +55,10 @@ from pointsman.errors import (
     UnknownNameError,
     UnmetNeedError,
 )
-from pointsman.filters import And, Contains, Exists, Filter, In, Not, Or, Range, parse_filter
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.retrieval.policy import EffortLimits as Spending
-from pointsman.retrieval.refuse import Refuser, Threshold
-from pointsman.retrieval.rerank import CalibratedReranker
-from pointsman.server import Limits, create_app
-from pointsman.server.keys import KeyStore
-from pointsman.settings import Settings
-from pointsman.testing import DOCUMENTS, WorkspaceConformance
-from pointsman.types import AddResult, Hit, Message, Plan, Refusal, RetrievalContext, Trace
-from pointsman.workflow import RetrievalWorkflow
+from pointsman.tools.network.http_addresses import seconds_of
+from pointsman.values.filters import And, Contains, Exists, Filter, In, Not, Or, Range, parse_filter
+from pointsman.values.settings import Settings
+from pointsman.values.types import AddResult, Hit, Message, Plan, Refusal, RetrievalContext, Trace
 from serving import serving
 from test_conformance import change_result, looping, replace_method
 
@@ -876,7 +878,7 @@ def test_limits_of_the_service_are_kept_to(tmp_path: Path) -> None:
 
 def test_pages_of_any_size(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = client.dataset("filled")
-    monkeypatch.setattr("pointsman.client.dataset._MOST_OF_A_PAGE", 3)
+    monkeypatch.setattr("pointsman.service.client.remote_dataset._MOST_OF_A_PAGE", 3)
     documents, following = dataset.page(0, 7)
     assert documents == list(DOCUMENTS[:7])
     assert following is not None
@@ -1106,7 +1108,7 @@ def test_without_httpx(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_importing_is_cheap() -> None:
-    code = "import sys, pointsman.client; print(' '.join(sys.modules))"
+    code = "import sys, pointsman.service.client; print(' '.join(sys.modules))"
     modules = set(subprocess.check_output([sys.executable, "-c", code], text=True).split())
     assert not modules & {"httpx", "numpy", "tantivy", "sqlite3", "fastapi"}
 
@@ -1374,7 +1376,7 @@ def test_a_service_that_fails(
 
 def test_a_service_that_is_not_there(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("random.uniform", lambda *_: 0.4)
-    caplog.set_level(logging.INFO, "pointsman.client.service")
+    caplog.set_level(logging.INFO, "pointsman.service.client.service_calls")
     with socket.create_server(("127.0.0.1", 0)) as free:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
     with Client(url, KEY, timeout=5) as client:
@@ -1552,7 +1554,7 @@ def test_adding_to_a_service_that_fails(
 def test_a_service_that_takes_documents_and_says_nothing(
     hostile: Hostile, impatient: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pointsman.client.dataset._LOCK_SECONDS", 0.0)
+    monkeypatch.setattr("pointsman.service.client.remote_dataset._LOCK_SECONDS", 0.0)
     rails = RemoteDataset(impatient, impatient._service, "rails", "", "hybrid")
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     line = report(4)
@@ -1687,7 +1689,7 @@ def test_closing_under_way(hostile: Hostile) -> None:
 def test_a_forked_process_has_connections_of_its_own(url: str) -> None:
     code = f"""
     import os, sys
-    from pointsman.client import Client
+    from pointsman.service.client import Client
     client = Client({url!r})
     before = [hit.id for hit in client.search("red signal").hits]
     link = client._service.link

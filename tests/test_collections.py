@@ -18,16 +18,16 @@ from typer.testing import CliRunner, Result
 import pointsman
 from fake_meilisearch import FakeMeilisearch
 from pointsman import InputError, KeywordRetriever, UnmetNeedError, VectorRetriever, parse_filter
-from pointsman.cli.app import app
-from pointsman.errors import CorruptStoreError, StoreError, StoreUnavailableError
-from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.retrieval.policy import measured
-from pointsman.server import create_app
-from pointsman.store.attachment import ATTACHED, Attachment, matching, narrowed
-from pointsman.store.base import NEAR, StoreQuery
-from pointsman.store.local.store import LocalStore
-from pointsman.types import Document, Query
+from pointsman.cli.core_commands import app
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.retrieval.plan.policy import measured
+from pointsman.service.server import create_app
+from pointsman.store.base_store import NEAR, StoreQuery
+from pointsman.store.external.attachment import ATTACHED, Attachment, matching, narrowed
+from pointsman.store.local.local_store import LocalStore
+from pointsman.tools.errors import CorruptStoreError, StoreError, StoreUnavailableError
+from pointsman.values.filters import And, Equals, Exists, Filter, In, Not, Or, Range
+from pointsman.values.types import Document, Query
 from serving import serving
 from store_kit import corpus
 from test_attach import EMBEDDER, ROWS, metadata_of, orders, trees
@@ -35,7 +35,7 @@ from test_attach import EMBEDDER, ROWS, metadata_of, orders, trees
 if TYPE_CHECKING:
     from chroma_kit import ChromaServer
     from opensearch_kit import Cluster
-    from pointsman.store.attachment import AttachedStore
+    from pointsman.store.external.attachment import AttachedStore
     from postgres_kit import PostgresServer
 
 KEY = "k3y-s3cret"
@@ -239,7 +239,7 @@ def test_b4_a_collection_of_chroma_is_searched_beside_our_own(orders_in_chroma: 
 def test_without_a_server_the_others_are_searched_and_no_key_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pointsman.store.http.PATIENCE", 0.5)
+    monkeypatch.setattr("pointsman.store.external.database_http.PATIENCE", 0.5)
     for scheme, columns in (("chroma", {"table": "orders", **CHROMA}), ("meilisearch", MEILI)):
         unreachable = attachment_of(f"{scheme}://:{KEY}@127.0.0.1:1", **columns)
         with pointsman.open(tmp_path / scheme, embedder=EMBEDDER) as workspace:

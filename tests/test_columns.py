@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointsman.filters import (
+from pointsman.store.local.columns import metadata_columns as module
+from pointsman.store.local.columns.metadata_columns import Columns
+from pointsman.values.filters import (
     And,
     Contains,
     EndsWith,
@@ -25,8 +27,6 @@ from pointsman.filters import (
     StartsWith,
     parse_filter,
 )
-from pointsman.store.local import columns as module
-from pointsman.store.local.columns import Columns
 from test_filters import filters, metadatas
 
 if TYPE_CHECKING:

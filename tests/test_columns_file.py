@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from pointsman.filters import And, Equals, Exists, Filter, In, Not, Range, StartsWith
 from pointsman.store.local import collection
 from pointsman.store.local.collection import COLUMNS, Collection
-from pointsman.store.local.columns_file import check_table, saved_state
-from pointsman.store.local.truth import Truth
-from pointsman.types import Document
+from pointsman.store.local.columns.columns_file import check_table, saved_state
+from pointsman.store.local.truth.truth_rows import Truth
+from pointsman.values.filters import And, Equals, Exists, Filter, In, Not, Range, StartsWith
+from pointsman.values.types import Document
 from store_kit import add, corpus, opened, sound
 
 FILTERS: list[Filter] = [

@@ -12,10 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.dataset import Dataset
-from pointsman.errors import InputError
-from pointsman.folder_sync import index_paths
-from pointsman.retrieval.compress import (
+from pointsman.retrieval.refine.compress import (
     ExtractiveCompressor,
     LostInTheMiddle,
     ParentExpander,
@@ -23,7 +20,10 @@ from pointsman.retrieval.compress import (
     WindowExpander,
     lost_in_the_middle,
 )
-from pointsman.types import Document, Excerpt, Hit, Provenance, Query, Ranked
+from pointsman.tools.errors import InputError
+from pointsman.values.types import Document, Excerpt, Hit, Provenance, Query, Ranked
+from pointsman.workspace.dataset import Dataset
+from pointsman.workspace.folder_sync import index_paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

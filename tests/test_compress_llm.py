@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointsman.errors import InputError, ModelError
-from pointsman.llm import Completion
-from pointsman.models.scripted import Delay, ScriptedLLM
-from pointsman.retrieval.compress import COMPRESSION, CompressionPrompts, ExtractiveCompressor, LLMCompressor
-from pointsman.retrieval.compress.llm import shares
-from pointsman.retrieval.compress.model_answers import DefectError, References, references
-from pointsman.types import Document, Hit, Query, Ranked
+from pointsman.llm.base_llm import Completion
+from pointsman.llm.scripted_llm import Delay, ScriptedLLM
+from pointsman.retrieval.refine.compress import COMPRESSION, CompressionPrompts, ExtractiveCompressor, LLMCompressor
+from pointsman.retrieval.refine.compress.compress_answers import DefectError, References, references
+from pointsman.retrieval.refine.compress.llm_compressor import shares
+from pointsman.tools.errors import InputError, ModelError
+from pointsman.values.types import Document, Hit, Query, Ranked
 
 BRIDGE = (
     "The bridge was opened in 1932. It carries trains and cars. Its architect was John Bradfield. "

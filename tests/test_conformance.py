@@ -50,28 +50,10 @@ from pointsman import (
     VectorRetriever,
     default_embedder,
     keyword_match_rule,
-    testing,
 )
-from pointsman.dataset import DatasetRetriever
-from pointsman.errors import InputError
-from pointsman.models.scripted import ColourEmbedder, HashingEmbedder
-from pointsman.retrieval.compress import ExtractiveCompressor, LLMCompressor, LostInTheMiddle
-from pointsman.retrieval.diversity import Diversifier
-from pointsman.retrieval.refine import BaseRefiner
-from pointsman.retrieval.refuse import Refuser
-from pointsman.retrieval.rerank import BaseReranker, CalibratedReranker, LLMReranker
-from pointsman.retrieval.transform import (
-    BaseTransformer,
-    LLMExpander,
-    QueryTransformer,
-    RuleDecomposer,
-    RuleDisambiguator,
-    RuleExpander,
-    Transformed,
-    Variant,
-)
-from pointsman.selector._bm25 import ChoiceIndex
-from pointsman.testing import (
+from pointsman.embedders.scripted_embedders import ColourEmbedder, HashingEmbedder
+from pointsman.evaluation import conformance as testing
+from pointsman.evaluation.conformance import (
     DOCUMENTS,
     FILTERS,
     EmbedderConformance,
@@ -84,14 +66,32 @@ from pointsman.testing import (
     SelectorConformance,
     TransformerConformance,
 )
+from pointsman.retrieval.plan.transform import (
+    BaseTransformer,
+    LLMExpander,
+    QueryTransformer,
+    RuleDecomposer,
+    RuleDisambiguator,
+    RuleExpander,
+    Transformed,
+    Variant,
+)
+from pointsman.retrieval.refine.base_refiner import BaseRefiner
+from pointsman.retrieval.refine.compress import ExtractiveCompressor, LLMCompressor, LostInTheMiddle
+from pointsman.retrieval.refine.diversity import Diversifier
+from pointsman.retrieval.refine.refuse import Refuser
+from pointsman.retrieval.refine.rerank import BaseReranker, CalibratedReranker, LLMReranker
+from pointsman.selector.choices.choice_bm25 import ChoiceIndex
 from pointsman.text import DEFAULT_ANALYZER, detect
-from pointsman.types import Ranked, Refusal, check_top_k
+from pointsman.tools.errors import InputError
+from pointsman.values.types import Ranked, Refusal, check_top_k
+from pointsman.workspace.dataset import DatasetRetriever
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pointsman.protocols import DocumentStore, Embedder, KeywordIndex, Retriever, VectorIndex
     from pointsman.store.local.collection import Collection
+    from pointsman.values.protocols import DocumentStore, Embedder, KeywordIndex, Retriever, VectorIndex
 
 COMMON_WORDS = "red signal lamp track engine bridge 信号 锅炉 大桥 фонарь паровоз мост"
 """A query with a word for every document."""
@@ -1313,7 +1313,9 @@ def test_every_test_of_every_suite_can_pass_and_fail(suite: Any, test: str) -> N
 def test_every_suite_is_here() -> None:
     public_suites = {name for name in testing.__all__ if name.endswith("Conformance")}
     suites = {suite.__mro__[1] for suite in GOOD if suite is not R}
-    assert public_suites == {suite.__name__ for suite in suites if suite.__module__.startswith("pointsman.testing")} | {
+    assert public_suites == {
+        suite.__name__ for suite in suites if suite.__module__.startswith("pointsman.evaluation.conformance")
+    } | {
         "RetrieverConformance",
         "WorkspaceConformance",  # see test_client
         "StoreConformance",  # see test_stores
@@ -1327,13 +1329,13 @@ def test_a_suite_says_what_it_wants(suite: Any) -> None:
 
 
 def test_importing_the_suites_needs_no_pytest() -> None:
-    code = "import sys, pointsman.testing; print(' '.join(sys.modules))"
+    code = "import sys, pointsman.evaluation.conformance; print(' '.join(sys.modules))"
     assert "pytest" not in subprocess.check_output([sys.executable, "-c", code], text=True).split()
 
 
 def test_a_users_file_is_four_lines(tmp_path: Any) -> None:
     (tmp_path / "test_mine.py").write_text(
-        "from pointsman.testing import RetrieverConformance\n"
+        "from pointsman.evaluation.conformance import RetrieverConformance\n"
         "from pointsman import BaseRetriever\n\n"
         "class Empty(BaseRetriever):\n    def retrieve(self, query, top_k=10):\n        return []\n\n"
         "class TestMine(RetrieverConformance):\n    def make(self):\n        return Empty()\n",

@@ -19,19 +19,19 @@ import pytest
 
 from browser import WAIT, Watched, axe_core, chromium, path_of_chromium, serving
 from pointsman import Document, Workspace
-from pointsman.evaluation.past_runs import keep
+from pointsman.embedders.query_vectors import QueryVectors
 from pointsman.evaluation.report import Report, StrategyReport
-from pointsman.models.query_vectors import QueryVectors
-from pointsman.registry import STRATEGIES
 from pointsman.retrieval.fusion import METHODS
-from pointsman.server import KeyStore, create_app
-from pointsman.store.local.backend import LocalBackend
+from pointsman.service.server import KeyStore, create_app
+from pointsman.store.local.folder_backend import LocalBackend
+from pointsman.values.registry import STRATEGIES
+from pointsman.workspace.past_runs import keep
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Route
 
-    from pointsman.dataset import Dataset
-    from pointsman.store.base import Lists, StoreQuery
+    from pointsman.store.base_store import Lists, StoreQuery
+    from pointsman.workspace.dataset import Dataset
 
 CONSOLE = Path(__file__).parents[1] / "src" / "pointsman" / "console"
 SCRIPTS = sorted([*CONSOLE.glob("*.mjs"), *CONSOLE.glob("*.js")])
@@ -87,7 +87,11 @@ def evaluate(folder: Path) -> None:
             )
             for index, name in enumerate(("bm25", "vector", "hybrid", "auto"))
         }
-        keep(LocalBackend(folder), Report("rules", 45, 30, strategies), time_of_run=datetime(2026, 11, day, tzinfo=UTC))
+        keep(
+            LocalBackend(folder),
+            Report("rules", 45, 30, strategies).to_json(),
+            time_of_run=datetime(2026, 11, day, tzinfo=UTC),
+        )
 
 
 def derail(dataset: Dataset, go_on: threading.Event) -> None:

@@ -11,16 +11,16 @@ import pytest
 from typer.testing import CliRunner
 
 import pointsman
-from pointsman import errors
-from pointsman.cli.app import app
-from pointsman.copying import content_of, copy
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.retrieval.kept_calibrations import Calibration, change_calibrations, stored_calibrations
-from pointsman.store.base import StoreQuery
-from pointsman.store.local.backend import LocalBackend
-from pointsman.store.opening import open_backend
-from pointsman.testing.stores import EMBEDDER, odd_documents, vector_of, vectors_of
-from pointsman.types import Document
+from pointsman.cli.core_commands import app
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.evaluation.conformance.stores.store_suite import EMBEDDER, odd_documents, vector_of, vectors_of
+from pointsman.retrieval.judge.kept_calibrations import Calibration, change_calibrations, stored_calibrations
+from pointsman.store.backend_urls import open_backend
+from pointsman.store.base_store import StoreQuery
+from pointsman.store.local.folder_backend import LocalBackend
+from pointsman.tools import errors
+from pointsman.values.types import Document
+from pointsman.workspace.copies.copying import content_of, copy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,7 +86,7 @@ def test_from_a_folder_around_the_world(
     tmp_path: Path, postgres: PostgresServer, opensearch: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Folder, PostgreSQL, OpenSearch, folder; each copy is cut short again and again."""
-    monkeypatch.setattr("pointsman.copying.BATCH", 25)
+    monkeypatch.setattr("pointsman.workspace.copies.copying.BATCH", 25)
     name = f"c{uuid.uuid4().hex[:12]}"
     first = fill_backend(tmp_path / "first", [*ODD, *odd_documents(120)])
     backends = [first]
@@ -188,7 +188,7 @@ def test_a_dataset_takes_its_calibration_along(tmp_path: Path) -> None:
 
 
 def test_what_is_written_meanwhile_is_copied_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pointsman.copying.BATCH", 10)
+    monkeypatch.setattr("pointsman.workspace.copies.copying.BATCH", 10)
     documents = odd_documents(60)
     first, second = fill_backend(tmp_path / "first", documents), LocalBackend(tmp_path / "second")
     times = 0
@@ -220,7 +220,7 @@ def test_what_is_written_meanwhile_is_copied_too(tmp_path: Path, monkeypatch: py
 
 
 def test_what_arrives_changed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pointsman.store.local.store import LocalStore
+    from pointsman.store.local.local_store import LocalStore
 
     first, second = fill_backend(tmp_path / "first", odd_documents(20)), LocalBackend(tmp_path / "second")
     write = LocalStore.write

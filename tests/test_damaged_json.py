@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from pointsman import Dataset, Document, SimpleHybridRetriever, Workspace
-from pointsman.dataset import DatasetRetriever
-from pointsman.errors import PointsmanError
-from pointsman.evaluation.past_runs import EVALUATIONS, latest
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.retrieval.kept_calibrations import read_calibrations
-from pointsman.retrieval.policy import Policy
-from pointsman.retrieval.relevance import Background, Relevance
-from pointsman.server.keys import KeyStore
-from pointsman.store.attachment import Attachment
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.retrieval.judge.kept_calibrations import read_calibrations
+from pointsman.retrieval.judge.relevance import Background, Relevance
+from pointsman.retrieval.plan.policy import Policy
+from pointsman.service.server.access.api_keys import KeyStore
 from pointsman.store.backend import settings_of
+from pointsman.store.external.attachment import Attachment
+from pointsman.tools.errors import PointsmanError
+from pointsman.workspace.dataset import DatasetRetriever
+from pointsman.workspace.past_runs import EVALUATIONS, latest
 
 VALUES = (
     "[" * 100_000 + "]" * 100_000,

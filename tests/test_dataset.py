@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from pointsman import Dataset, Document
-from pointsman.errors import ConflictError, InputError, UnknownNameError
-from pointsman.models import query_vectors as module
-from pointsman.models.query_vectors import QueryVectors
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.types import AddResult, Query
+from pointsman.embedders import query_vectors as module
+from pointsman.embedders.query_vectors import QueryVectors
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.tools.errors import ConflictError, InputError, UnknownNameError
+from pointsman.values.types import AddResult, Query
 from store_kit import corpus
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def test_an_add_that_was_cut_short_goes_on_by_its_own_report(dataset: Dataset) -
 
 
 def test_long_texts_make_small_transactions(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pointsman.dataset.embedding._BATCH_CHARACTERS", 1000)
+    monkeypatch.setattr("pointsman.workspace.dataset.document_vectors._BATCH_CHARACTERS", 1000)
     counts: list[int] = []
     documents = [Document(f"d{number}", "signal " * 60) for number in range(7)]
     dataset.add(documents, on_commit=lambda total: counts.append(total.added))

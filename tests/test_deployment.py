@@ -24,21 +24,21 @@ import pytest
 import typer
 import yaml  # type: ignore[import-untyped]  # it ships no types
 
-from pointsman.cli.app import app
+from pointsman.cli.core_commands import app
+from pointsman.embedders.e5.prepared_files import ENVIRONMENT_VARIABLE
 from pointsman.integrations.mcp import PATH
-from pointsman.models._cache import ENVIRONMENT_VARIABLE
-from pointsman.server.app import create_app
-from pointsman.server.limits import Limits
-from pointsman.server.metrics import Metrics
-from pointsman.server.request_body import _INGEST
-from pointsman.server.run import GRACE
-from pointsman.settings import CONFIG_VARIABLE, PREFIX, Settings
+from pointsman.service.server.app import create_app
+from pointsman.service.server.protocol.request_body import _INGEST
+from pointsman.service.server.protocol.request_limits import Limits
+from pointsman.service.server.run import GRACE
+from pointsman.service.server.service_metrics import Metrics
+from pointsman.values.settings import CONFIG_VARIABLE, PREFIX, Settings
 from server_kit import Served
 
 ROOT = Path(__file__).parents[1]
 DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text("utf-8"))
-UNIT_TEXT = (ROOT / "deploy" / "pointsman.service").read_text("utf-8")
+UNIT_TEXT = (ROOT / "deploy" / "pointsman.workspace.enhanced_retrieval_service").read_text("utf-8")
 NGINX = (ROOT / "deploy" / "nginx.conf").read_text("utf-8")
 PAGE = (ROOT / "docs" / "deployment.md").read_text("utf-8")
 MCP_PAGE = (ROOT / "docs" / "mcp.md").read_text("utf-8")
@@ -216,7 +216,12 @@ def test_ports_and_paths_agree(unit: dict[str, dict[str, list[str]]]) -> None:
     assert f"server 127.0.0.1:{options['port']};" in NGINX
     assert f"server 127.0.0.1:{agents['port']};" in NGINX
     assert f"location = {PATH} " in NGINX
-    for path in (started[0], "/opt/pointsman", "/var/lib/pointsman/workspace", "deploy/pointsman.service"):
+    for path in (
+        started[0],
+        "/opt/pointsman",
+        "/var/lib/pointsman/workspace",
+        "deploy/pointsman.workspace.enhanced_retrieval_service",
+    ):
         assert path in PAGE
     assert f"127.0.0.1:{image['port']}" in PAGE
 
@@ -224,7 +229,13 @@ def test_ports_and_paths_agree(unit: dict[str, dict[str, list[str]]]) -> None:
 def test_variables_mean_something(unit: dict[str, dict[str, list[str]]]) -> None:
     variables = {f"{PREFIX}{field.name.upper()}" for field in fields(Settings)}
     variables |= {CONFIG_VARIABLE, ENVIRONMENT_VARIABLE, "POINTSMAN_HOST"}  # the last is of compose.yaml
-    for name in ("Dockerfile", "compose.yaml", "deploy/pointsman.service", "docs/deployment.md", "docs/mcp.md"):
+    for name in (
+        "Dockerfile",
+        "compose.yaml",
+        "deploy/pointsman.workspace.enhanced_retrieval_service",
+        "docs/deployment.md",
+        "docs/mcp.md",
+    ):
         for variable in re.findall(r"POINTSMAN_[A-Z0-9_]+", (ROOT / name).read_text("utf-8")):
             assert variable in variables or variable == "POINTSMAN_", f"{name}: {variable}"
     assert "${POINTSMAN_HOST:-localhost}" in COMPOSE["services"]["pointsman"]["command"]
@@ -304,7 +315,7 @@ def test_the_proxy_lets_through_what_the_service_takes() -> None:
 
 def test_paths_of_the_proxy_and_the_pages_are_routes(tmp_path: Path) -> None:
     import pointsman
-    from pointsman.models.scripted import HashingEmbedder
+    from pointsman.embedders.scripted_embedders import HashingEmbedder
 
     with pointsman.Workspace(tmp_path / "workspace", embedder=HashingEmbedder()) as workspace:
         description = inner(create_app(workspace)).openapi()

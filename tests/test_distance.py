@@ -12,9 +12,9 @@ import pytest
 
 import pointsman
 from pointsman import Client, Dataset, Document, InputError
-from pointsman.models import as_embedder
-from pointsman.models.distance import COSINE, Distance, DistanceEmbedder, DistanceName
-from pointsman.server.app import create_app
+from pointsman.embedders import as_embedder
+from pointsman.embedders.distance import COSINE, Distance, DistanceEmbedder, DistanceName
+from pointsman.service.server.app import create_app
 from serving import serving
 
 if TYPE_CHECKING:

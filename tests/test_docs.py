@@ -25,9 +25,9 @@ from typer.testing import CliRunner
 from browser import chromium, path_of_chromium
 from command_kit import run_command, run_program
 from pointsman import Dataset, Document, Hit
-from pointsman.cli.app import app
-from pointsman.models import HashingEmbedder
-from pointsman.settings import Settings, describe
+from pointsman.cli.core_commands import app
+from pointsman.embedders import HashingEmbedder
+from pointsman.values.settings import Settings, describe
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

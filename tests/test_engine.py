@@ -30,21 +30,21 @@ from pointsman import (
     Settings,
     Workspace,
 )
-from pointsman.engine import Engine, Stages
-from pointsman.errors import UnknownNameError
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.registry import STRATEGIES, Registry
-from pointsman.request import SearchRequest, StrategyName
-from pointsman.retrieval import telemetry
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.retrieval.engine import Engine, Stages
 from pointsman.retrieval.fusion import LISTS
-from pointsman.retrieval.refine import BaseRefiner
-from pointsman.retrieval.rerank import BaseReranker
-from pointsman.retrieval.routing.router import BaseRouter
-from pointsman.service import EnhancedRetrievalService
-from pointsman.store.local.truth import Truth
-from pointsman.strategies import BaseRetrievalStrategy, HybridStrategy
+from pointsman.retrieval.plan.routers import BaseRouter
+from pointsman.retrieval.refine.base_refiner import BaseRefiner
+from pointsman.retrieval.refine.rerank import BaseReranker
+from pointsman.retrieval.request import SearchRequest, StrategyName
+from pointsman.retrieval.run import telemetry
+from pointsman.retrieval.strategies import BaseRetrievalStrategy, HybridStrategy
+from pointsman.store.local.truth.truth_rows import Truth
 from pointsman.text import query_tokens
-from pointsman.types import AddResult, Ranked
+from pointsman.tools.errors import UnknownNameError
+from pointsman.values.registry import STRATEGIES, Registry
+from pointsman.values.types import AddResult, Ranked
+from pointsman.workspace.enhanced_retrieval_service import EnhancedRetrievalService
 
 TEXTS = {
     "switch": "A railway switch guides trains from one track to another.",

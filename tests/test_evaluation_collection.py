@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pointsman.errors import InputError
-from pointsman.evaluation.collection import read_collection, read_labels
-from pointsman.types import Document
+from pointsman.evaluation.collections import read_collection, read_labels
+from pointsman.tools.errors import InputError
+from pointsman.values.types import Document
 
 CORPUS = '{"_id": "d1", "title": "Signals", "text": "red and green"}\n{"_id": "d2", "title": "", "text": "points"}\n'
 QUERIES = '{"_id": "q1", "text": "colours"}\n{"_id": "q2", "text": "unjudged"}\n{"_id": "q3", "text": "switch"}\n'

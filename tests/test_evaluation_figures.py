@@ -8,8 +8,8 @@ from math import log2
 
 import pytest
 
-from pointsman.errors import InputError, MissingDependencyError
 from pointsman.evaluation import compare, measure
+from pointsman.tools.errors import InputError, MissingDependencyError
 
 
 def test_figures_by_hand() -> None:

@@ -12,9 +12,9 @@ import pytest
 
 from command_kit import run_command
 from pointsman import Document, Workspace
-from pointsman.errors import InputError
+from pointsman.embedders import HashingEmbedder
 from pointsman.evaluation import evaluate_questions, file_labels, read_questions, tune
-from pointsman.models import HashingEmbedder
+from pointsman.tools.errors import InputError
 
 
 def passage(id_: str, source: str, text: str) -> Document:

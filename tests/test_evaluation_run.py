@@ -14,10 +14,10 @@ import pytest
 from rich.console import Console
 
 import pointsman
-from pointsman.errors import InputError, RetrievalError, UnknownNameError
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.evaluation import evaluate, evaluate_workspace, read_collection, render, run_eval
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.retrieval.rerank import BaseReranker
+from pointsman.retrieval.refine.rerank import BaseReranker
+from pointsman.tools.errors import InputError, RetrievalError, UnknownNameError
 
 if TYPE_CHECKING:
     import numpy as np

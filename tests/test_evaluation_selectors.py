@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
-from pointsman.errors import InputError, UnknownNameError
-from pointsman.evaluation.selectors import (
+from pointsman.embedders import HashingEmbedder
+from pointsman.evaluation.selector_figures import (
     SELECTORS,
     SelectionTask,
     evaluate_selector,
@@ -19,11 +19,18 @@ from pointsman.evaluation.selectors import (
     read_selection,
     render_selection,
 )
-from pointsman.models import HashingEmbedder
-from pointsman.selector.base import BaseSelector, Choices, Fallback, SelectorResult, SingleSelection, ToolMetadata
+from pointsman.selector.base_selector import (
+    BaseSelector,
+    Choices,
+    Fallback,
+    SelectorResult,
+    SingleSelection,
+    ToolMetadata,
+)
+from pointsman.tools.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
-    from pointsman.types import Query
+    from pointsman.values.types import Query
 
 TOOLS = {
     "get_weather": "rain, sun and temperature of a city",

@@ -14,14 +14,14 @@ import pytest
 
 import pointsman
 from pointsman import Document, Query, RetrievalWorkflow, Workspace
-from pointsman._sync_and_async import in_thread
-from pointsman.models.scripted import HashingEmbedder
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.tools.sync_and_async import in_thread
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pointsman.types import Hit
+    from pointsman.values.types import Hit
 
 T = TypeVar("T")
 

@@ -13,17 +13,17 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 PROGRAMS = {
-    "": "import pointsman.cli.app, pointsman.integrations",
-    "cluster": "import pointsman.cluster",
-    "eval": "import pointsman.evaluation.metrics, pointsman.evaluation.run_collection",
+    "": "import pointsman.cli.core_commands, pointsman.integrations",
+    "cluster": "import pointsman.workspace.indexing_cluster",
+    "eval": "import pointsman.evaluation.ranking_metrics, pointsman.evaluation.run_collection",
     "haystack": "import pointsman.integrations.haystack",
     "langchain": "import pointsman.integrations.langchain",
     "llama-index": "import pointsman.integrations.llama_index",
-    "mcp": "from pointsman.integrations.mcp import servers, toolbox\nimport pointsman.server.http_protocol",
-    "openai": "import pointsman.models.openai_embedder, pointsman.models.openai_llm",
-    "opensearch": "import pointsman.store.opensearch.backend",
-    "postgres": "import pointsman.store.postgres.backend",
-    "server": "import pointsman.server.app, pointsman.server.http_protocol",
+    "mcp": "from pointsman.integrations.mcp import servers, toolbox\nimport pointsman.service.server.http_protocol",
+    "openai": "import pointsman.embedders.openai_embedder, pointsman.llm.openai_llm",
+    "opensearch": "import pointsman.store.opensearch.opensearch_backend",
+    "postgres": "import pointsman.store.postgres.postgres_backend",
+    "server": "import pointsman.service.server.app, pointsman.service.server.http_protocol",
 }
 BLOCKING_PROGRAM = """
 import sys

@@ -11,12 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pointsman import Workspace
-from pointsman.filters import And, Equals, Exists, Filter, In, Or, Range, StartsWith, parse_filter
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.store.local import _facets, keyword
-from pointsman.store.local._facets import narrowing
-from pointsman.store.local.columns import MatchingRows
-from pointsman.types import Document
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.store.local.columns.metadata_columns import MatchingRows
+from pointsman.store.local.keyword import facet_terms as _facets
+from pointsman.store.local.keyword import keyword_index as keyword
+from pointsman.store.local.keyword.facet_terms import narrowing
+from pointsman.values.filters import And, Equals, Exists, Filter, In, Or, Range, StartsWith, parse_filter
+from pointsman.values.types import Document
 from store_kit import add, nested_conditions, opened
 
 if TYPE_CHECKING:

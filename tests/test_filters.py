@@ -16,9 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pointsman import Workspace
-from pointsman._values import values_of
-from pointsman.errors import FilterError, InputError
-from pointsman.filters import (
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.store.prepared_documents import prepare
+from pointsman.tools.errors import FilterError, InputError
+from pointsman.values.filters import (
     And,
     Contains,
     EndsWith,
@@ -34,9 +35,8 @@ from pointsman.filters import (
     parse_filter,
     parse_optional,
 )
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.store.prepared import prepare
-from pointsman.types import Document
+from pointsman.values.metadata import values_of
+from pointsman.values.types import Document
 
 KEYS = ["year", "lang", "lang.x", "not", "a b`\\\n"]
 keys = st.sampled_from(KEYS)
@@ -423,7 +423,7 @@ def test_filters_are_values() -> None:
 def test_ends_of_strings_in_the_terms_of_opensearch(ignore_case: bool) -> None:
     """Lucene's expressions match whole terms, as `re.fullmatch` does; so this needs no server."""
     pytest.importorskip("opensearchpy")
-    from pointsman.store.opensearch.queries import clause, facts_of
+    from pointsman.store.opensearch.opensearch_queries import clause, facts_of
 
     sizes = (0, 1, 144, 145, 146, 845, 851, 995, 1000, 1850)
     for value in ("", "x.PDF", *("в" * size + "x.pdf" for size in sizes)):

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.retrieval.transform import RuleDisambiguator
-from pointsman.retrieval.transform.decompose_by_rules import subquestions
+from pointsman.retrieval.plan.transform import RuleDisambiguator
+from pointsman.retrieval.plan.transform.decompose_by_rules import subquestions
 from pointsman.text import fold
-from pointsman.types import Message, Query
+from pointsman.values.types import Message, Query
 
 Case = tuple[str, str, str, str, str]
 

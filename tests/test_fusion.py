@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointsman.errors import InputError, UnknownNameError
 from pointsman.retrieval.fusion import METHODS, calibrated_sum, fuse, reciprocal_rank
+from pointsman.tools.errors import InputError, UnknownNameError
 
 Lists = list[list[tuple[str, float | None]]]
 names = st.sampled_from([f"d{number}" for number in range(8)])

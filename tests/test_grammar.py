@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from grammar_kit import CASES, answer, right
 from pointsman import ToolMetadata, keyword_match_rule, recommend, router_select, semantic_query_rule
-from pointsman.grammar import (
+from pointsman.text.grammar import (
     AMOUNT,
     COMPARISON,
     CONVERSATIONAL,
@@ -30,7 +30,7 @@ from pointsman.grammar import (
     count,
     plain,
 )
-from pointsman.types import Query
+from pointsman.values.types import Query
 
 LISTS = [
     AMOUNT,

@@ -14,10 +14,10 @@ import pytest
 
 import pointsman
 from pointsman import Document, InputError, Workspace
-from pointsman.errors import StoreError
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.request import SearchRequest
-from pointsman.retrieval.diversity import Grouping
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.retrieval.refine.diversity import Grouping
+from pointsman.retrieval.request import SearchRequest
+from pointsman.tools.errors import StoreError
 
 if TYPE_CHECKING:
     from postgres_kit import PostgresServer

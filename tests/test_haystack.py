@@ -36,8 +36,8 @@ import pointsman
 from clauses_kit import BEFORE, CLAUSES, QUESTION, REASON
 from haystack_integrations.document_stores.pointsman import document_store
 from pointsman import Query, SimpleHybridRetriever, parse_filter
-from pointsman.errors import InputError, PointsmanError, UnmetNeedError
-from pointsman.integrations._shared import GivenVectors
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.integrations.framework_sources import GivenVectors
 from pointsman.integrations.haystack import (
     HaystackRetriever,
     PointsmanDocumentEmbedder,
@@ -52,10 +52,10 @@ from pointsman.integrations.haystack import (
     PointsmanTextEmbedder,
     filter_of,
 )
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.server import KeyStore
-from pointsman.server.app import create_app
-from pointsman.settings import Settings
+from pointsman.service.server import KeyStore
+from pointsman.service.server.app import create_app
+from pointsman.tools.errors import InputError, PointsmanError, UnmetNeedError
+from pointsman.values.settings import Settings
 from serving import serving
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from history_kit import State, change, state_of
-from pointsman.errors import UnmetNeedError
-from pointsman.filters import Equals, Not
 from pointsman.store import history
-from pointsman.store.base import EmptyStore, StoreQuery
-from pointsman.store.local.store import LocalStore
-from pointsman.types import Document
+from pointsman.store.base_store import EmptyStore, StoreQuery
+from pointsman.store.local.local_store import LocalStore
+from pointsman.tools.errors import UnmetNeedError
+from pointsman.values.filters import Equals, Not
+from pointsman.values.types import Document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

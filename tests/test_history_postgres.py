@@ -16,12 +16,13 @@ import pytest
 
 import pointsman
 from history_kit import change, state_of
-from pointsman.errors import NotHeldError, StoreError
-from pointsman.models.scripted import HashingEmbedder
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.store import history as common
-from pointsman.store.base import StoreQuery
-from pointsman.store.postgres import PostgresBackend, history
-from pointsman.types import Document
+from pointsman.store.base_store import StoreQuery
+from pointsman.store.postgres import PostgresBackend
+from pointsman.store.postgres import postgres_history as history
+from pointsman.tools.errors import NotHeldError, StoreError
+from pointsman.values.types import Document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from pointsman import BaseRetriever, Document, Hit, Query, SimpleHybridRetriever
-from pointsman.dataset import Dataset, DatasetRetriever
-from pointsman.errors import CorruptStoreError, InputError, RetrievalError, UnknownNameError
-from pointsman.models.scripted import HashingEmbedder
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.retrieval.fusion import METHODS, fuse
 from pointsman.retrieval.parallel_calls import Breaker
-from pointsman.retrieval.retrievers.hybrid import NodesAdded
-from pointsman.types import Hits, Provenance
+from pointsman.retrieval.retrievers.hybrid_retriever import NodesAdded
+from pointsman.tools.errors import CorruptStoreError, InputError, RetrievalError, UnknownNameError
+from pointsman.values.types import Hits, Provenance
+from pointsman.workspace.dataset import Dataset, DatasetRetriever
 from store_kit import corpus
 
 

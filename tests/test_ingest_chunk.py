@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointsman.errors import InputError
 from pointsman.ingest import ParsedDocument, Problem, Section, chunk, convert, estimate_tokens
 from pointsman.ingest.chunk import HARD_LIMIT, _cost, _running_costs
+from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:
-    from pointsman.types import Document
+    from pointsman.values.types import Document
 
 WORDS = {
     "en": [
@@ -102,7 +102,7 @@ def test_offsets_are_exact_and_nothing_is_lost(text: str, sizes: tuple[int, int]
 @given(st.lists(st.tuples(st.integers(0, 3), ANY_TEXT), max_size=8))
 @settings(max_examples=50)
 def test_sections_of_any_text_are_exact(blocks: list[tuple[int, str]]) -> None:
-    from pointsman.ingest.source import Block, outline
+    from pointsman.ingest.source_text import Block, outline
 
     source = outline("a", "md", [Block(*block) for block in blocks])
     source.text.encode()  # what converters give can be written to any file

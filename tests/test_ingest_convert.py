@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.errors import InputError
 from pointsman.ingest import ParsedDocument, Problem, convert, read_paths
 from pointsman.ingest.encoding import decode
+from pointsman.tools.errors import InputError
 
 RUSSIAN = "Стрелочник переводит стрелки: каждый поезд идёт по нужному пути. Это короткий текст на русском языке."
 SIMPLIFIED_CHINESE = "扳道工负责扳动铁路道岔，让每一列火车都走上正确的轨道。这是一段简短的中文文字。"

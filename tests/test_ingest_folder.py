@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.errors import InputError
 from pointsman.ingest import FoundFile, Problem, ReadResult, Sync, find_files, plan_sync, read_paths
-from pointsman.store.prepared import prepare
-from pointsman.types import Document
+from pointsman.store.prepared_documents import prepare
+from pointsman.tools.errors import InputError
+from pointsman.values.types import Document
 
 
 def write(root: Path, files: dict[str, str]) -> Path:

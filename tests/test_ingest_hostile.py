@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from hostile_files_kit import HOSTILE, repeat, word
-from pointsman.errors import InputError
 from pointsman.ingest import FileLimits, FileReader, FoundFile, ReadResult, Sync, read_paths, text_of
-from pointsman.types import Document
+from pointsman.tools.errors import InputError
+from pointsman.values.types import Document
 
 SIZE = 60_000
 OVERHEAD = 1000

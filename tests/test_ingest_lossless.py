@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import losses_kit
 from losses_kit import FORMATS, SIZES, descriptions, generated_file, losses
 from pointsman.ingest import ParsedDocument, Problem, chunk, convert
-from pointsman.ingest.source import Block, outline
+from pointsman.ingest.source_text import Block, outline
 
 FAQ = (
     "# FAQ\n\n## How long is the warranty?\n\nTwo years.\n\n## Do you ship abroad?\n\nYes.\n\n## May I return it?\n\n"

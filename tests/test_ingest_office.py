@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from office_files import OFFICE, opendocument, zipped
-from pointsman.errors import InputError
 from pointsman.ingest import ParsedDocument, Problem, chunk, convert, read_paths, text_of
 from pointsman.ingest.convert import _TEXT_FORMATS
-from pointsman.ingest.source import Block, outline
+from pointsman.ingest.source_text import Block, outline
+from pointsman.tools.errors import InputError
 
 RUSSIAN = "Стрелочник переводит стрелки. Каждый поезд идёт по нужному пути.\n\n" * 30
 PROSE = "The switch guides the train. Nobody has to think about it again.\n\n" * 40

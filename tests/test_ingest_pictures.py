@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.errors import InputError
-from pointsman.ingest import FileLimits, ParsedDocument, Problem, _pictures, convert, read_paths
+from pointsman.ingest import FileLimits, ParsedDocument, Problem, convert, read_paths
+from pointsman.ingest.converters import pictures as _pictures
+from pointsman.tools.errors import InputError
 from test_ingest_convert import minimal_pdf
 
 FONT = Path("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf")

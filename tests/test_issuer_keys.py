@@ -20,12 +20,21 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from typer.testing import CliRunner
 
 from pointsman import Document, Workspace
-from pointsman.cli.app import app as cli
-from pointsman.errors import CorruptStoreError, InputError, StoreUnavailableError
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.server import Limits, create_app, issuer_keys
-from pointsman.server.issuer_keys import FAILED_PAUSE, LIMIT, PAUSE, RENEW, IssuerKeys, discover, fetch_keys
-from pointsman.server.tokens import Issuer, TokenTrust
+from pointsman.cli.core_commands import app as cli
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.service.server import Limits, create_app
+from pointsman.service.server.access import issuer_keys
+from pointsman.service.server.access.issuer_keys import (
+    FAILED_PAUSE,
+    LIMIT,
+    PAUSE,
+    RENEW,
+    IssuerKeys,
+    discover,
+    fetch_keys,
+)
+from pointsman.service.server.access.signed_tokens import Issuer, TokenTrust
+from pointsman.tools.errors import CorruptStoreError, InputError, StoreUnavailableError
 from serving import serving
 from test_views_http import (
     AUDIENCE,

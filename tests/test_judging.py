@@ -13,13 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pointsman import Dataset, Document, InputError, RetrievalContext, Workspace
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.request import SearchRequest
-from pointsman.retrieval import judging, search
-from pointsman.retrieval.judging import NOTHING, Evaluation, Verdict
-from pointsman.retrieval.reading import BACKGROUND_NOTE
-from pointsman.retrieval.rerank import BaseReranker
-from pointsman.types import Hit, Query
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.retrieval import search
+from pointsman.retrieval.refine.rerank import BaseReranker
+from pointsman.retrieval.request import SearchRequest
+from pointsman.retrieval.run import judging
+from pointsman.retrieval.run.judging import NOTHING, Evaluation, Verdict
+from pointsman.retrieval.run.reading import BACKGROUND_NOTE
+from pointsman.values.types import Hit, Query
 
 RAILS = {
     "switch": "A railway switch guides trains from one track to another.",

@@ -32,8 +32,8 @@ from langchain_tests.integration_tests.indexer import AsyncDocumentIndexTestSuit
 import pointsman
 from clauses_kit import BEFORE, CLAUSES, QUESTION, REASON
 from pointsman import Dataset, Document, LLMSelector, SimpleHybridRetriever
-from pointsman.errors import FilterError, InputError, ModelError, PointsmanError
-from pointsman.integrations._shared import with_notes
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.integrations.framework_sources import with_notes
 from pointsman.integrations.langchain import (
     LangChainEmbedder,
     LangChainLLM,
@@ -46,10 +46,10 @@ from pointsman.integrations.langchain import (
     PointsmanTranslator,
     PointsmanVectorStore,
 )
-from pointsman.llm import ask
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.server import create_app
-from pointsman.settings import Settings
+from pointsman.llm.base_llm import ask
+from pointsman.service.server import create_app
+from pointsman.tools.errors import FilterError, InputError, ModelError, PointsmanError
+from pointsman.values.settings import Settings
 from serving import serving
 
 if TYPE_CHECKING:
@@ -393,7 +393,7 @@ def test_a_vector_store_lets_others_write(dataset: Dataset, tmp_path: Path) -> N
     store = PointsmanVectorStore(dataset)
     store.add_texts(["one more"])
     code = (
-        "import sys; from pointsman import Dataset; from pointsman.models.scripted import HashingEmbedder;"
+        "import sys; from pointsman import Dataset; from pointsman.embedders.scripted_embedders import HashingEmbedder;"
         "Dataset('rails', path=sys.argv[1], embedder=HashingEmbedder(512)).add([{'id': 'other', 'text': 'text'}])"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "rails")], check=True)

@@ -12,10 +12,10 @@ import pytest
 
 import pointsman
 from pointsman import Dataset, Document, InputError, ModelError
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.retrieval.rerank import LateInteractionReranker
-from pointsman.retrieval.rerank.late_interaction import max_sim
-from pointsman.testing import RerankerConformance
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.evaluation.conformance import RerankerConformance
+from pointsman.retrieval.refine.rerank import LateInteractionReranker
+from pointsman.retrieval.refine.rerank.late_interaction import max_sim
 
 
 class Tokens:

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from pointsman.errors import RetrievalError
-from pointsman.retrieval.journal import listening
-from pointsman.retrieval.retrievers.base import BaseRetriever
-from pointsman.types import Document, Hit, Plan, Query, Span
-from pointsman.workflow import RetrievalWorkflow
+from pointsman.retrieval.retrievers.base_retriever import BaseRetriever
+from pointsman.retrieval.run.journal import listening
+from pointsman.retrieval.workflow import RetrievalWorkflow
+from pointsman.tools.errors import RetrievalError
+from pointsman.values.types import Document, Hit, Plan, Query, Span
 
 News = Plan | Span
 

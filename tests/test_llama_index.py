@@ -58,7 +58,7 @@ from pointsman import (
     Threshold,
     parse_filter,
 )
-from pointsman.errors import FilterError, InputError, ModelError, PointsmanError, UnmetNeedError
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.integrations import llama_index
 from pointsman.integrations.llama_index import (
     LlamaIndexEmbedder,
@@ -73,10 +73,10 @@ from pointsman.integrations.llama_index import (
     node_of,
     query_of,
 )
-from pointsman.models.scripted import HashingEmbedder
 from pointsman.selector import BaseSelector, SelectorResult
-from pointsman.server.app import create_app
-from pointsman.settings import Settings
+from pointsman.service.server.app import create_app
+from pointsman.tools.errors import FilterError, InputError, ModelError, PointsmanError, UnmetNeedError
+from pointsman.values.settings import Settings
 from serving import serving
 
 if TYPE_CHECKING:

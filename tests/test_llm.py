@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from pointsman.errors import InputError, ModelError
-from pointsman.llm import BaseLLM, Completion, Usage, aask, ask, takes_schema
-from pointsman.models.scripted_llm import Delay, ScriptedLLM
-from pointsman.protocols import LLM
+from pointsman.llm.base_llm import BaseLLM, Completion, Usage, aask, ask, takes_schema
+from pointsman.llm.scripted_llm import Delay, ScriptedLLM
+from pointsman.tools.errors import InputError, ModelError
+from pointsman.values.protocols import LLM
 
 SCHEMA = {"type": "object"}
 

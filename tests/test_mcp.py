@@ -31,22 +31,22 @@ from mcp_types import CallToolResult
 
 import pointsman
 from pointsman import Document
-from pointsman.cli.mcp import mcp as serve
-from pointsman.engine import Engine
+from pointsman.cli.commands.mcp_command import mcp as serve
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.integrations.mcp import MAX_CHARS, MAX_K, create_http_app, create_server
-from pointsman.integrations.mcp.calls import TOOLS as DEFINED
 from pointsman.integrations.mcp.search_tools import result_of
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.server import KeyStore, Limits
-from pointsman.settings import Settings
-from pointsman.types import Message, Query
+from pointsman.integrations.mcp.tool_calls import TOOLS as DEFINED
+from pointsman.retrieval.engine import Engine
+from pointsman.service.server import KeyStore, Limits
+from pointsman.values.settings import Settings
+from pointsman.values.types import Message, Query
 
 if TYPE_CHECKING:
     import numpy as np
     from mcp.server import Server
     from numpy.typing import NDArray
 
-    from pointsman.request import SearchRequest
+    from pointsman.retrieval.request import SearchRequest
 
 ERAS = ("legacy", "auto")  # with the handshake of 2025, and without as of 2026
 TOOLS = ("search", "fetch", "read", "outline", "grep", "verify", "route", "list_datasets", "explain")
@@ -165,7 +165,7 @@ def test_tools_say_what_they_are_and_take(workspace: pointsman.Workspace, mode: 
 
 
 def test_strategies_with_a_language_model_are_offered_where_there_is_one(folder: Path) -> None:
-    from pointsman.models import ScriptedLLM
+    from pointsman.llm import ScriptedLLM
 
     with pointsman.Workspace(
         folder, embedder=HashingEmbedder(), llm=ScriptedLLM(["a switch guides trains"])
@@ -348,7 +348,7 @@ def test_a_workspace_without_datasets_says_so(tmp_path: Path) -> None:
 
 
 def test_a_long_list_of_datasets_is_cut_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pointsman.integrations.mcp.schemas.MAX_DATASETS", 3)
+    monkeypatch.setattr("pointsman.integrations.mcp.tool_schemas.MAX_DATASETS", 3)
     with pointsman.Workspace(tmp_path / "many", embedder=HashingEmbedder()) as workspace:
         for number in range(5):
             workspace.dataset(f"d{number}", indexing_technique="keyword", description="ünbounded " * 1_000).make()

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 import pointsman
 from pointsman import Document
-from pointsman.errors import InputError
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.integrations.mcp import create_server
 from pointsman.integrations.mcp.grep import MAX_COUNT, Pattern, TextIndex, grep, index_of
-from pointsman.models.scripted import HashingEmbedder
+from pointsman.tools.errors import InputError
 from test_mcp import answer, call, error_text, text
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def test_verify_says_what_stands_where(server: Server[Any]) -> None:
 
 
 def test_verify_ends_in_time(server: Server[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pointsman.citations.perf_counter", itertools.count(step=60.0).__next__)
+    monkeypatch.setattr("pointsman.values.citations.perf_counter", itertools.count(step=60.0).__next__)
     message = error_text(call(server, "verify", answer="40 trains.", ids=["notes/a/b"]))
     assert "within 30 s; check a part of it" in message
 

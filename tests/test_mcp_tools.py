@@ -30,21 +30,21 @@ from hostile_schemas_kit import (
     nested_choices,
     unique_objects,
 )
-from pointsman._json_bounds import MAX_VALUES, TOO_MANY_VALUES, has_too_many_values
-from pointsman.cli.mcp import mcp as serve
-from pointsman.errors import InputError
+from pointsman.cli.commands.mcp_command import mcp as serve
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.integrations.mcp import transports
-from pointsman.integrations.mcp._bounds import MAX_BYTES, bound_response
 from pointsman.integrations.mcp.checking import SchemaChecker
+from pointsman.integrations.mcp.mcp_sdk import ServerAddress, ToolListing
+from pointsman.integrations.mcp.message_bounds import MAX_BYTES, bound_response
 from pointsman.integrations.mcp.program import NOT_UNICODE, TOO_DEEP, message_of, pruned, with_unicode_only
-from pointsman.integrations.mcp.sdk import ServerAddress, ToolListing
 from pointsman.integrations.mcp.toolbox import RESULT_CHARS, Toolbox, _quoted, choices_of
 from pointsman.integrations.mcp.upstream import ForeignTool, Upstream, read_servers
-from pointsman.models.scripted import HashingEmbedder
 from pointsman.selector import DescriptionSelector
-from pointsman.server.access import Access
-from pointsman.server.keys import KeyStore
-from pointsman.server.limits import Limits
+from pointsman.service.server.access.api_keys import KeyStore
+from pointsman.service.server.access.request_access import Access
+from pointsman.service.server.protocol.request_limits import Limits
+from pointsman.tools.errors import InputError
+from pointsman.tools.network.json_bounds import MAX_VALUES, TOO_MANY_VALUES, has_too_many_values
 from test_mcp import answer, ask_as, error_text, in_thread
 from tool_server import HOSTILE, SCHEMAS
 
@@ -300,7 +300,7 @@ def test_the_command_line_stands_in_front_over_standard_input_and_output(tmp_pat
 
 def test_over_http_calling_needs_a_key_that_may_write(tmp_path: Path) -> None:
     from pointsman.integrations.mcp.transports import http_app
-    from pointsman.server.access import access_of
+    from pointsman.service.server.access.request_access import access_of
 
     pointsman.open(tmp_path / "workspace").make()
     keys = KeyStore(tmp_path / "workspace" / "keys.json")

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from pointsman.errors import DependencyVersionError, MissingDependencyError
-from pointsman.integrations.mcp.sdk import check_version
-from pointsman.server.keys import KeyStore
+from pointsman.integrations.mcp.mcp_sdk import check_version
+from pointsman.service.server.access.api_keys import KeyStore
+from pointsman.tools.errors import DependencyVersionError, MissingDependencyError
 from test_mcp import TOOLS, fill
 
 FIRST = os.environ.get("POINTSMAN_MCP1", "")
@@ -69,7 +69,7 @@ import sys
 import uvicorn
 import pointsman
 from pointsman.integrations.mcp import create_http_app
-from pointsman.models.scripted import HashingEmbedder
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 
 with pointsman.Workspace(sys.argv[1], embedder=HashingEmbedder()) as workspace:
     uvicorn.Server(uvicorn.Config(create_http_app(workspace), port=0, log_level="info")).run()
@@ -79,10 +79,10 @@ UNLIMITED_SERVER = """
 import sys
 import pointsman
 from pointsman.integrations.mcp import create_http_app, transports
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.server.keys import keys_of
-from pointsman.server.limits import Limits
-from pointsman.server.run import Options
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.service.server.access.api_keys import keys_of
+from pointsman.service.server.protocol.request_limits import Limits
+from pointsman.service.server.run import Options
 
 with pointsman.Workspace(sys.argv[1], embedder=HashingEmbedder()) as workspace:
     app = create_http_app(workspace, limits=Limits(requests_per_minute=0))

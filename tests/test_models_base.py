@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from pointsman.errors import InputError, ModelError
-from pointsman.models import CachedEmbedder, HashingEmbedder, as_embedder
-from pointsman.protocols import Embedder
+from pointsman.embedders import CachedEmbedder, HashingEmbedder, as_embedder
 from pointsman.selector import DescriptionSelector, EmbeddingSelector
+from pointsman.tools.errors import InputError, ModelError
+from pointsman.values.protocols import Embedder
 
 
 class OnlyEmbeds:
@@ -83,7 +83,7 @@ def test_queries_and_documents_may_differ() -> None:
     [
         (
             "e5-small",
-            "'e5-small' is an embedder's name, not an embedder; load it with pointsman.models.load_embedder",
+            "'e5-small' is an embedder's name, not an embedder; load it with pointsman.embedders.load_embedder",
         ),
         (None, "not NoneType: None"),
         (3, "not int: 3"),

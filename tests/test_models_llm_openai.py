@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from pointsman.errors import InputError, ModelError
-from pointsman.llm import Usage
-from pointsman.models.openai_llm import DashScopeLLM, OpenAILLM
-from pointsman.selector.base import ToolMetadata
-from pointsman.selector.llm import LLMSelector
+from pointsman.llm.base_llm import Usage
+from pointsman.llm.openai_llm import DashScopeLLM, OpenAILLM
+from pointsman.selector.base_selector import ToolMetadata
+from pointsman.selector.llm_selector import LLMSelector
+from pointsman.tools.errors import InputError, ModelError
 
 KEY = "sk-secret-0123456789"
 SCHEMA = {"type": "object", "properties": {"choice": {"type": "integer"}}, "required": ["choice"]}

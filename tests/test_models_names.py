@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import pointsman.models
-from pointsman.errors import InputError, MissingDependencyError, UnknownNameError
-from pointsman.models import (
+import pointsman.embedders
+from pointsman.embedders import (
     HashingEmbedder,
     OnnxEmbedder,
     OpenAIEmbedder,
@@ -22,7 +21,8 @@ from pointsman.models import (
     default_embedder,
     load_embedder,
 )
-from pointsman.protocols import Embedder
+from pointsman.tools.errors import InputError, MissingDependencyError, UnknownNameError
+from pointsman.values.protocols import Embedder
 
 
 def test_names_load_embedders() -> None:
@@ -67,12 +67,12 @@ def test_an_absent_package_is_named_with_the_install_line(
 
 
 def test_every_public_name_is_there() -> None:
-    assert sorted(pointsman.models.__all__) == pointsman.models.__all__
-    for name in pointsman.models.__all__:
-        assert getattr(pointsman.models, name) is not None
-    assert set(pointsman.models.__all__) <= set(dir(pointsman.models))
+    assert sorted(pointsman.embedders.__all__) == pointsman.embedders.__all__
+    for name in pointsman.embedders.__all__:
+        assert getattr(pointsman.embedders, name) is not None
+    assert set(pointsman.embedders.__all__) <= set(dir(pointsman.embedders))
     with pytest.raises(AttributeError, match="nothing"):
-        _ = pointsman.models.nothing  # type: ignore[attr-defined]
+        _ = pointsman.embedders.nothing  # type: ignore[attr-defined]
 
 
 def test_the_cache_folder_can_be_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

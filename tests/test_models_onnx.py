@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from pointsman.errors import InputError, ModelError
-from pointsman.models import OnnxEmbedder, load_embedder
+from pointsman.embedders import OnnxEmbedder, load_embedder
+from pointsman.tools.errors import InputError, ModelError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

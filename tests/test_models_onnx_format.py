@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from pointsman.models._onnx_format import float_input, node, serialise_model, tensor
+from pointsman.embedders.e5.onnx_format import float_input, node, serialise_model, tensor
 
 
 def test_a_model_has_the_bytes_that_onnx_writes() -> None:

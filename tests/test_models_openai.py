@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pointsman.errors import InputError, ModelError
-from pointsman.models import OpenAIEmbedder, OpenAILLM, load_embedder
-from pointsman.models.chosen import embedder_for
-from pointsman.models.openai_server import OpenAIServer
-from pointsman.settings import Settings
+from pointsman.embedders import OpenAIEmbedder, load_embedder
+from pointsman.embedders.named_embedders import embedder_for
+from pointsman.llm import OpenAILLM
+from pointsman.tools.errors import InputError, ModelError
+from pointsman.tools.network.openai_server import OpenAIServer
+from pointsman.values.settings import Settings
 
 pytest.importorskip("openai")
 

@@ -17,15 +17,15 @@ import pytest
 
 import pointsman
 from pointsman import Document, MultiModalRetriever, Settings, Workspace
-from pointsman.errors import InputError, ModelError, UnmetNeedError
-from pointsman.models import ClipEmbedder, HTTPMultimodalEmbedder, as_embedder, load_embedder
-from pointsman.models.base import image_embedder_of
-from pointsman.models.cached import CachedEmbedder
-from pointsman.models.scripted import ColourEmbedder, HashingEmbedder
-from pointsman.protocols import Embedder, MultimodalEmbedder
-from pointsman.retrieval.routing.router import ImageRouter
-from pointsman.testing import EmbedderConformance, MultimodalEmbedderConformance
-from pointsman.testing.embedders import picture_file
+from pointsman.embedders import ClipEmbedder, HTTPMultimodalEmbedder, as_embedder, load_embedder
+from pointsman.embedders.base_embedder import image_embedder_of
+from pointsman.embedders.cached_embedder import CachedEmbedder
+from pointsman.embedders.scripted_embedders import ColourEmbedder, HashingEmbedder
+from pointsman.evaluation.conformance import EmbedderConformance, MultimodalEmbedderConformance
+from pointsman.evaluation.conformance.embedder_suite import picture_file
+from pointsman.retrieval.plan.routers import ImageRouter
+from pointsman.tools.errors import InputError, ModelError, UnmetNeedError
+from pointsman.values.protocols import Embedder, MultimodalEmbedder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

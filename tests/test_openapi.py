@@ -12,7 +12,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from contract_kit import run
-from pointsman.server.app import OPTIONS, describe
+from pointsman.service.server.app import OPTIONS, describe
 
 PAGE = Path(__file__).parents[1] / "docs" / "openapi.json"
 

@@ -19,13 +19,13 @@ import numpy as np
 import pytest
 
 from certificates import certificates
-from pointsman import errors
-from pointsman.filters import And, EndsWith, Equals, Exists, Not, PartOfText, Range
-from pointsman.store.base import NEAR, VERSIONS, WORDS, StoreQuery
-from pointsman.store.opensearch.queries import index
-from pointsman.testing import StoreConformance
-from pointsman.testing.stores import EMBEDDER, bm25, odd_documents, vector_of, vectors_of
-from pointsman.types import Document
+from pointsman.evaluation.conformance import StoreConformance
+from pointsman.evaluation.conformance.stores.store_suite import EMBEDDER, bm25, odd_documents, vector_of, vectors_of
+from pointsman.store.base_store import NEAR, VERSIONS, WORDS, StoreQuery
+from pointsman.store.opensearch.opensearch_queries import index
+from pointsman.tools import errors
+from pointsman.values.filters import And, EndsWith, Equals, Exists, Not, PartOfText, Range
+from pointsman.values.types import Document
 from proxy_kit import Proxy
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from opensearch_kit import Cluster
-    from pointsman.filters import Filter
     from pointsman.store.opensearch import OpenSearchBackend, OpenSearchStore
+    from pointsman.values.filters import Filter
 
 THIN = [Document(str(number), "lamp" if number % 2 else "lamp post") for number in range(60)]
 READS = re.compile(r"GET /[^/]+|GET /[^/]+/_(doc|mapping)(/.*)?|POST /[^/]+/_(search|msearch|mget|count)")
@@ -341,7 +341,7 @@ class TestKeeping:
             del body["mappings"]["properties"]["length"]
             return body
 
-        monkeypatch.setattr("pointsman.store.opensearch.backend.index", old)
+        monkeypatch.setattr("pointsman.store.opensearch.opensearch_backend.index", old)
         store = backend.create(uuid.uuid4().hex, DESCRIPTION)
         documents = [Document(str(number), "lamp " + "ballast " * number) for number in range(100)]
         store.write(documents)
@@ -465,7 +465,8 @@ class TestKeeping:
 class TestAway:
     def test_it_is_named_and_the_password_is_not(self, caplog: pytest.LogCaptureFixture, monkeypatch: Any) -> None:
         pytest.importorskip("opensearchpy")
-        from pointsman.store.opensearch import OpenSearchBackend, cluster
+        from pointsman.store.opensearch import OpenSearchBackend
+        from pointsman.store.opensearch import opensearch_client as cluster
 
         monkeypatch.setattr(cluster, "PATIENCE", 1.0)
         backend = OpenSearchBackend("opensearch://ann:s3cret%21@127.0.0.1:1/rails")
@@ -520,7 +521,8 @@ class TestAway:
 
     def test_certificates_are_checked_on_both_sides(self, tmp_path: Path, monkeypatch: Any) -> None:
         pytest.importorskip("opensearchpy")
-        from pointsman.store.opensearch import OpenSearchBackend, cluster
+        from pointsman.store.opensearch import OpenSearchBackend
+        from pointsman.store.opensearch import opensearch_client as cluster
 
         monkeypatch.setattr(cluster, "PATIENCE", 0.2)
         files = certificates(tmp_path)

@@ -14,13 +14,13 @@ from pydantic import create_model
 from typer.testing import CliRunner
 
 import pointsman
-from pointsman.cli.common import with_search_options
-from pointsman.client import Client, RemoteDataset
-from pointsman.errors import InputError
-from pointsman.integrations.mcp.schemas import SearchArguments, schema_of
-from pointsman.request import OPTIONS, Option, SearchRequest, WorkspaceOptions, declared
-from pointsman.server import schemas
-from pointsman.server.json_form_schemas import option_fields
+from pointsman.cli.shared_options import with_search_options
+from pointsman.integrations.mcp.tool_schemas import SearchArguments, schema_of
+from pointsman.retrieval.request import OPTIONS, Option, SearchRequest, WorkspaceOptions, declared
+from pointsman.service.client import Client, RemoteDataset
+from pointsman.service.server import schemas
+from pointsman.service.server.protocol.json_form_schemas import option_fields
+from pointsman.tools.errors import InputError
 
 SOURCE = Path(pointsman.__file__).parent
 NOVELTY = Option(float | None, None, "Prefer hits unlike the others, 0 to 1.", {"ge": 0, "le": 1})
@@ -70,7 +70,7 @@ def test_new_option_appears_in_models_of_http_and_mcp() -> None:
 
 
 def test_http_mcp_and_command_line_have_exactly_the_declared_options() -> None:
-    from pointsman.cli.app import search
+    from pointsman.cli.core_commands import search
 
     other_names = {"query", "history", "trace", "max_chars"}
     assert schemas.SearchRequest.model_fields.keys() - other_names == OPTIONS.keys()
@@ -97,7 +97,7 @@ def test_the_types_for_editors_name_exactly_the_declared_options() -> None:
 
 
 def test_client_sends_every_declared_option() -> None:
-    from pointsman.client.encoding import sent_options
+    from pointsman.service.client.request_encoding import sent_options
 
     request_options = sent_options(SearchRequest.of("tea", 3, {"min_relevance": 0.5, "datasets": ["a"]}), "none")
     assert request_options.keys() == OPTIONS.keys() - {"filters"} | {"trace"}

@@ -25,13 +25,13 @@ from pointsman import (
     SparseStrategy,
     UnmetNeedError,
 )
-from pointsman.errors import InputError
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.store.local import bm25_index_manager
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.store.external import bm25_index_manager
+from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:
     from chroma_kit import ChromaServer
-    from pointsman.store.local.term_codes import TermCodes
+    from pointsman.store.local.keyword.term_codes import TermCodes
 
 EMBEDDER = HashingEmbedder(256)
 TEXTS = {
@@ -369,7 +369,7 @@ def test_incremental_sync_analyses_only_changed_documents(tmp_path: Path, monkey
     manager = BM25IndexManager(tmp_path / "bm25", documents)
     manager.build_from_vector_store()
     ids: list[str] = []
-    from pointsman.store.local import keyword
+    from pointsman.store.local.keyword import keyword_index as keyword
 
     postings = keyword._postings
 

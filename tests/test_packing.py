@@ -14,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pointsman import Document, Workspace
-from pointsman.errors import CorruptStoreError
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.store.local import truth, writable_truth
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.store.local.manifest import read_manifest, write_manifest
-from pointsman.store.local.packing import pack_text, pack_vectors, unpack_text, unpack_vectors
+from pointsman.store.local.truth import truth_rows as truth
+from pointsman.store.local.truth import writable_truth
+from pointsman.store.local.truth.packing import pack_text, pack_vectors, unpack_text, unpack_vectors
+from pointsman.tools.errors import CorruptStoreError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

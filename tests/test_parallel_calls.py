@@ -17,9 +17,9 @@ from typing import Any
 import anyio
 import pytest
 
-from pointsman.errors import InputError
 from pointsman.retrieval import parallel_calls
 from pointsman.retrieval.parallel_calls import Breaker, Deadline, DualCall, Mode, Outcome, Tasks, Threads, run
+from pointsman.tools.errors import InputError
 from test_hybrid import Meeting
 
 Run = Callable[[Callable[[Mode], Coroutine[Any, Any, Any]]], Any]
@@ -188,7 +188,7 @@ def test_threads_are_used_again_and_hanging_ones_are_bounded(monkeypatch: pytest
 
 AT_EXIT = """
 import atexit, sys, threading, time
-from pointsman._sync_and_async import limited
+from pointsman.tools.sync_and_async import limited
 from pointsman.retrieval.parallel_calls import DualCall, Threads, run
 
 exiting = threading.Event()

@@ -20,16 +20,16 @@ from pointsman import (
     UnknownNameError,
     Workspace,
 )
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.evaluation.tune import FEWEST, WEIGHTS, tune
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.retrieval import vocabulary
-from pointsman.retrieval.candidates import Pool
 from pointsman.retrieval.fusion import CosineSpread
-from pointsman.retrieval.policy import EffortLimits, Policy, measured
-from pointsman.retrieval.transform.automatic import additions, transformer
-from pointsman.retrieval.transform.base import QueryTransformer
-from pointsman.retrieval.transform.spelling import Corrector
-from pointsman.retrieval.vocabulary import Vocabulary
+from pointsman.retrieval.plan import vocabulary
+from pointsman.retrieval.plan.policy import EffortLimits, Policy, measured
+from pointsman.retrieval.plan.transform.automatic_additions import additions, transformer
+from pointsman.retrieval.plan.transform.base_transformer import QueryTransformer
+from pointsman.retrieval.plan.transform.spelling_corrector import Corrector
+from pointsman.retrieval.plan.vocabulary import Vocabulary
+from pointsman.retrieval.run.candidates import Pool
 from pointsman.text.spelling import Speller
 from store_kit import WORDS, corpus
 

@@ -18,13 +18,13 @@ import pytest
 import trio
 
 import pointsman
-from pointsman import errors
-from pointsman.filters import And, Equals, Not, Range
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.store.base import NEAR, WORDS, Capability, StoreQuery
-from pointsman.testing import StoreConformance
-from pointsman.testing.stores import EMBEDDER, bm25, odd_documents, vector_of, vectors_of
-from pointsman.types import Document
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.evaluation.conformance import StoreConformance
+from pointsman.evaluation.conformance.stores.store_suite import EMBEDDER, bm25, odd_documents, vector_of, vectors_of
+from pointsman.store.base_store import NEAR, WORDS, Capability, StoreQuery
+from pointsman.tools import errors
+from pointsman.values.filters import And, Equals, Not, Range
+from pointsman.values.types import Document
 from proxy_kit import PostgresProxy
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class TestPostgresIndex(TestPostgresStore):
     @pytest.fixture(scope="class", autouse=True)
     @classmethod
     def _from_the_start(cls) -> Iterator[None]:
-        from pointsman.store.postgres import store
+        from pointsman.store.postgres import postgres_store as store
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(store, "FEW", 10)
@@ -469,7 +469,7 @@ class TestKeeping:
             store.write([Document("2", "x")])
         with pytest.raises(errors.ReplacedError, match="open it again") as error_info:
             store.count()
-        from pointsman.server.problems import of_error
+        from pointsman.service.server.protocol.problems import of_error
 
         problem = of_error(error_info.value)  # what a service answers that has not heard of it yet
         assert (problem.slug, problem.status) == ("locked", 503)
@@ -549,7 +549,7 @@ class TestKeeping:
         }
 
     def test_deleting_by_a_filter_in_parts(self, store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
-        from pointsman.store.postgres import store as module
+        from pointsman.store.postgres import postgres_store as module
 
         monkeypatch.setattr(module, "_BATCH_DOCUMENTS", 7)
         store.write([Document(str(n), "lamp", {"n": n}) for n in range(50)])
@@ -594,7 +594,7 @@ def test_damaged_row_is_an_error_that_names_the_document(
 def test_recovering_server_is_asked_again_although_it_was_away_just_now() -> None:
     import psycopg
 
-    from pointsman.store.postgres.connections import Connections
+    from pointsman.store.postgres.postgres_connections import Connections
 
     connections, moment = Connections("postgresql://127.0.0.1:1/none"), time.monotonic()
     recovering = psycopg.OperationalError("connection failed: FATAL:  the database system is starting up")

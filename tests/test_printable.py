@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 import pointsman
 from command_kit import run_command
 from pointsman import Document
-from pointsman._printable import printable
 from pointsman.cli import output
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.server.logs import LineFormatter, line_of
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.service.server.request_log import LineFormatter, line_of
+from pointsman.tools.printable import printable
 
 HOSTILE = "a\x1b[31mb\x9b31mc\x1b]0;title\x07d\u202egnp.exe\u202c\u2066e\u2069\x7f\r\x08f"
 READABLE = "Signal стрелка 道岔 سکه\u200cها שלום café e\u0301 👩\u200d🔧 — “x” \t\n"

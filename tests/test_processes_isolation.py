@@ -17,9 +17,9 @@ import httpx
 import pytest
 
 import pointsman
-from pointsman._processes import bare_environment, import_path, search_path
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.ingest import FileReader, FoundFile, convert
-from pointsman.models.scripted import HashingEmbedder
+from pointsman.tools.system.processes import bare_environment, import_path, search_path
 
 _NAMES = (
     "__future__ abc argparse array asyncio base64 bisect codecs collections contextlib csv ctypes dataclasses datetime "
@@ -256,7 +256,7 @@ def test_a_picture_that_holds_postscript_starts_no_ghostscript(
 ) -> None:
     postscript = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 100 100\n%%EndComments\nshowpage\n%%EOF\n"
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")  # the program gs there leaves its name
-    monkeypatch.setattr("pointsman.ingest._pictures.languages", lambda: ("eng",))
+    monkeypatch.setattr("pointsman.ingest.converters.pictures.languages", lambda: ("eng",))
     for name in ("a.jpg", "b.png", "c.gif"):
         with pytest.raises(pointsman.InputError, match="a damaged picture"):
             list(convert(name, postscript))

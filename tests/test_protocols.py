@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 
 import pointsman
 from clauses_kit import CLAUSES, QUESTION, REASON
-from pointsman._vectors import decode_vector
-from pointsman.errors import FilterError
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.retrieval.rerank.http import HTTPReranker
-from pointsman.server import create_app
-from pointsman.server.keys import FILE, KeyStore
-from pointsman.server.routes import dify, vector_stores
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.retrieval.refine.rerank.http_reranker import HTTPReranker
+from pointsman.service.server import create_app
+from pointsman.service.server.access.api_keys import FILE, KeyStore
+from pointsman.service.server.routes import dify, vector_stores
+from pointsman.tools.errors import FilterError
+from pointsman.tools.vectors import decode_vector
 from server_kit import Served
 
 if TYPE_CHECKING:

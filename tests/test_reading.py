@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from pointsman import Dataset, Document, Workspace
-from pointsman.models.base import BaseEmbedder
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.retrieval import background
-from pointsman.retrieval.reading import Reading, reading_each, reading_of
-from pointsman.retrieval.relevance import shipped
+from pointsman.embedders.base_embedder import BaseEmbedder
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.retrieval.judge import background
+from pointsman.retrieval.judge.relevance import shipped
+from pointsman.retrieval.run.reading import Reading, reading_each, reading_of
 from pointsman.store.local.collection import Collection
 
 QUESTION = "which lamp tells that the line is not clear?"

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pointsman import Query
-from pointsman.errors import InputError
-from pointsman.retrieval.recommended_strategy import recommend
+from pointsman.retrieval.plan.recommended_strategy import recommend
 from pointsman.text import detect
+from pointsman.tools.errors import InputError
 
 COMPARISONS = [
     "比较X和Y的差异",

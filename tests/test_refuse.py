@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pointsman
-from pointsman.dataset import Dataset
-from pointsman.errors import InputError
-from pointsman.retrieval.refuse import LOOKED_AT, PROBABILITY, READ, Refuser, Threshold, holds_words
-from pointsman.types import Document, Hit, Provenance, Query, Ranked, Refusal
+from pointsman.retrieval.refine.refuse import LOOKED_AT, PROBABILITY, READ, Refuser, Threshold, holds_words
+from pointsman.tools.errors import InputError
+from pointsman.values.types import Document, Hit, Provenance, Query, Ranked, Refusal
+from pointsman.workspace.dataset import Dataset
 
 if TYPE_CHECKING:
     from pointsman import Workspace

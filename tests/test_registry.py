@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.errors import InputError, UnknownNameError
-from pointsman.registry import GROUP, STRATEGIES, Registry
+from pointsman.tools.errors import InputError, UnknownNameError
+from pointsman.values.registry import GROUP, STRATEGIES, Registry
 
 Install = Callable[[str, dict[str, str], str], None]
 

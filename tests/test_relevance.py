@@ -11,9 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.calibration.fitting import Labelled, fit_relevance
-from pointsman.errors import InputError
-from pointsman.retrieval.relevance import (
+from pointsman.retrieval.judge.relevance import (
     SCRIPTS,
     Background,
     Evidence,
@@ -26,6 +24,8 @@ from pointsman.retrieval.relevance import (
     shipped,
     unrelated_questions,
 )
+from pointsman.tools.errors import InputError
+from pointsman.workspace.calibration.fitting import Labelled, fit_relevance
 
 EMBEDDER = next(calibration.embedder for calibration in shipped() if calibration.form == "both") or ""
 BACKGROUND = Background(

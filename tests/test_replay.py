@@ -14,18 +14,18 @@ import pytest
 
 import pointsman
 from command_kit import run_command
-from pointsman.errors import InputError, NotHeldError
-from pointsman.receipts import Receipt, SourceState, digest_of_answer
-from pointsman.retrieval import vocabulary
-from pointsman.retrieval.transform import spelling
-from pointsman.settings import Settings
+from pointsman.retrieval.plan import vocabulary
+from pointsman.retrieval.plan.transform import spelling_corrector as spelling
+from pointsman.retrieval.receipts import Receipt, SourceState, digest_of_answer
+from pointsman.tools.errors import InputError, NotHeldError
+from pointsman.values.settings import Settings
 from serving import serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pointsman.types import RetrievalContext
-    from pointsman.workspace import Workspace
+    from pointsman.values.types import RetrievalContext
+    from pointsman.workspace.workspace_search import Workspace
 
 CLAUSES = {
     "notice": "Either party ends the contract with three months of notice.",
@@ -103,7 +103,7 @@ def test_replay_over_http_gives_the_same_answer(workspace: Workspace) -> None:
     import httpx
 
     from pointsman import Client
-    from pointsman.server import create_app
+    from pointsman.service.server import create_app
 
     answer = workspace.search(QUESTIONS[0])
     rewrite(workspace)
@@ -146,7 +146,7 @@ def test_replay_on_the_command_line_gives_the_same_answer(workspace: Workspace, 
 
 
 def test_restored_workspace_replays_the_receipts_of_the_first_one(in_folder: Workspace, tmp_path: Path) -> None:
-    from pointsman.backup import backup, restore
+    from pointsman.workspace.copies.backup import backup, restore
 
     workspace = in_folder
     answer = workspace.search(QUESTIONS[0])
@@ -272,7 +272,7 @@ def test_what_is_no_longer_held_is_named(workspace: Workspace) -> None:
 def test_replaced_policy_is_named(workspace: Workspace) -> None:
     from dataclasses import replace
 
-    from pointsman.retrieval.policy import measured
+    from pointsman.retrieval.plan.policy import measured
 
     answer = workspace.search(QUESTIONS[0])
     workspace.keep(replace(measured(), vector_weight=3.0))
@@ -283,7 +283,7 @@ def test_replaced_policy_is_named(workspace: Workspace) -> None:
 
 
 def test_object_given_in_python_is_named(workspace: Workspace) -> None:
-    from pointsman.retrieval.refuse import Refuser
+    from pointsman.retrieval.refine.refuse import Refuser
 
     answer = workspace.search(QUESTIONS[0], refuse=Refuser())
     with pytest.raises(NotHeldError, match="refuse, which was an object in Python"):
@@ -354,8 +354,10 @@ def test_changed_receipt_is_refused(workspace: Workspace) -> None:
 def test_different_answer_is_never_shown_as_the_same(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = workspace.search(QUESTIONS[0])
     rewrite(workspace)
-    monkeypatch.setattr("pointsman.replaying.digest_of_answer", lambda context: "x" + digest_of_answer(context))
-    monkeypatch.setattr("pointsman.replaying.__version__", "9.9.9")
+    monkeypatch.setattr(
+        "pointsman.workspace.replaying.digest_of_answer", lambda context: "x" + digest_of_answer(context)
+    )
+    monkeypatch.setattr("pointsman.workspace.replaying.__version__", "9.9.9")
     with pytest.raises(NotHeldError, match=r"from version 0\.1\.0 of the program, and this is 9\.9\.9"):
         workspace.replay(str(answer.receipt))
 

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.errors import InputError, ModelError
-from pointsman.retrieval.rerank import BaseReranker, PartialScores
-from pointsman.types import Document, Hit, Provenance, Query, Ranked
+from pointsman.retrieval.refine.rerank import BaseReranker, PartialScores
+from pointsman.tools.errors import InputError, ModelError
+from pointsman.values.types import Document, Hit, Provenance, Query, Ranked
 
 
 class Length(BaseReranker):

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.errors import InputError, ModelError
-from pointsman.models.scripted import HashingEmbedder
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.retrieval.fusion import KAPPA, CosineSpread, calibrated_sum
-from pointsman.retrieval.rerank import CalibratedReranker
-from pointsman.types import Document, Hit, Provenance, Query, Ranked
+from pointsman.retrieval.refine.rerank import CalibratedReranker
+from pointsman.tools.errors import InputError, ModelError
+from pointsman.values.types import Document, Hit, Provenance, Query, Ranked
 
 SPREAD = CosineSpread(0.7, 0.02)
 Scores = Sequence[tuple[float | None, float | None]]

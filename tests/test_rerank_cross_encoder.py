@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.errors import InputError, ModelError
-from pointsman.retrieval.rerank import CrossEncoderReranker
-from pointsman.types import Document, Hit, Query, Ranked
+from pointsman.retrieval.refine.rerank import CrossEncoderReranker
+from pointsman.tools.errors import InputError, ModelError
+from pointsman.values.types import Document, Hit, Query, Ranked
 
 tokenizers = pytest.importorskip("tokenizers")
 onnx = pytest.importorskip("onnx")

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.errors import InputError, ModelError
-from pointsman.retrieval.rerank import HTTPReranker
-from pointsman.retrieval.rerank._shorten import shortened
-from pointsman.types import Document, Hit, Query, Ranked
+from pointsman.retrieval.refine.rerank import HTTPReranker
+from pointsman.retrieval.refine.rerank.shorten import shortened
+from pointsman.tools.errors import InputError, ModelError
+from pointsman.values.types import Document, Hit, Query, Ranked
 
 pytest.importorskip("httpx")
 

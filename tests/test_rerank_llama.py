@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pointsman.errors import ModelError
-from pointsman.retrieval.rerank import HTTPReranker
-from pointsman.types import Document, Hit, Query, Ranked
+from pointsman.retrieval.refine.rerank import HTTPReranker
+from pointsman.tools.errors import ModelError
+from pointsman.values.types import Document, Hit, Query, Ranked
 
 pytest.importorskip("httpx")
 

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.errors import InputError, ModelError
-from pointsman.models.scripted import Delay, ScriptedLLM
-from pointsman.retrieval.rerank import LLMReranker
-from pointsman.retrieval.rerank._model_answers import OrderDefectError, read_grade, read_order
-from pointsman.retrieval.rerank.prompts import RERANK, RerankPrompts
-from pointsman.types import Document, Hit, Query, Ranked
+from pointsman.llm.scripted_llm import Delay, ScriptedLLM
+from pointsman.retrieval.refine.rerank import LLMReranker
+from pointsman.retrieval.refine.rerank.rerank_answers import OrderDefectError, read_grade, read_order
+from pointsman.retrieval.refine.rerank.rerank_prompts import RERANK, RerankPrompts
+from pointsman.tools.errors import InputError, ModelError
+from pointsman.values.types import Document, Hit, Query, Ranked
 
 TEXTS = ["moon and cheese", "rails and trains", "trains", "night lamps"]
 

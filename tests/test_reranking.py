@@ -23,17 +23,17 @@ from pointsman import (
     Settings,
     Workspace,
 )
-from pointsman.cli.app import app
+from pointsman.cli.core_commands import app
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.evaluation import tune
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.retrieval.kept_calibrations import Calibration, Reranking, read_calibrations, to_json
-from pointsman.retrieval.rerank import BaseReranker, CrossEncoderReranker, HTTPReranker, load_reranker
+from pointsman.retrieval.judge.kept_calibrations import Calibration, Reranking, read_calibrations, to_json
+from pointsman.retrieval.refine.rerank import BaseReranker, CrossEncoderReranker, HTTPReranker, load_reranker
 from test_calibrate import essays
 from test_rerank_cross_encoder import write_model
 from test_rerank_http import Server, jina, ok
 
 if TYPE_CHECKING:
-    from pointsman.types import Decision
+    from pointsman.values.types import Decision
 
 WORDS = ("rails", "trains", "switches", "moon", "cheese", "lamps", "night")
 FILLER = "The yard of the city opens at six and closes at midnight, as it did last year and the year before. " * 2
@@ -335,7 +335,7 @@ def test_the_commands_keep_and_print_it(folder: Path, model: Path, tmp_path: Pat
     (tmp_path / "queries.jsonl").write_text("".join(lines))
     rows = (f"{id_}\t{name}\t{grade}\n" for id_, grades in qrels.items() for name, grade in grades.items())
     (tmp_path / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(rows))
-    monkeypatch.setattr("pointsman.models.chosen.embedder_for", lambda *_, **__: HashingEmbedder())
+    monkeypatch.setattr("pointsman.embedders.named_embedders.embedder_for", lambda *_, **__: HashingEmbedder())
     monkeypatch.setenv("POINTSMAN_RERANKER", f"onnx:{model}")
     run, workspace_options = CliRunner(), ["--workspace", str(folder)]
     process = run.invoke(app, ["tune", str(tmp_path), "-d", "yard", "--dry-run", *workspace_options]).stdout

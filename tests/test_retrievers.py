@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from pointsman import BaseRetriever, Dataset, KeywordRetriever, RetrievalWorkflow, VectorRetriever
-from pointsman.errors import InputError, UnknownNameError
-from pointsman.filters import Filter, Range
-from pointsman.retrieval.candidates import Pool, merge
 from pointsman.retrieval.fusion import LISTS, METHODS, CosineSpread
-from pointsman.store.base import BaseStore, Lists, Page, Scale, Statistics, StoreInfo, StoreQuery
-from pointsman.types import Document, Hit, Query
+from pointsman.retrieval.run.candidates import Pool, merge
+from pointsman.store.base_store import BaseStore, Lists, Page, Scale, Statistics, StoreInfo, StoreQuery
+from pointsman.tools.errors import InputError, UnknownNameError
+from pointsman.values.filters import Filter, Range
+from pointsman.values.types import Document, Hit, Query
 from store_kit import DIMENSIONS, corpus, unit
 
 if TYPE_CHECKING:

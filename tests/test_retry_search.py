@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pointsman import Document, Workspace
-from pointsman.engine import Engine
-from pointsman.errors import ReplacedError, RetrievalError
-from pointsman.models.scripted import HashingEmbedder
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.retrieval.engine import Engine
+from pointsman.tools.errors import ReplacedError, RetrievalError
 from server_kit import Served
 
 if TYPE_CHECKING:
-    from pointsman.request import SearchRequest
+    from pointsman.retrieval.request import SearchRequest
     from postgres_kit import PostgresServer
 
 SEARCHES: dict[str, Callable[[Workspace], Any]] = {

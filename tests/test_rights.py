@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from pointsman import Document, Workspace
-from pointsman.backup import backup
-from pointsman.errors import InputError, RetrievalError, StoreError
-from pointsman.folder_sync import watch_paths
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.retrieval.policy import measured
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.retrieval.plan.policy import measured
+from pointsman.tools.errors import InputError, RetrievalError, StoreError
+from pointsman.workspace.copies.backup import backup
+from pointsman.workspace.folder_sync import watch_paths
 from rights_kit import rights_hold, with_rights
 
 

@@ -9,12 +9,20 @@ from typing import Any
 
 import pytest
 
-from pointsman.dataset import Dataset
-from pointsman.errors import InputError
-from pointsman.models.scripted import HashingEmbedder, ScriptedLLM
-from pointsman.retrieval.routing.router import BaseRouter, ContentRouter, LLMRouter, RouteDecision, SelectorRouter
-from pointsman.selector.base import BaseSelector, Choices, Fallback, SelectorResult, SingleSelection, ToolMetadata
-from pointsman.types import Query
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.llm.scripted_llm import ScriptedLLM
+from pointsman.retrieval.plan.routers import BaseRouter, ContentRouter, LLMRouter, RouteDecision, SelectorRouter
+from pointsman.selector.base_selector import (
+    BaseSelector,
+    Choices,
+    Fallback,
+    SelectorResult,
+    SingleSelection,
+    ToolMetadata,
+)
+from pointsman.tools.errors import InputError
+from pointsman.values.types import Query
+from pointsman.workspace.dataset import Dataset
 
 
 @pytest.fixture(scope="module")

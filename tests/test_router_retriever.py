@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from pointsman import BaseRetriever, Document, Hit, Query
-from pointsman.errors import InputError, RetrievalError
-from pointsman.retrieval.retrievers.router import (
+from pointsman.retrieval.plan.router_retriever import (
     CombinedResponse,
     ImageCueSelector,
     MultiIndexQueryEngine,
     MultiModalRetriever,
     RouterRetriever,
 )
-from pointsman.retrieval.routing.router import image_cue
-from pointsman.selector.base import BaseSelector, Choices, SelectorResult, SingleSelection, ToolMetadata
+from pointsman.retrieval.plan.routers import image_cue
+from pointsman.selector.base_selector import BaseSelector, Choices, SelectorResult, SingleSelection, ToolMetadata
+from pointsman.tools.errors import InputError, RetrievalError
 
 
 class FixedSelector(BaseSelector):

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.errors import InputError
-from pointsman.selector import heuristic
-from pointsman.selector.heuristic import ROUTER_SELECT_TOOL, Route, router_select
+from pointsman.selector import heuristic_route as heuristic
+from pointsman.selector.heuristic_route import ROUTER_SELECT_TOOL, Route, router_select
+from pointsman.tools.errors import InputError
 
 SHORT = ("bm25", "short_or_entity_numeric")
 TALK = ("dense", "conversational_or_long")
@@ -211,7 +211,7 @@ def test_the_tool_schema_is_plain_json_and_names_the_argument() -> None:
 
 def test_it_needs_nothing_but_the_standard_library() -> None:
     code = (
-        "import sys; from pointsman.selector.heuristic import router_select; router_select('почему 什么 why');"
+        "import sys; from pointsman.selector.heuristic_route import router_select; router_select('почему 什么 why');"
         "print(sorted({m.split('.')[0] for m in sys.modules} - sys.stdlib_module_names))"
     )
     modules = subprocess.check_output(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pointsman import Dataset, router_select
-from pointsman.selector.heuristic import ROUTER_SELECT_TOOL
+from pointsman.selector.heuristic_route import ROUTER_SELECT_TOOL
 
 EXAMPLES = [
     ("дата создания", "bm25", "short_or_entity_numeric"),

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from pointsman import Dataset, Document, SimpleHybridRetriever
-from pointsman.errors import InputError, RetrievalError
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.retrieval.retrievers.hybrid import NodesAdded
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.retrieval.retrievers.hybrid_retriever import NodesAdded
+from pointsman.tools.errors import InputError, RetrievalError
 
 llama = pytest.importorskip("llama_index.core")
 

@@ -36,9 +36,9 @@ from pointsman import (
     keyword_match_rule,
     semantic_query_rule,
 )
-from pointsman.errors import InputError
 from pointsman.selector import RandomSelector, query_length_rule
-from pointsman.types import Query
+from pointsman.tools.errors import InputError
+from pointsman.values.types import Query
 
 TWO = [
     ToolMetadata(name="vector_search", description="Semantic similarity search using vector embeddings"),

@@ -27,8 +27,8 @@ from pointsman import (
     Query2DocStrategy,
     ScriptedLLM,
 )
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.server import create_app
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.service.server import create_app
 
 CONFIG: dict[str, Any] = {
     "enable_reranker_by_default": True,

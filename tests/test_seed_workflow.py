@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pointsman import BaseReranker, BaseRouter, Dataset, Document, LLMRouter, RetrievalWorkflow, ScriptedLLM
-from pointsman.models.scripted import HashingEmbedder
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 
 if TYPE_CHECKING:
-    from pointsman.types import RetrievalContext
+    from pointsman.values.types import RetrievalContext
 
 QUESTION = "How to fix the login bug?"
 

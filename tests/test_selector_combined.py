@@ -12,17 +12,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointsman.errors import InputError, ModelError
-from pointsman.models import HashingEmbedder
-from pointsman.selector.base import BaseSelector, Choices, Fallback, SelectorResult, SingleSelection, ToolMetadata
-from pointsman.selector.combined import EnsembleSelector, HybridSelector, RandomSelector, ScoresChoices
-from pointsman.selector.description import DescriptionSelector
-from pointsman.selector.embedding import EmbeddingSelector
+from pointsman.embedders import HashingEmbedder
+from pointsman.selector.base_selector import (
+    BaseSelector,
+    Choices,
+    Fallback,
+    SelectorResult,
+    SingleSelection,
+    ToolMetadata,
+)
+from pointsman.selector.combined_selectors import EnsembleSelector, HybridSelector, RandomSelector, ScoresChoices
+from pointsman.selector.description_selector import DescriptionSelector
+from pointsman.selector.embedding_selector import EmbeddingSelector
 from pointsman.selector.predefined_rules import keyword_match_rule, semantic_query_rule
 from pointsman.selector.rule_selector import RuleSelector
+from pointsman.tools.errors import InputError, ModelError
 
 if TYPE_CHECKING:
-    from pointsman.types import Query
+    from pointsman.values.types import Query
 
 CHOICES = ["a", "b", "c"]
 SCORES = st.lists(st.floats(-100, 100) | st.sampled_from([0.0, 1.0]), min_size=3, max_size=3)

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointsman.errors import InputError, ModelError
-from pointsman.models import HashingEmbedder, default_embedder
-from pointsman.selector._vectors import centroids
-from pointsman.selector.base import ToolMetadata
-from pointsman.selector.description import DescriptionSelector
-from pointsman.selector.embedding import EmbeddingSelector
+from pointsman.embedders import HashingEmbedder, default_embedder
+from pointsman.selector.base_selector import ToolMetadata
+from pointsman.selector.choices.choice_vectors import centroids
+from pointsman.selector.description_selector import DescriptionSelector
+from pointsman.selector.embedding_selector import EmbeddingSelector
+from pointsman.tools.errors import InputError, ModelError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointsman.errors import InputError, ModelError
-from pointsman.models import HashingEmbedder, default_embedder
-from pointsman.selector import fitted as fitting
-from pointsman.selector.base import ToolMetadata
-from pointsman.selector.description import DescriptionSelector
-from pointsman.selector.fitted import Fitted, calibration_error
+from pointsman.embedders import HashingEmbedder, default_embedder
+from pointsman.selector import fitted_selector as fitting
+from pointsman.selector.base_selector import ToolMetadata
+from pointsman.selector.description_selector import DescriptionSelector
+from pointsman.selector.fitted_selector import Fitted, calibration_error
+from pointsman.tools.errors import InputError, ModelError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

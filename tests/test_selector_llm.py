@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.errors import InputError, ModelError
-from pointsman.llm import Completion
-from pointsman.models.scripted_llm import Delay, ScriptedLLM
-from pointsman.prompts import SELECTION, SelectionPrompts, fenced
-from pointsman.selector.base import BaseSelector, Fallback, SelectorResult, SingleSelection, ToolMetadata
-from pointsman.selector.llm import LLMSelector
+from pointsman.llm.base_llm import Completion
+from pointsman.llm.prompt_templates import SELECTION, SelectionPrompts, fenced
+from pointsman.llm.scripted_llm import Delay, ScriptedLLM
+from pointsman.selector.base_selector import BaseSelector, Fallback, SelectorResult, SingleSelection, ToolMetadata
+from pointsman.selector.llm_selector import LLMSelector
+from pointsman.tools.errors import InputError, ModelError
 
 if TYPE_CHECKING:
-    from pointsman.types import Query
+    from pointsman.values.types import Query
 
 CHOICES = [
     ToolMetadata("weather", "Forecasts"),

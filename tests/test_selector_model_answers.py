@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointsman.errors import InputError
-from pointsman.prompts import SELECTION, fenced, fill, option_lines, quoted
-from pointsman.selector.base import ToolMetadata
-from pointsman.selector.model_answers import Defect, parse_selection
+from pointsman.llm.prompt_templates import SELECTION, fenced, fill, option_lines, quoted
+from pointsman.selector.base_selector import ToolMetadata
+from pointsman.selector.selection_answers import Defect, parse_selection
+from pointsman.tools.errors import InputError
 
 THREE = [
     ToolMetadata("weather_api", "Forecasts and current conditions"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pointsman.models.scripted import HashingEmbedder
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.selector import DescriptionSelector, ToolMetadata
 from pointsman.selector.multi_step import MOST, step_scores, steps
 

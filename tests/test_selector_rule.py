@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointsman.errors import InputError
-from pointsman.selector.base import ToolMetadata
+from pointsman.selector.base_selector import ToolMetadata
 from pointsman.selector.predefined_rules import keyword_match_rule, query_length_rule, semantic_query_rule
 from pointsman.selector.rule_selector import Rule, RuleSelector
-from pointsman.types import Query
+from pointsman.tools.errors import InputError
+from pointsman.values.types import Query
 
 VECTOR = ToolMetadata("vector_search", "Semantic similarity search using vector embeddings")
 KEYWORD = ToolMetadata("keyword_search", "Exact keyword matching using BM25")

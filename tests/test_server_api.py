@@ -16,13 +16,13 @@ from jsonschema import Draft202012Validator
 
 import pointsman
 from pointsman import Document
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.evaluation import run_eval
-from pointsman.evaluation.past_runs import keep
-from pointsman.folder_sync import index_paths
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.server import Limits, create_app
-from pointsman.server.keys import KeyStore
-from pointsman.settings import Settings
+from pointsman.service.server import Limits, create_app
+from pointsman.service.server.access.api_keys import KeyStore
+from pointsman.values.settings import Settings
+from pointsman.workspace.folder_sync import index_paths
+from pointsman.workspace.past_runs import keep
 from serving import serving
 
 if TYPE_CHECKING:
@@ -470,7 +470,7 @@ def test_evaluations_that_were_kept(client: httpx.Client, workspace: pointsman.W
     (tmp_path / "queries.jsonl").write_text('{"_id": "1", "text": "tea"}\n')
     (tmp_path / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n1\ta\t1\n")
     report = run_eval(tmp_path, "bm25")
-    keep(workspace.backend, report)
+    keep(workspace.backend, report.to_json())
     (workspace.path / "evaluations" / "00000000T000000.json").write_text("no JSON")
     runs = valid(client, client.get("/api/evaluations"))["runs"]
     assert len(runs) == 1

@@ -21,14 +21,14 @@ import pytest
 
 import pointsman
 from pointsman import Document
-from pointsman._file_descriptors import descriptor_limit, raise_descriptor_limit
-from pointsman._open_datasets import OpenDatasets
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.server import Limits, create_app
-from pointsman.server.http_protocol import OpenConnections
-from pointsman.server.keys import KeyStore, keys_of
-from pointsman.server.problems import HttpProblem
-from pointsman.server.request_body import Bodies
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.service.server import Limits, create_app
+from pointsman.service.server.access.api_keys import KeyStore, keys_of
+from pointsman.service.server.http_protocol import OpenConnections
+from pointsman.service.server.protocol.problems import HttpProblem
+from pointsman.service.server.protocol.request_body import Bodies
+from pointsman.tools.system.file_descriptors import descriptor_limit, raise_descriptor_limit
+from pointsman.workspace.open_datasets import OpenDatasets
 from serving import serving
 
 if TYPE_CHECKING:
@@ -399,8 +399,8 @@ def test_more_datasets_than_descriptors_are_searched_and_keys_are_checked(tmp_pa
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (250, 250))
 import pointsman
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.server.keys import keys_of
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.service.server.access.api_keys import keys_of
 with pointsman.open(sys.argv[1], embedder=HashingEmbedder()) as workspace:
     for _ in range(2):
         answer = workspace.search("number", 60, refuse=False)
@@ -415,7 +415,7 @@ with pointsman.open(sys.argv[1], embedder=HashingEmbedder()) as workspace:
 def test_the_soft_limit_of_descriptors_is_raised_as_far_as_allowed() -> None:
     program = """
 import resource
-from pointsman._file_descriptors import descriptor_limit, raise_descriptor_limit
+from pointsman.tools.system.file_descriptors import descriptor_limit, raise_descriptor_limit
 resource.setrlimit(resource.RLIMIT_NOFILE, (200, 900))
 print(descriptor_limit(), raise_descriptor_limit(), descriptor_limit())
 """

@@ -23,9 +23,9 @@ from starlette.routing import Mount, Route
 
 import pointsman
 from pointsman import Document
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.server import KeyStore, Limits, create_app
-from pointsman.settings import Settings
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.service.server import KeyStore, Limits, create_app
+from pointsman.values.settings import Settings
 from serving import serving
 
 OWN_DATASET, OTHER_DATASET, ABSENT = "own", "own-quokka", "nothing"
@@ -200,7 +200,7 @@ def document(id_: str) -> dict[str, Any]:
 
 def receipt_of(dataset: str) -> str:
     """A well-formed receipt of an answer from a dataset, sealed by someone who guesses."""
-    from pointsman.receipts import Receipt, SourceState
+    from pointsman.retrieval.receipts import Receipt, SourceState
 
     source = SourceState(dataset, "0" * 32, 1, "0" * 16)
     return Receipt("0.1.0", 0, "2026-01-01", {"text": QUERY}, {}, (), {}, "", "", "", (source,), "").seal(b"guess")

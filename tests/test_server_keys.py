@@ -21,7 +21,11 @@ from starlette.datastructures import Headers
 from typer.testing import CliRunner
 
 import pointsman
-from pointsman.errors import (
+from pointsman.service.server.access.api_keys import ApiKey, KeyStore
+from pointsman.service.server.access.request_access import Access, authenticate
+from pointsman.service.server.protocol.problems import HttpProblem, of_error
+from pointsman.store.local.files_and_locks import open_regular
+from pointsman.tools.errors import (
     CorruptStoreError,
     FormatVersionError,
     InputError,
@@ -29,10 +33,6 @@ from pointsman.errors import (
     StoreError,
     UnknownNameError,
 )
-from pointsman.server.access import Access, authenticate
-from pointsman.server.keys import ApiKey, KeyStore
-from pointsman.server.problems import HttpProblem, of_error
-from pointsman.store.local.files_and_locks import open_regular
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -127,7 +127,7 @@ def test_an_unchanged_file_is_not_read_again(keys: KeyStore, path: Path, monkeyp
         reads.append(keys_file)
         return open_regular(keys_file)
 
-    monkeypatch.setattr("pointsman.server.keys.open_regular", note_read)
+    monkeypatch.setattr("pointsman.service.server.access.api_keys.open_regular", note_read)
     for _ in range(50):
         assert keys.check(grant.text)
     assert reads == []
@@ -319,7 +319,7 @@ def test_a_writer_that_does_not_end(keys: KeyStore, path: Path, monkeypatch: pyt
     from filelock import FileLock
 
     keys.create("a")
-    monkeypatch.setattr("pointsman.server.keys._PATIENCE", 0.05)
+    monkeypatch.setattr("pointsman.service.server.access.api_keys._PATIENCE", 0.05)
     with FileLock(path.with_suffix(".lock")), pytest.raises(LockedError, match="another process"):
         keys.create("b")
     keys.create("c")
@@ -611,7 +611,7 @@ class Cli:
         self.workspace = workspace
 
     def __call__(self, *arguments: str) -> str:
-        from pointsman.cli.keys import app
+        from pointsman.cli.commands.keys_command import app
 
         invocation = CliRunner().invoke(app, [*arguments, "--workspace", str(self.workspace)], catch_exceptions=False)
         assert invocation.exit_code == 0, invocation.output
@@ -690,7 +690,7 @@ def test_times_that_are_none(cli: Cli, expires: str) -> None:
     ],
 )
 def test_times(expires: str, expected: datetime) -> None:
-    from pointsman.cli.keys import expiry
+    from pointsman.cli.commands.keys_command import expiry
 
     assert expiry(expires, START) == expected
 

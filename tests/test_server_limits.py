@@ -18,20 +18,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pointsman import Workspace
-from pointsman._json_bounds import MAX_VALUES
-from pointsman.errors import InputError
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.server import create_app, strict_json
-from pointsman.server.access import Access, access_of
-from pointsman.server.headers import RequestHead, SecurityHeaders
-from pointsman.server.hosts_and_sites import CrossSite, TrustedHosts
-from pointsman.server.keys import KeyStore
-from pointsman.server.limits import Limits
-from pointsman.server.problems import HttpProblem
-from pointsman.server.rate_limits import Gate, Guard, RateLimit
-from pointsman.server.request_body import Bodies
-from pointsman.server.request_checks import secure
-from pointsman.server.strict_json import MAX_DEPTH, json_lines, parse_json
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.service.server import create_app
+from pointsman.service.server.access.api_keys import KeyStore
+from pointsman.service.server.access.hosts_and_sites import CrossSite, TrustedHosts
+from pointsman.service.server.access.rate_limits import Gate, Guard, RateLimit
+from pointsman.service.server.access.request_access import Access, access_of
+from pointsman.service.server.protocol import strict_json
+from pointsman.service.server.protocol.headers import RequestHead, SecurityHeaders
+from pointsman.service.server.protocol.problems import HttpProblem
+from pointsman.service.server.protocol.request_body import Bodies
+from pointsman.service.server.protocol.request_limits import Limits
+from pointsman.service.server.protocol.strict_json import MAX_DEPTH, json_lines, parse_json
+from pointsman.service.server.request_checks import secure
+from pointsman.tools.errors import InputError
+from pointsman.tools.network.json_bounds import MAX_VALUES
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

@@ -25,15 +25,15 @@ pytest.importorskip("fastapi", reason="the packages of the extra 'server' are no
 pytest.importorskip("prometheus_client", reason="the package prometheus-client is not installed")
 
 from pointsman import Dataset, Document, Workspace
-from pointsman.errors import InputError
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.retrieval.policy import POLICY, measured
-from pointsman.server import reload
-from pointsman.server.logs import LineFormatter, configure_logging, redact, request_id, trace_text
-from pointsman.server.metrics import Measuring, Metrics
-from pointsman.server.reload import Reloader
-from pointsman.settings import Settings
-from pointsman.types import AddResult
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.retrieval.plan.policy import POLICY, measured
+from pointsman.service.server import reload
+from pointsman.service.server.reload import Reloader
+from pointsman.service.server.request_log import LineFormatter, configure_logging, redact, request_id, trace_text
+from pointsman.service.server.service_metrics import Measuring, Metrics
+from pointsman.tools.errors import InputError
+from pointsman.values.settings import Settings
+from pointsman.values.types import AddResult
 from server_kit import Served, ask
 
 KEY = "ptm_0a1b2c3d_AbCdEfGhIjKlMnOpQrStUvWxYz0123456789-_AbCde"
@@ -460,8 +460,8 @@ class TestConfigureLogging:
     def test_our_log_and_the_servers(self, capfd: pytest.CaptureFixture[str]) -> None:
         configure_logging("info")
         configure_logging("info")  # again: still one line each
-        logging.getLogger("pointsman.server").info("ours with %s", KEY)
-        logging.getLogger("pointsman.server").debug("not asked for")
+        logging.getLogger("pointsman.service.server").info("ours with %s", KEY)
+        logging.getLogger("pointsman.service.server").debug("not asked for")
         logging.getLogger("uvicorn.error").info("theirs")
         logging.getLogger("uvicorn.access").info("not this")
         logging.getLogger("somebody.else").info("nor this")
@@ -471,7 +471,7 @@ class TestConfigureLogging:
 
     def test_text(self, capfd: pytest.CaptureFixture[str]) -> None:
         configure_logging("debug", json=False)
-        logging.getLogger("pointsman.server").debug("asked for")
+        logging.getLogger("pointsman.service.server").debug("asked for")
         assert re.fullmatch(r"\d\d:\d\d:\d\d debug: asked for\n", capfd.readouterr().err)
 
     def test_levels(self) -> None:

@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("fastapi", reason="the packages of the extra 'server' are not installed")
 
 from pointsman import Workspace
-from pointsman.models.scripted import HashingEmbedder
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 from server_kill_kit import ServerKilling
 from server_kit import Served, ask
 
@@ -120,7 +120,7 @@ class TestTwoWorkers:
         assert ids_found(first, "gone") == {"new", "newer"}
 
     def test_a_policy_reaches_both(self, two_connections: TwoConnections) -> None:
-        from pointsman.retrieval.policy import measured
+        from pointsman.retrieval.plan.policy import measured
 
         first, second = two_connections
         policy = {**json.loads(measured().to_json()), "name": "by-hand"}

@@ -12,27 +12,28 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 from pointsman import BaseRetriever, Dataset, Document, Hit, Query, RetrievalWorkflow, ScriptedLLM, Workspace
-from pointsman.errors import InputError, RetrievalError, UnknownNameError
-from pointsman.models import DashScopeLLM, HashingEmbedder, OpenAILLM
-from pointsman.models.chosen import llm_for
-from pointsman.registry import Registry
-from pointsman.request import RegisteredStrategy, SearchRequest
-from pointsman.retrieval.kept_calibrations import Calibration
-from pointsman.retrieval.relevance import shipped
-from pointsman.retrieval.rerank import BaseReranker
-from pointsman.retrieval.transform import BaseTransformer, QueryTransformer, Transformed
-from pointsman.service import EnhancedRetrievalService, ServiceHits
-from pointsman.settings import Settings
-from pointsman.strategies import BaseRetrievalStrategy, Budget, spending
-from pointsman.types import Ranked, Refusal
+from pointsman.embedders import HashingEmbedder
+from pointsman.llm import DashScopeLLM, OpenAILLM
+from pointsman.llm.chosen_models import llm_for
+from pointsman.retrieval.judge.kept_calibrations import Calibration
+from pointsman.retrieval.judge.relevance import shipped
+from pointsman.retrieval.plan.transform import BaseTransformer, QueryTransformer, Transformed
+from pointsman.retrieval.refine.rerank import BaseReranker
+from pointsman.retrieval.request import RegisteredStrategy, SearchRequest
+from pointsman.retrieval.strategies import BaseRetrievalStrategy, Budget, spending
+from pointsman.tools.errors import InputError, RetrievalError, UnknownNameError
+from pointsman.values.registry import Registry
+from pointsman.values.settings import Settings
+from pointsman.values.types import Ranked, Refusal
+from pointsman.workspace.enhanced_retrieval_service import EnhancedRetrievalService, ServiceHits
 from test_hybrid import Failing, FixedRetriever
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pointsman.filters import Filter
-    from pointsman.retrieval.budget import Spending
+    from pointsman.retrieval.refine.budget import Spending
+    from pointsman.values.filters import Filter
 
 Search = Callable[..., ServiceHits]
 

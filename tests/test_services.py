@@ -14,11 +14,11 @@ import pytest
 
 import pointsman
 from pointsman import CorruptStoreError, Policy
-from pointsman.errors import StoreUnavailableError, UnknownNameError
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.server import keys as server_keys
-from pointsman.server.keys import KIND, ApiKey, RecordKeys, keys_of
-from pointsman.store.local.backend import LocalBackend
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.service.server.access import api_keys as server_keys
+from pointsman.service.server.access.api_keys import KIND, ApiKey, RecordKeys, keys_of
+from pointsman.store.local.folder_backend import LocalBackend
+from pointsman.tools.errors import StoreUnavailableError, UnknownNameError
 from server_kit import Served
 from store_kit import corpus
 

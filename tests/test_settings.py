@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.errors import InputError
-from pointsman.settings import REACHING, TASKS, Settings, describe
+from pointsman.tools.errors import InputError
+from pointsman.values.settings import REACHING, TASKS, Settings, describe
 
 SEED = {
     "enable_reranker_by_default": True,

@@ -17,10 +17,10 @@ import pytest
 
 import pointsman
 from pointsman import Client, Dataset, Document, InputError, Workspace
-from pointsman.dataset import SPARSE_FILE
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.server.app import create_app
-from pointsman.settings import Settings
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.service.server.app import create_app
+from pointsman.values.settings import Settings
+from pointsman.workspace.dataset import SPARSE_FILE
 from serving import serving
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def test_index_continues_from_its_file(workspace: Workspace, tmp_path: Path, mon
     workspace.close()
     with pointsman.open(tmp_path / "work", embedder=HashingEmbedder()) as again:
         dataset = again.dataset("texts")
-        monkeypatch.setattr("pointsman.strategies.sparse.SparseIndex._encode", None)  # would raise
+        monkeypatch.setattr("pointsman.retrieval.strategies.sparse_vectors.SparseIndex._encode", None)  # would raise
         assert scores(dataset) == expected(VECTORS)
 
 
@@ -174,7 +174,7 @@ def test_invalid_queries_are_refused(workspace: Workspace, query: Any) -> None:
 
 
 def test_strategy_takes_what_documents_bring(workspace: Workspace) -> None:
-    from pointsman.strategies import SparseStrategy
+    from pointsman.retrieval.strategies import SparseStrategy
 
     class Model:
         name = "model"

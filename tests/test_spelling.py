@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.errors import FormatVersionError, InputError, StoreError, UnknownNameError
 from pointsman.evaluation import read_collection
 from pointsman.text import DEFAULT_ANALYZER
 from pointsman.text.lexicon import LANGUAGES, WORD_LISTS, Lexicon, installed_lexicon
 from pointsman.text.spelling import Change, Correction, Speller
+from pointsman.tools.errors import FormatVersionError, InputError, StoreError, UnknownNameError
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from pointsman import Document, Workspace, _memory
-from pointsman._memory import memory_use
-from pointsman.models import HashingEmbedder
-from pointsman.store.local import vectors
+from pointsman import Document, Workspace
+from pointsman.embedders import HashingEmbedder
 from pointsman.store.local.disk_use import PARTS, bytes_by_part
+from pointsman.store.local.vectors import vector_index as vectors
+from pointsman.tools.system import memory as _memory
+from pointsman.tools.system.memory import memory_use
 
 ROOM = 64 << 20
 

@@ -12,10 +12,10 @@ from uuid import uuid4
 import pytest
 
 from pointsman import Document, Workspace
-from pointsman.copying import copy
-from pointsman.errors import StoreError
-from pointsman.store.base import Capability
-from pointsman.store.opening import open_backend
+from pointsman.store.backend_urls import open_backend
+from pointsman.store.base_store import Capability
+from pointsman.tools.errors import StoreError
+from pointsman.workspace.copies.copying import copy
 from test_judging import OFFICE, QUESTIONS_WITH_ANSWER, QUESTIONS_WITHOUT_ANSWER, RAILS
 
 if TYPE_CHECKING:

@@ -16,20 +16,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from pointsman.errors import CorruptStoreError, FormatVersionError, InputError, StoreError
-from pointsman.store.local import keyword, truth, truth_file, vectors
 from pointsman.store.local.collection import Collection
 from pointsman.store.local.files_and_locks import replacing
-from pointsman.store.local.truth_file import SOURCE
-from pointsman.store.local.writable_truth import WritableTruth
-from pointsman.store.prepared import Prepared, prepare
-from pointsman.types import AddResult, Document
+from pointsman.store.local.keyword import keyword_index as keyword
+from pointsman.store.local.truth import truth_file
+from pointsman.store.local.truth import truth_rows as truth
+from pointsman.store.local.truth.truth_file import SOURCE
+from pointsman.store.local.truth.writable_truth import WritableTruth
+from pointsman.store.local.vectors import vector_index as vectors
+from pointsman.store.prepared_documents import Prepared, prepare
+from pointsman.tools.errors import CorruptStoreError, FormatVersionError, InputError, StoreError
+from pointsman.values.types import AddResult, Document
 from store_kit import DIMENSIONS, EMBEDDER, add, corpus, opened, sound, unit, units
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pointsman.store.local.term_codes import TermCodes
+    from pointsman.store.local.keyword.term_codes import TermCodes
 
 
 @pytest.fixture
@@ -184,7 +187,7 @@ class TestPersistence:
 
     def test_a_change_is_read_by_an_object_opened_before(self, tmp_path: Path, store: Collection) -> None:
         other_store = opened(tmp_path)
-        from pointsman.filters import Range
+        from pointsman.values.filters import Range
 
         assert other_store.keyword.search("zebra", 5, Range("number", gte=0)) == []  # loads the columns
         add(store, [Document("z", "zebra", {"number": 1})])

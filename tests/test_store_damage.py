@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 
 from damage_kit import Flip, Patient
 from pointsman import Dataset, Document, Workspace
-from pointsman.cli.app import app
-from pointsman.errors import CorruptStoreError, RetrievalError, UnknownNameError
-from pointsman.models.scripted import HashingEmbedder
+from pointsman.cli.core_commands import app
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.tools.errors import CorruptStoreError, RetrievalError, UnknownNameError
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["killed", "closed"])

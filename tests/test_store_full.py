@@ -14,11 +14,11 @@ import pytest
 
 from disk_kit import NoSmallDiskError, fill, small_disk
 from pointsman import Client, Workspace
-from pointsman.errors import StorageFullError, StoreError
-from pointsman.models.scripted import HashingEmbedder
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.store.local.collection import Collection
 from pointsman.store.local.manifest import drop_collection
-from pointsman.types import Document
+from pointsman.tools.errors import StorageFullError, StoreError
+from pointsman.values.types import Document
 from store_kit import add, corpus, opened, sound, unit, wait_until_let_go, write_files_early
 
 SIZE = 12 << 20
@@ -104,7 +104,7 @@ def test_searching_goes_on_and_writing_says_what_was_kept(
 
 def test_a_service_says_that_the_disk_is_full_and_goes_on_searching(disk: Path) -> None:
     pytest.importorskip("fastapi", reason="the packages of the extra 'server' are not installed")
-    from pointsman.server import create_app
+    from pointsman.service.server import create_app
     from serving import serving
 
     texts = [{"id": document.id, "text": document.text} for document in corpus(40)]
@@ -177,7 +177,7 @@ def test_a_limit_on_the_size_of_files(tmp_path: Path) -> None:
     code = f"""
 import resource, sys
 from pathlib import Path
-from pointsman.errors import StoreError
+from pointsman.tools.errors import StoreError
 from store_kit import add, corpus, opened, sound
 store = opened(Path({str(tmp_path)!r}))
 add(store, corpus(50))

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pointsman.store.local import collection, keyword
+from pointsman.store.local import collection
 from pointsman.store.local.collection import Collection
-from pointsman.types import Document
+from pointsman.store.local.keyword import keyword_index as keyword
+from pointsman.values.types import Document
 from store_kit import add, corpus, opened, sound
 
 if TYPE_CHECKING:
-    from pointsman.store.local.term_codes import TermCodes
+    from pointsman.store.local.keyword.term_codes import TermCodes
 
 WORKER = Path(__file__).with_name("lag_worker.py")
 

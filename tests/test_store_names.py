@@ -13,14 +13,14 @@ import pytest
 
 import pointsman
 from pointsman import Document
-from pointsman.errors import CorruptStoreError, LockedError, ReplacedError, UnknownNameError
-from pointsman.models.scripted import HashingEmbedder
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.store.local import collection as collection_module
 from pointsman.store.local import files_and_locks as files
 from pointsman.store.local.collection import Collection
 from pointsman.store.local.files_and_locks import collect_leftovers, directory_aside, steady
 from pointsman.store.local.manifest import create_collection, drop_collection
-from pointsman.store.local.writable_truth import WritableTruth
+from pointsman.store.local.truth.writable_truth import WritableTruth
+from pointsman.tools.errors import CorruptStoreError, LockedError, ReplacedError, UnknownNameError
 from store_kit import add, corpus, opened, sound
 from two_kit import Two, Workers
 
@@ -70,7 +70,7 @@ class TestMaking:
 
     def test_a_file_of_that_name(self, tmp_path: Path) -> None:
         (tmp_path / "dataset").write_text("noise")
-        from pointsman.errors import StoreError
+        from pointsman.tools.errors import StoreError
 
         with pytest.raises(StoreError, match="not a directory"):
             opened(tmp_path)

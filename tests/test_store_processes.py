@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from kill_kit import WORKER, Killing
-from pointsman.errors import StoreError
-from pointsman.store.local import vectors
 from pointsman.store.local.collection import Collection
 from pointsman.store.local.files_and_locks import ExclusiveLock
-from pointsman.types import Document
+from pointsman.store.local.vectors import vector_index as vectors
+from pointsman.tools.errors import StoreError
+from pointsman.values.types import Document
 from store_kit import add, corpus, opened, sound, unit
 
 
@@ -136,7 +136,7 @@ def test_a_fork_keeps_no_lock_and_takes_none_away(tmp_path: Path) -> None:
 
 
 def test_threads_search_while_another_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pointsman.filters import Range
+    from pointsman.values.filters import Range
 
     monkeypatch.setattr(vectors, "_REBASE_ROWS", 30)
     store = opened(tmp_path)
@@ -186,7 +186,7 @@ def test_threads_write_one_after_another(tmp_path: Path) -> None:
 
 
 def test_columns_that_load_during_a_write_miss_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pointsman.filters import Equals
+    from pointsman.values.filters import Equals
 
     store = opened(tmp_path)
     add(store, [Document("a", "rail", {"colour": "red"})])
@@ -249,7 +249,7 @@ def test_where_nothing_can_be_written(tmp_path: Path) -> None:
     code = f"""
 import os
 from pathlib import Path
-from pointsman.errors import StoreError
+from pointsman.tools.errors import StoreError
 from pointsman.store.local.collection import Collection
 from pointsman.text import DEFAULT_ANALYZER
 DEFAULT_ANALYZER.fingerprint  # that user may not read this Python's modules either

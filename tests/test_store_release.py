@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from pointsman import Dataset, Document, Workspace
-from pointsman.errors import LockedError, StoreError, UnknownNameError
-from pointsman.filters import Range
-from pointsman.models.scripted import HashingEmbedder
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.store.backend import DatasetRecord
 from pointsman.store.local.collection import Collection
-from pointsman.store.prepared import prepare
+from pointsman.store.prepared_documents import prepare
+from pointsman.tools.errors import LockedError, StoreError, UnknownNameError
+from pointsman.values.filters import Range
 from store_kit import add, corpus, held_files, opened, sound, unit, wait_until_let_go, write_files_early
 
 TURNS = Path(__file__).with_name("store_turns.py")
@@ -312,7 +312,7 @@ class TestClosedMeanwhile:
 
     @pytest.mark.parametrize("method", ["close", "follow"])
     def test_by_another_thread(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
-        monkeypatch.setattr("pointsman.dataset.documents.BATCH", 2)
+        monkeypatch.setattr("pointsman.workspace.dataset.documents.BATCH", 2)
         notes, write_started, closing = dataset(tmp_path), threading.Event(), threading.Event()
 
         def documents() -> Iterator[Document]:
@@ -391,7 +391,7 @@ def test_a_reader_that_heals_lets_the_writer_on(tmp_path: Path) -> None:
 
 def test_an_index_is_opened_again_after_many_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tantivy keeps some memory of each commit as long as the index is open."""
-    monkeypatch.setattr("pointsman.store.local.keyword._RELOADS", 3)
+    monkeypatch.setattr("pointsman.store.local.keyword.keyword_index._RELOADS", 3)
     with dataset(tmp_path) as writing, dataset(tmp_path) as reading:
         for number in range(12):
             with writing.writing():

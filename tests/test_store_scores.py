@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pointsman.store.local import keyword, keyword_files
+from pointsman.store.local.keyword import keyword_files
+from pointsman.store.local.keyword import keyword_index as keyword
 from pointsman.text import Analyzer
-from pointsman.types import Document
+from pointsman.values.types import Document
 from scores_kit import WITHIN, check, formula, random_work
 from store_kit import WORDS, add, opened, sound
 

@@ -14,11 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pointsman.filters import Equals, Exists, Filter, In, Range
-from pointsman.store.local import keyword, vectors
-from pointsman.store.local.keyword import KeywordIndex
+from pointsman.store.local.keyword import keyword_index as keyword
+from pointsman.store.local.keyword.keyword_index import KeywordIndex
+from pointsman.store.local.vectors import vector_index as vectors
 from pointsman.text import DEFAULT_ANALYZER
-from pointsman.types import Document
+from pointsman.values.filters import Equals, Exists, Filter, In, Range
+from pointsman.values.types import Document
 from store_kit import WORDS, add, corpus, nested_conditions, opened, sound, unit, units
 
 if TYPE_CHECKING:

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import pytest
 
-from pointsman.errors import InputError
-from pointsman.store.base import MATCHED, NEAR, WORDS, Capability, MetadataResult, Page, StoreQuery
-from pointsman.store.local.store import LocalStore
-from pointsman.testing import SlowStore, StoreConformance
-from pointsman.testing.stores import EMBEDDER, odd_documents, vector_of, vectors_of
-from pointsman.types import AddResult, Document
+from pointsman.evaluation.conformance import SlowStore, StoreConformance
+from pointsman.evaluation.conformance.stores.store_suite import EMBEDDER, odd_documents, vector_of, vectors_of
+from pointsman.store.base_store import MATCHED, NEAR, WORDS, Capability, MetadataResult, Page, StoreQuery
+from pointsman.store.local.local_store import LocalStore
+from pointsman.tools.errors import InputError
+from pointsman.values.types import AddResult, Document
 
 if TYPE_CHECKING:
-    from pointsman.store.base import Lists, Store
+    from pointsman.store.base_store import Lists, Store
 
 DESCRIPTION = {"name": "rails", "description": "", "indexing_technique": "hybrid"}
 

@@ -15,25 +15,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 from pointsman import BaseRetriever, Dataset, Document, Hit, Query, RetrievalWorkflow
-from pointsman.engine import Engine
-from pointsman.errors import InputError, RetrievalError, StoreError, UnknownNameError
-from pointsman.filters import Filter, parse_filter
-from pointsman.llm import Completion, Usage
-from pointsman.models.scripted import Delay, HashingEmbedder, ScriptedLLM
-from pointsman.registry import Registry
-from pointsman.request import SearchRequest
-from pointsman.retrieval import vocabulary as words_kept
-from pointsman.retrieval.recipe import Recipe, by_name
-from pointsman.retrieval.rerank import BaseReranker
-from pointsman.retrieval.routed_lookup import RoutedLookup
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.evaluation.conformance import RetrieverConformance
+from pointsman.llm.base_llm import Completion, Usage
+from pointsman.llm.scripted_llm import Delay, ScriptedLLM
+from pointsman.retrieval.engine import Engine
+from pointsman.retrieval.plan import vocabulary as words_kept
+from pointsman.retrieval.plan.recipe import Recipe, by_name
+from pointsman.retrieval.plan.routed_lookup import RoutedLookup
+from pointsman.retrieval.plan.transform import spelling_corrector as spelling
+from pointsman.retrieval.plan.transform.base_transformer import BaseTransformer, Transformed
+from pointsman.retrieval.plan.transform.spelling_corrector import Corrector
+from pointsman.retrieval.plan.vocabulary import NearWords, Vocabulary, speller_of
+from pointsman.retrieval.refine.rerank import BaseReranker
+from pointsman.retrieval.request import SearchRequest
+from pointsman.retrieval.run.variant import Variant
 from pointsman.retrieval.search import search
-from pointsman.retrieval.transform import spelling
-from pointsman.retrieval.transform.base import BaseTransformer, Transformed, Variant
-from pointsman.retrieval.transform.spelling import Corrector
-from pointsman.retrieval.vocabulary import NearWords, Vocabulary, speller_of
-from pointsman.store import texts as store_texts
-from pointsman.store.local.truth import Truth
-from pointsman.strategies import (
+from pointsman.retrieval.strategies import (
     STRATEGIES,
     BaseRetrievalStrategy,
     BM25Strategy,
@@ -50,15 +48,19 @@ from pointsman.strategies import (
     VectorStrategy,
     register_strategy,
 )
-from pointsman.strategies.context import AutoMerger
-from pointsman.strategies.generated import PassageWriter
-from pointsman.strategies.prompts import PASSAGE
-from pointsman.strategies.sparse import SparseIndex
-from pointsman.testing import RetrieverConformance
-from pointsman.types import Hits
+from pointsman.retrieval.strategies.context_strategies import AutoMerger
+from pointsman.retrieval.strategies.generated_texts import PassageWriter
+from pointsman.retrieval.strategies.sparse_vectors import SparseIndex
+from pointsman.retrieval.strategies.strategy_prompts import PASSAGE
+from pointsman.store import sampled_texts as store_texts
+from pointsman.store.local.truth.truth_rows import Truth
+from pointsman.tools.errors import InputError, RetrievalError, StoreError, UnknownNameError
+from pointsman.values.filters import Filter, parse_filter
+from pointsman.values.registry import Registry
+from pointsman.values.types import Hits
 
 if TYPE_CHECKING:
-    from pointsman.store.base import Store
+    from pointsman.store.base_store import Store
 
 DOCUMENTS: list[tuple[str, str, dict[str, Any]]] = [
     ("en-1", "The signal lamp beside the track shows red when a train must stop.", {"year": 1999}),
@@ -879,6 +881,6 @@ class TestNestedConformance(RetrieverConformance):
 
 
 def test_importing_strategies_loads_no_engine() -> None:
-    code = "import pointsman.strategies, sys; print('onnxruntime' in sys.modules, 'tantivy' in sys.modules)"
+    code = "import pointsman.retrieval.strategies, sys; print('onnxruntime' in sys.modules, 'tantivy' in sys.modules)"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert process.stdout.split() == ["False", "False"]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pointsman import RetrievalWorkflow
-from pointsman.retrieval import telemetry
+from pointsman.retrieval.run import telemetry
 from test_hybrid import Failing, FixedRetriever
 
 trace = pytest.importorskip("opentelemetry.trace", reason="the package opentelemetry-sdk is not installed")

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from pointsman import Document
-from pointsman.store.local import keyword, term_codes
-from pointsman.store.local.term_codes import MOST_CODES, TermCodes
+from pointsman.store.local.keyword import keyword_index as keyword
+from pointsman.store.local.keyword import term_codes
+from pointsman.store.local.keyword.term_codes import MOST_CODES, TermCodes
 from scores_kit import WITHIN, check, random_work
 from store_kit import add, corpus, opened, sound
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.errors import InputError
-from pointsman.retrieval import transform
-from pointsman.retrieval.transform import BaseTransformer, QueryTransformer, Transformed, Variant
-from pointsman.retrieval.transform.base import distinct, same
-from pointsman.types import Query
+from pointsman.retrieval.plan import transform
+from pointsman.retrieval.plan.transform import BaseTransformer, QueryTransformer, Transformed, Variant
+from pointsman.retrieval.plan.transform.base_transformer import distinct, same
+from pointsman.tools.errors import InputError
+from pointsman.values.types import Query
 
 
 class Adds(BaseTransformer):

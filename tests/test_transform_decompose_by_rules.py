@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pointsman import recommend
-from pointsman.errors import InputError
-from pointsman.retrieval.transform import Hop, RuleDecomposer, bridge_entities, chain, subquestions
+from pointsman.retrieval.plan.transform import Hop, RuleDecomposer, bridge_entities, chain, subquestions
 from pointsman.text import fold
-from pointsman.types import Query
+from pointsman.tools.errors import InputError
+from pointsman.values.types import Query
 
 COMPARISONS = [
     ("Compare Kafka and RabbitMQ", ["Kafka", "RabbitMQ"]),

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.retrieval.transform import RuleDisambiguator
+from pointsman.retrieval.plan.transform import RuleDisambiguator
 from pointsman.text import fold
-from pointsman.types import Message, Query
+from pointsman.values.types import Message, Query
 
 
 def dialogues(name: str) -> list[dict[str, Any]]:

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.errors import InputError
-from pointsman.retrieval.transform import RuleExpander
-from pointsman.retrieval.transform.base import same
-from pointsman.retrieval.transform.expand_by_rules import paraphrase, read_thesaurus
+from pointsman.retrieval.plan.transform import RuleExpander
+from pointsman.retrieval.plan.transform.base_transformer import same
+from pointsman.retrieval.plan.transform.expand_by_rules import paraphrase, read_thesaurus
 from pointsman.text.spelling import Speller
+from pointsman.tools.errors import InputError
 
 
 def of_kind(expander: RuleExpander, text: str, kind: str) -> list[str]:
@@ -219,7 +219,7 @@ def test_words_that_often_mean_something_else_are_left(query: str) -> None:
 
 
 def test_the_everyday_words_are_well_formed() -> None:
-    from pointsman.grammar import thesaurus
+    from pointsman.text.grammar import thesaurus
 
     for text in (thesaurus.ENGLISH, thesaurus.RUSSIAN, thesaurus.CHINESE):
         groups = [group.split() for group in text.split(";")]

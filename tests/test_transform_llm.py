@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.errors import InputError, ModelError
-from pointsman.models.scripted import Delay, ScriptedLLM
-from pointsman.retrieval.transform import (
+from pointsman.llm.scripted_llm import Delay, ScriptedLLM
+from pointsman.retrieval.plan.transform import (
     TRANSFORM,
     BaseTransformer,
     LLMDecomposer,
@@ -24,8 +23,9 @@ from pointsman.retrieval.transform import (
     TransformPrompts,
     usable,
 )
-from pointsman.retrieval.transform.model_answers import one, strings
-from pointsman.types import Message, Query
+from pointsman.retrieval.plan.transform.transform_answers import one, strings
+from pointsman.tools.errors import InputError, ModelError
+from pointsman.values.types import Message, Query
 
 QUESTION = "Who directed the film that won the Palme d'Or in 1994?"
 SUBQUESTIONS = ["Which film won the Palme d'Or in 1994?", "Who directed Pulp Fiction?"]

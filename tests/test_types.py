@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from pointsman import Document, FilterError, Hit, InputError, Query, RetrievalContext, parse_filter
-from pointsman.errors import (
+from pointsman.tools.errors import (
     AuditError,
     DependencyVersionError,
     MissingDependencyError,
@@ -20,8 +20,8 @@ from pointsman.errors import (
     StorageFullError,
     UnknownNameError,
 )
-from pointsman.trace import Step, Trace, _miss
-from pointsman.types import Message, Plan
+from pointsman.values.trace import Step, Trace, _miss
+from pointsman.values.types import Message, Plan
 
 
 def test_a_document_is_frozen_hashable_and_pickles() -> None:
@@ -118,7 +118,7 @@ EXAMPLES: dict[type[PointsmanError], PointsmanError] = {
 
 
 @pytest.mark.parametrize(
-    "kind", [kind for kind in subclasses_of(PointsmanError) if kind.__module__ == "pointsman.errors"]
+    "kind", [kind for kind in subclasses_of(PointsmanError) if kind.__module__ == "pointsman.tools.errors"]
 )
 def test_every_error_pickles_as_a_pool_of_processes_needs_it(kind: type[PointsmanError]) -> None:
     error = EXAMPLES.get(kind) or kind("what is wrong")

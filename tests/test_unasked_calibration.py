@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import pointsman
-from pointsman.models import HashingEmbedder
-from pointsman.settings import Settings
+from pointsman.embedders import HashingEmbedder
+from pointsman.values.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pointsman.retrieval.kept_calibrations import Calibration
+    from pointsman.retrieval.judge.kept_calibrations import Calibration
 
 SUBJECTS = ("harbour", "orchard", "library", "glacier", "tramway", "bakery", "observatory", "quarry")
 VERBS = ("stores", "paints", "repairs", "counts", "measures", "collects", "describes")

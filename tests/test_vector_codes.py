@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from pointsman.filters import Range
-from pointsman.store.local import vector_base
+from pointsman.store.local.vectors import vector_base
+from pointsman.values.filters import Range
 from store_kit import add, corpus, opened, scan_codes_early, sound, unit, units
 
 if TYPE_CHECKING:

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pointsman.filters import Range
-from pointsman.store.local import vector_codes, vectors
-from pointsman.store.local.columns import Columns
-from pointsman.store.local.vectors import VectorIndex
+from pointsman.store.local.columns.metadata_columns import Columns
+from pointsman.store.local.vectors import vector_codes
+from pointsman.store.local.vectors import vector_index as vectors
+from pointsman.store.local.vectors.vector_index import VectorIndex
+from pointsman.values.filters import Range
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 from typing import TYPE_CHECKING, Any

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from pointsman.errors import CorruptStoreError
-from pointsman.filters import Range
-from pointsman.store.local import truth, vectors
-from pointsman.store.local.truth import Truth
-from pointsman.store.local.vector_rows import ExactRows, RoundedRows, among_best, rounded_rows
+from pointsman.store.local.truth import truth_rows as truth
+from pointsman.store.local.truth.truth_rows import Truth
+from pointsman.store.local.vectors import vector_index as vectors
+from pointsman.store.local.vectors.vector_rows import ExactRows, RoundedRows, among_best, rounded_rows
+from pointsman.tools.errors import CorruptStoreError
+from pointsman.values.filters import Range
 from store_kit import DIMENSIONS, add, corpus, opened, scan_codes_early, sound, unit, units
 
 if TYPE_CHECKING:

@@ -12,15 +12,15 @@ import pytest
 
 import pointsman
 from pointsman import BaseReranker, Dataset, Document, Hit, Workspace
-from pointsman.client import Client
-from pointsman.errors import InputError, UnmetNeedError
-from pointsman.leaktest import ShippedEmbedder
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.retrieval.recency import BOUND, moment_of, newer_first
-from pointsman.retrieval.versions import Version, Versions
-from pointsman.server import create_app
-from pointsman.store.base import VERSIONS, Capability, EmptyStore
-from pointsman.views import Validity, View, check_validity, day_of
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.evaluation.leaktest import ShippedEmbedder
+from pointsman.retrieval.judge.recency import BOUND, moment_of, newer_first
+from pointsman.retrieval.judge.versions import Version, Versions
+from pointsman.service.client import Client
+from pointsman.service.server import create_app
+from pointsman.store.base_store import VERSIONS, Capability, EmptyStore
+from pointsman.tools.errors import InputError, UnmetNeedError
+from pointsman.values.views import Validity, View, check_validity, day_of
 from serving import serving
 
 if TYPE_CHECKING:

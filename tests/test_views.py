@@ -13,20 +13,20 @@ import pytest
 
 import pointsman
 from pointsman import BaseRouter, Dataset, Document, Query, RetrievalWorkflow, Workspace
-from pointsman._json_forms import plain_form
-from pointsman.backup import backup, restore
-from pointsman.copying import copy
-from pointsman.errors import InputError, UnknownNameError, UnmetNeedError
-from pointsman.integrations._shared import hits_by_both
-from pointsman.leaktest import LeakReport, ShippedEmbedder, TwinCase, TwinPair, Write, leaktest
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.retrieval import background
-from pointsman.retrieval.compress import WindowExpander
-from pointsman.store.base import EmptyStore, StoreQuery
-from pointsman.store.local import vectors as vector_index
-from pointsman.store.local.backend import LocalBackend
-from pointsman.store.local.permissions import PermissionTable
-from pointsman.views import ACCESS, AccessRule, Permissions, View, permissions_for, permissions_of
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.evaluation.leaktest import LeakReport, ShippedEmbedder, TwinCase, TwinPair, Write, leaktest
+from pointsman.integrations.framework_sources import hits_by_both
+from pointsman.retrieval.judge import background
+from pointsman.retrieval.refine.compress import WindowExpander
+from pointsman.store.base_store import EmptyStore, StoreQuery
+from pointsman.store.local.columns.permissions import PermissionTable
+from pointsman.store.local.folder_backend import LocalBackend
+from pointsman.store.local.vectors import vector_index
+from pointsman.tools.errors import InputError, UnknownNameError, UnmetNeedError
+from pointsman.tools.json_forms import plain_form
+from pointsman.values.views import ACCESS, AccessRule, Permissions, View, permissions_for, permissions_of
+from pointsman.workspace.copies.backup import backup, restore
+from pointsman.workspace.copies.copying import copy
 
 ANNA = ["user:anna", "group:rail"]
 BORIS = ["user:boris", "group:money"]
@@ -118,7 +118,7 @@ class TestTwins:
 
         background_of = background.measured
         monkeypatch.setattr(background, "measured", measure_slowly)
-        monkeypatch.setattr("pointsman.retrieval.transform.feedback._SECONDS", 0.2)  # half of it is for measuring
+        monkeypatch.setattr("pointsman.retrieval.plan.transform.feedback._SECONDS", 0.2)  # half of it is for measuring
         documents = tuple(Document(f"{n}", "signal lamp", {ACCESS: {"allow": ["everyone"]}}) for n in range(3))
         questions = (("search", {"query": "signal", "k": 1, "strategy": "prf"}),)
         case = TwinCase({"notes": "hybrid"}, (Write("notes", documents),), (), questions)
@@ -139,7 +139,7 @@ class TestTwins:
         assert workspace.dataset("notes").store.statistics().sequence == sequence, "nothing is written to it"
 
     def test_a_door_whose_package_is_missing_is_not_counted_as_equal(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for module in ("starlette.testclient", "pointsman.integrations.mcp.calls"):
+        for module in ("starlette.testclient", "pointsman.integrations.mcp.tool_calls"):
             monkeypatch.setitem(sys.modules, module, None)  # importing it fails
         report = leaktest(pairs=1, questions=40, seed=11)
         assert {reason.partition(":")[0] for reason in report.skipped} == {"http", "mcp"}
@@ -352,7 +352,7 @@ class TestSwitch:
         dataset.add(passages[:2], access=["group:rail"])
         dataset.add(passages[2:], access=["group:money"])
         hit = workspace.search("passage 1 of the lamp", 1, principals=ANNA, refuse=False)
-        ranking = pointsman.types.Ranked(hit.hits, "rank")
+        ranking = pointsman.values.types.Ranked(hit.hits, "rank")
         text = WindowExpander(dataset.in_view(ANNA)).refine(pointsman.Query("x"), ranking, 1).hits[0].text
         assert "passage 0" in text
         assert "passage 2" not in text
@@ -551,7 +551,7 @@ class TestBestCosines:
     def test_are_those_of_searches_to_the_last_digit(
         self, groups: Dataset, monkeypatch: pytest.MonkeyPatch, together: int
     ) -> None:
-        monkeypatch.setattr("pointsman.store.local.best_cosines._TOGETHER", together)
+        monkeypatch.setattr("pointsman.store.local.vectors.best_cosines._TOGETHER", together)
         questions = self.questions()
         for numbers in ([3], range(15), range(10, 30), range(30)):
             view = groups.in_view([f"group:{number}" for number in numbers])

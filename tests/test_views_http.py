@@ -21,17 +21,17 @@ from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from pointsman import Document, Workspace
-from pointsman.cli.app import app as cli
-from pointsman.client import Client as RemoteClient
-from pointsman.errors import CorruptStoreError, InputError
-from pointsman.integrations.mcp.calls import Calls
+from pointsman.cli.core_commands import app as cli
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.integrations.mcp.tool_calls import Calls
 from pointsman.integrations.mcp.visible_datasets import Library
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.server import Limits, create_app
-from pointsman.server.access import Access
-from pointsman.server.keys import keys_of
-from pointsman.server.rate_limits import Gate
-from pointsman.server.tokens import KIND, Issuer, TokenTrust, read_keys
+from pointsman.service.client import Client as RemoteClient
+from pointsman.service.server import Limits, create_app
+from pointsman.service.server.access.api_keys import keys_of
+from pointsman.service.server.access.rate_limits import Gate
+from pointsman.service.server.access.request_access import Access
+from pointsman.service.server.access.signed_tokens import KIND, Issuer, TokenTrust, read_keys
+from pointsman.tools.errors import CorruptStoreError, InputError
 from serving import serving
 
 ISSUER, AUDIENCE = "https://login.example.org", "pointsman"

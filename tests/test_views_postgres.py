@@ -14,11 +14,11 @@ import pytest
 
 import pointsman
 from pointsman import Document, Workspace
-from pointsman.leaktest import leaktest
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.server import create_app
-from pointsman.store.base import StoreQuery
-from pointsman.views import View
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.evaluation.leaktest import leaktest
+from pointsman.service.server import create_app
+from pointsman.store.base_store import StoreQuery
+from pointsman.values.views import View
 from serving import serving
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from pointsman import Document, Workspace
-from pointsman.models import HashingEmbedder
-from pointsman.retrieval.vocabulary import LEXICON, speller_of
-from pointsman.store.local import words_file
-from pointsman.store.local.store import LocalStore
-from pointsman.store.local.words_file import WORDS_FILE, words_sequence, write_words
+from pointsman.embedders import HashingEmbedder
+from pointsman.retrieval.plan.vocabulary import LEXICON, speller_of
+from pointsman.store.local.keyword import words_file
+from pointsman.store.local.keyword.words_file import WORDS_FILE, words_sequence, write_words
+from pointsman.store.local.local_store import LocalStore
 from pointsman.text.spelling import Speller
 
 TEXTS = [

@@ -24,12 +24,12 @@ import pointsman
 from command_kit import run_command
 from doors_kit import World, world
 from pointsman import Dataset, Document
-from pointsman.client import Client
-from pointsman.errors import InputError
-from pointsman.folder_sync import IndexingInterrupted, IndexProgress, index_paths
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.server import create_app
-from pointsman.store.base import Capability
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.service.client import Client
+from pointsman.service.server import create_app
+from pointsman.store.base_store import Capability
+from pointsman.tools.errors import InputError
+from pointsman.workspace.folder_sync import IndexingInterrupted, IndexProgress, index_paths
 from serving import serving
 
 if TYPE_CHECKING:
@@ -225,8 +225,8 @@ def test_another_embedder_is_told_of_before_words_are_written(tmp_path: Path) ->
 
 
 def test_a_dataset_keeps_what_is_due_when_it_is_copied(tmp_path: Path) -> None:
-    from pointsman.copying import copy
-    from pointsman.store.local.backend import LocalBackend
+    from pointsman.store.local.folder_backend import LocalBackend
+    from pointsman.workspace.copies.copying import copy
 
     with pointsman.open(tmp_path / "a", embedder=HashingEmbedder()) as workspace:
         dataset = workspace.dataset("notes")
@@ -241,7 +241,7 @@ def test_a_dataset_keeps_what_is_due_when_it_is_copied(tmp_path: Path) -> None:
 
 SLOW = """
 import os, sys, time
-from pointsman.models import scripted
+from pointsman.embedders import scripted
 embed = scripted.HashingEmbedder.embed_documents
 def slow(self, texts, **options):
     time.sleep(float(os.environ['SECONDS_PER_BATCH']))
@@ -365,7 +365,7 @@ def doors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 def test_every_door_says_how_many_vectors_are_to_come(doors: World) -> None:
     from typer.testing import CliRunner
 
-    from pointsman.cli.app import app
+    from pointsman.cli.core_commands import app
 
     notice = f"notes: {NOTICE.format(due=30, all=50)}"
     for answer in (

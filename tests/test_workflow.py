@@ -16,13 +16,14 @@ import numpy as np
 import pytest
 
 from pointsman import BaseRefiner, BaseRetriever, BaseRouter, Dataset, Document, Hit, Query, RetrievalWorkflow
-from pointsman.errors import InputError, RetrievalError, UnknownNameError
-from pointsman.filters import parse_filter
-from pointsman.models.scripted import HashingEmbedder
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.retrieval.parallel_calls import Breaker
-from pointsman.retrieval.policy import Policy
-from pointsman.retrieval.transform.base import BaseTransformer, Transformed, Variant
-from pointsman.types import Message, Ranked, Refusal, RetrievalContext, Trace
+from pointsman.retrieval.plan.policy import Policy
+from pointsman.retrieval.plan.transform.base_transformer import BaseTransformer, Transformed
+from pointsman.retrieval.run.variant import Variant
+from pointsman.tools.errors import InputError, RetrievalError, UnknownNameError
+from pointsman.values.filters import parse_filter
+from pointsman.values.types import Message, Ranked, Refusal, RetrievalContext, Trace
 from store_kit import corpus
 from test_hybrid import Failing, FixedRetriever, Slow, ids
 

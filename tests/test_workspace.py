@@ -9,13 +9,13 @@ import pytest
 
 import pointsman
 from pointsman import Document, RegisteredStrategy, Workspace
-from pointsman.errors import CorruptStoreError, FormatVersionError, InputError, LockedError, UnknownNameError
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.models.scripted_llm import ScriptedLLM
-from pointsman.registry import STRATEGIES
-from pointsman.strategies import BaseRetrievalStrategy, register_strategy
-from pointsman.types import Hits, Query
-from pointsman.workflow import RetrievalWorkflow
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.llm.scripted_llm import ScriptedLLM
+from pointsman.retrieval.strategies import BaseRetrievalStrategy, register_strategy
+from pointsman.retrieval.workflow import RetrievalWorkflow
+from pointsman.tools.errors import CorruptStoreError, FormatVersionError, InputError, LockedError, UnknownNameError
+from pointsman.values.registry import STRATEGIES
+from pointsman.values.types import Hits, Query
 from store_kit import corpus
 
 

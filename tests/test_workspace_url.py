@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 import pointsman
 from pointsman import Policy, UnknownNameError
-from pointsman._locations import redacted
-from pointsman.errors import InputError, UnmetNeedError
-from pointsman.models.scripted import HashingEmbedder
-from pointsman.settings import describe
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.tools.errors import InputError, UnmetNeedError
+from pointsman.tools.system.locations import redacted
+from pointsman.values.settings import describe
 from server_kit import Served
 from store_kit import corpus
 
@@ -100,7 +100,7 @@ def test_b2_the_same_answers_on_a_folder_and_on_postgresql(tmp_path: Path, postg
 
 def cli(*arguments: str, code: int = 0) -> str:
     """What a command prints on standard output, or its error where it ends with a code."""
-    from pointsman.cli.app import app
+    from pointsman.cli.core_commands import app
 
     process = CliRunner().invoke(app, arguments, env={"POINTSMAN_EMBEDDER": "hashing"})
     if code:
@@ -152,7 +152,7 @@ def test_b2_every_command_takes_the_url_of_a_database(postgres: PostgresServer, 
 
 
 def test_b2_evaluations_and_a_tuned_policy_are_kept_in_a_database(postgres: PostgresServer, tmp_path: Path) -> None:
-    from pointsman.evaluation.past_runs import latest
+    from pointsman.workspace.past_runs import latest
 
     url = f"{postgres.url}?schema=evaluations"
     (tmp_path / "corpus.jsonl").write_text('{"_id": "a", "text": "tea"}\n{"_id": "b", "text": "coffee"}\n')
@@ -206,7 +206,7 @@ SECRET = "s3cr3t-Pa55"
     ],
 )
 def test_no_error_shows_a_password(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pointsman.store.opensearch import cluster
+    from pointsman.store.opensearch import opensearch_client as cluster
 
     monkeypatch.setattr(cluster, "PATIENCE", 0.2)
     errors = [

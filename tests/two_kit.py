@@ -15,13 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
-from pointsman.backup import backup, restore
-from pointsman.errors import InputError, LockedError, PointsmanError, RetrievalError, UnknownNameError
-from pointsman.models.scripted import HashingEmbedder
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.store.local.collection import Collection
 from pointsman.store.local.manifest import drop_collection, read_manifest
-from pointsman.types import Document
-from pointsman.workspace import Workspace
+from pointsman.tools.errors import InputError, LockedError, PointsmanError, RetrievalError, UnknownNameError
+from pointsman.values.types import Document
+from pointsman.workspace.copies.backup import backup, restore
+from pointsman.workspace.workspace_search import Workspace
 from server_kit import Served
 from store_kit import add, sound
 

@@ -10,7 +10,7 @@ if sys.argv[:1] == ["-m"] and not sys.flags.safe_path and sys.orig_argv[-len(sys
     # the folder to index: its files are documents, not modules, so nothing may be imported before this line but sys.
     del sys.path[0]
 
-from pointsman._lazy_imports import lazily
-from pointsman._version import __version__ as __version__
+from pointsman.tools.lazy_imports import lazily
+from pointsman.tools.version import __version__ as __version__
 
 __getattr__, __dir__, __all__ = lazily(__name__)

@@ -1,8 +1,8 @@
-from ._version import __version__ as __version__
-from .agent import ReActAgent as ReActAgent, Tool as Tool
-from .client import Client as Client, RemoteDataset as RemoteDataset
-from .dataset import Dataset as Dataset
-from .errors import (
+from pointsman.tools.version import __version__ as __version__
+from pointsman.selector.agent import ReActAgent as ReActAgent, Tool as Tool
+from pointsman.service.client import Client as Client, RemoteDataset as RemoteDataset
+from pointsman.workspace.dataset import Dataset as Dataset
+from pointsman.tools.errors import (
     CorruptStoreError as CorruptStoreError,
     FilterError as FilterError,
     FormatVersionError as FormatVersionError,
@@ -17,26 +17,24 @@ from .errors import (
     UnknownNameError as UnknownNameError,
     UnmetNeedError as UnmetNeedError,
 )
-from .filters import Filter as Filter, parse_filter as parse_filter
-from .llm import BaseLLM as BaseLLM, Completion as Completion
-from .models import (
+from pointsman.values.filters import Filter as Filter, parse_filter as parse_filter
+from pointsman.llm.base_llm import BaseLLM as BaseLLM, Completion as Completion
+from pointsman.embedders import (
     CachedEmbedder as CachedEmbedder,
     ClipEmbedder as ClipEmbedder,
-    DashScopeLLM as DashScopeLLM,
     HTTPMultimodalEmbedder as HTTPMultimodalEmbedder,
-    OpenAILLM as OpenAILLM,
-    ScriptedLLM as ScriptedLLM,
     default_embedder as default_embedder,
     load_embedder as load_embedder,
 )
-from .opening import open as open
-from .request import (
+from pointsman.llm import DashScopeLLM as DashScopeLLM, OpenAILLM as OpenAILLM, ScriptedLLM as ScriptedLLM
+from pointsman.service.opening import open as open
+from pointsman.retrieval.request import (
     RegisteredStrategy as RegisteredStrategy,
     SearchOptions as SearchOptions,
     SearchRequest as SearchRequest,
     WorkspaceOptions as WorkspaceOptions,
 )
-from .retrieval.compress import (
+from pointsman.retrieval.refine.compress import (
     BaseCompressor as BaseCompressor,
     ExtractiveCompressor as ExtractiveCompressor,
     LLMCompressor as LLMCompressor,
@@ -45,28 +43,31 @@ from .retrieval.compress import (
     WindowExpander as WindowExpander,
     lost_in_the_middle as lost_in_the_middle,
 )
-from .retrieval.diversity import Diversifier as Diversifier, mmr as mmr
-from .retrieval.fusion import fuse as fuse
-from .retrieval.policy import EffortLimits as EffortLimits, Policy as Policy
-from .retrieval.refine import BaseRefiner as BaseRefiner
-from .retrieval.refuse import Refuser as Refuser, Threshold as Threshold
-from .retrieval.rerank import (
+from pointsman.retrieval.refine.diversity import Diversifier as Diversifier, mmr as mmr
+from pointsman.retrieval.fusion import fuse as fuse
+from pointsman.retrieval.plan.policy import EffortLimits as EffortLimits, Policy as Policy
+from pointsman.retrieval.refine.base_refiner import BaseRefiner as BaseRefiner
+from pointsman.retrieval.refine.refuse import Refuser as Refuser, Threshold as Threshold
+from pointsman.retrieval.refine.rerank import (
     BaseReranker as BaseReranker,
     CalibratedReranker as CalibratedReranker,
     CrossEncoderReranker as CrossEncoderReranker,
     HTTPReranker as HTTPReranker,
     LLMReranker as LLMReranker,
 )
-from .retrieval.retrievers.base import BaseRetriever as BaseRetriever
-from .retrieval.retrievers.hybrid import SimpleHybridRetriever as SimpleHybridRetriever
-from .retrieval.retrievers.router import (
+from pointsman.retrieval.retrievers.base_retriever import BaseRetriever as BaseRetriever
+from pointsman.retrieval.retrievers.hybrid_retriever import SimpleHybridRetriever as SimpleHybridRetriever
+from pointsman.retrieval.plan.router_retriever import (
     MultiIndexQueryEngine as MultiIndexQueryEngine,
     MultiModalRetriever as MultiModalRetriever,
     RouterRetriever as RouterRetriever,
 )
-from .retrieval.retrievers.single import KeywordRetriever as KeywordRetriever, VectorRetriever as VectorRetriever
-from .retrieval.recommended_strategy import recommend as recommend
-from .retrieval.routing.router import (
+from pointsman.retrieval.retrievers.single_list import (
+    KeywordRetriever as KeywordRetriever,
+    VectorRetriever as VectorRetriever,
+)
+from pointsman.retrieval.plan.recommended_strategy import recommend as recommend
+from pointsman.retrieval.plan.routers import (
     BaseRouter as BaseRouter,
     ContentRouter as ContentRouter,
     ImageRouter as ImageRouter,
@@ -74,7 +75,7 @@ from .retrieval.routing.router import (
     RouteDecision as RouteDecision,
     SelectorRouter as SelectorRouter,
 )
-from .retrieval.transform import (
+from pointsman.retrieval.plan.transform import (
     BaseTransformer as BaseTransformer,
     LLMDecomposer as LLMDecomposer,
     LLMDisambiguator as LLMDisambiguator,
@@ -84,31 +85,31 @@ from .retrieval.transform import (
     RuleDisambiguator as RuleDisambiguator,
     RuleExpander as RuleExpander,
 )
-from .selector.base import (
+from pointsman.selector.base_selector import (
     BaseSelector as BaseSelector,
     SelectorResult as SelectorResult,
     SingleSelection as SingleSelection,
     ToolMetadata as ToolMetadata,
 )
-from .selector.combined import (
+from pointsman.selector.combined_selectors import (
     EnsembleSelector as EnsembleSelector,
     HybridSelector as HybridSelector,
     RandomSelector as RandomSelector,
 )
-from .selector.description import DescriptionSelector as DescriptionSelector
-from .selector.embedding import EmbeddingSelector as EmbeddingSelector
-from .selector.heuristic import router_select as router_select
-from .selector.llm import LLMSelector as LLMSelector
-from .selector.rule_selector import RuleSelector as RuleSelector
-from .selector.predefined_rules import (
+from pointsman.selector.description_selector import DescriptionSelector as DescriptionSelector
+from pointsman.selector.embedding_selector import EmbeddingSelector as EmbeddingSelector
+from pointsman.selector.heuristic_route import router_select as router_select
+from pointsman.selector.llm_selector import LLMSelector as LLMSelector
+from pointsman.selector.rule_selector import RuleSelector as RuleSelector
+from pointsman.selector.predefined_rules import (
     keyword_match_rule as keyword_match_rule,
     query_length_rule as query_length_rule,
     semantic_query_rule as semantic_query_rule,
 )
-from .service import EnhancedRetrievalService as EnhancedRetrievalService
-from .settings import Settings as Settings
-from .store.local.bm25_index_manager import BM25IndexManager as BM25IndexManager
-from .strategies import (
+from pointsman.workspace.enhanced_retrieval_service import EnhancedRetrievalService as EnhancedRetrievalService
+from pointsman.values.settings import Settings as Settings
+from pointsman.store.external.bm25_index_manager import BM25IndexManager as BM25IndexManager
+from pointsman.retrieval.strategies import (
     BaseRetrievalStrategy as BaseRetrievalStrategy,
     BM25Strategy as BM25Strategy,
     Budget as Budget,
@@ -124,8 +125,8 @@ from .strategies import (
     VectorStrategy as VectorStrategy,
     register_strategy as register_strategy,
 )
-from .text.spelling import Speller as Speller
-from .types import (
+from pointsman.text.spelling import Speller as Speller
+from pointsman.values.types import (
     Decision as Decision,
     Document as Document,
     Excerpt as Excerpt,
@@ -140,7 +141,7 @@ from .types import (
     RetrievalContext as RetrievalContext,
     Trace as Trace,
 )
-from .workflow import RetrievalWorkflow as RetrievalWorkflow
-from .workspace import Workspace as Workspace
+from pointsman.retrieval.workflow import RetrievalWorkflow as RetrievalWorkflow
+from pointsman.workspace.workspace_search import Workspace as Workspace
 
 __all__: list[str]

@@ -6,9 +6,9 @@ import os
 import sys
 from io import TextIOWrapper
 
-from pointsman._printable import printable
-from pointsman.cli.app import app
-from pointsman.errors import InputError, PointsmanError
+from pointsman.cli.core_commands import app
+from pointsman.tools.errors import InputError, PointsmanError
+from pointsman.tools.printable import printable
 
 
 def run() -> None:

@@ -15,30 +15,33 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, TextIO, cast
 
-from pointsman._json_forms import plain_form
-from pointsman._locations import is_url
-from pointsman._printable import UNSAFE, printable
-from pointsman.cli.common import UNREADABLE, of_each
-from pointsman.errors import InputError
-from pointsman.types import NEAREST
+from pointsman.cli.shared_options import UNREADABLE, of_each
+from pointsman.tools.errors import InputError
+from pointsman.tools.json_forms import plain_form
+from pointsman.tools.printable import UNSAFE, printable
+from pointsman.tools.system.locations import is_url
+from pointsman.values.types import NEAREST
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from pointsman.calibration.dataset import Calibrating
-    from pointsman.citations import AnswerCheck
-    from pointsman.dataset import Dataset
     from pointsman.evaluation import Report
-    from pointsman.evaluation.selectors import SelectorReport
+    from pointsman.evaluation.selector_figures import SelectorReport
     from pointsman.evaluation.tune import Tuning
-    from pointsman.folder_sync import IndexProgress, IndexReport
-    from pointsman.passages import SourceText
-    from pointsman.settings import Settings
     from pointsman.store.local.collection import Verification
     from pointsman.store.local.repair import Repair
-    from pointsman.types import Explanation, Hit, Provenance, RetrievalContext
-    from pointsman.workspace import Routing, Workspace
+    from pointsman.values.citations import AnswerCheck
+    from pointsman.values.settings import Settings
+    from pointsman.values.types import Explanation, Hit, Provenance, RetrievalContext
+    from pointsman.workspace.calibration.dataset_calibration import Calibrating
+    from pointsman.workspace.dataset import Dataset
+    from pointsman.workspace.folder_sync import IndexProgress, IndexReport
+    from pointsman.workspace.passages import SourceText
+    from pointsman.workspace.workspace_search import (
+        Routing,
+        Workspace,
+    )
 
 _DATASET_FIELDS = ("name", "description", "indexing_technique", "documents")
 _STATUS = (
@@ -444,7 +447,7 @@ def status(workspace: Workspace, *, as_json: bool) -> bool:
             for row in rows
         ],
     )
-    from pointsman.workspace import BUILT_IN
+    from pointsman.workspace.workspace_search import BUILT_IN
 
     _print_sizes(rows)
     for row in rows:
@@ -529,7 +532,7 @@ def evaluation(report: Report, *, as_json: bool) -> None:
 
 def settings(values: Settings, *, as_json: bool) -> None:
     """Print the output of `pointsman config`, which never includes keys."""
-    from pointsman.settings import TASKS, describe
+    from pointsman.values.settings import TASKS, describe
 
     rows = describe(values)
     models = {task: asdict(values.llm(task)) for task in ("general", *TASKS)}
@@ -584,7 +587,7 @@ def selection(reports: Sequence[SelectorReport], *, as_json: bool) -> None:
     if as_json:
         print_json([report.to_json() for report in reports])
         return
-    from pointsman.evaluation.selectors import render_selection
+    from pointsman.evaluation.selector_figures import render_selection
 
     console().print(render_selection(reports))
 

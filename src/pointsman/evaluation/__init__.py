@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pointsman.evaluation.collection import TestCollection, read_collection
-from pointsman.evaluation.metrics import Figures, measure
-from pointsman.evaluation.questions import (
+from pointsman.evaluation.collections import TestCollection, read_collection
+from pointsman.evaluation.question_files import (
     FileLabels,
     LabelledQuestion,
     best_passages,
@@ -12,6 +11,7 @@ from pointsman.evaluation.questions import (
     file_labels,
     read_questions,
 )
+from pointsman.evaluation.ranking_metrics import Figures, measure
 from pointsman.evaluation.report import Report, StrategyReport, draw, render
 from pointsman.evaluation.run_collection import STRATEGIES, evaluate, evaluate_workspace, indexed, rankings, run_eval
 from pointsman.evaluation.significance import SignificanceTest, compare

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pointsman.errors import InputError, MissingDependencyError
 from pointsman.evaluation.significance import SignificanceTest, compare
 from pointsman.retrieval.fusion import LISTS
+from pointsman.tools.errors import InputError, MissingDependencyError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pointsman.audit import without_record
-from pointsman.errors import InputError, UnknownNameError
-from pointsman.evaluation.collection import TestCollection, read_collection
-from pointsman.evaluation.metrics import measure
+from pointsman.evaluation.collections import TestCollection, read_collection
+from pointsman.evaluation.ranking_metrics import measure
 from pointsman.evaluation.report import Report, StrategyReport
-from pointsman.registry import STRATEGIES as STRATEGY_NAMES
-from pointsman.registry import STRATEGY_ALIASES
-from pointsman.request import RegisteredStrategy
-from pointsman.retrieval.candidates import DEPTH
 from pointsman.retrieval.fusion import LISTS
-from pointsman.types import check_top_k
-from pointsman.workspace import Workspace
+from pointsman.retrieval.request import RegisteredStrategy
+from pointsman.retrieval.run.candidates import DEPTH
+from pointsman.tools.audit_log import without_record
+from pointsman.tools.errors import InputError, UnknownNameError
+from pointsman.values.registry import STRATEGIES as STRATEGY_NAMES
+from pointsman.values.registry import STRATEGY_ALIASES
+from pointsman.values.types import check_top_k
+from pointsman.workspace.workspace_search import Workspace
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pointsman.protocols import Embedder
-    from pointsman.retrieval.refine import BaseRefiner
+    from pointsman.retrieval.refine.base_refiner import BaseRefiner
+    from pointsman.values.protocols import Embedder
 
 STRATEGIES = ("bm25", "vector", "hybrid", "auto")
 """The strategies compared by default."""
@@ -91,7 +91,7 @@ def evaluate(
     collection = read_collection(folder).first(limit_queries)
     words_only = names == ("bm25",)
     if embedder is None and not words_only:
-        from pointsman.models import default_embedder
+        from pointsman.embedders import default_embedder
 
         embedder = default_embedder()
     with indexed(collection, embedder, on_progress, words_only=words_only) as workspace:
@@ -232,13 +232,13 @@ def _latency(
 def _embedder(embedder: str | Embedder | None) -> Embedder | None:
     if not isinstance(embedder, str):
         return embedder
-    from pointsman.models import load_embedder
+    from pointsman.embedders import load_embedder
 
     return load_embedder(embedder)
 
 
 def _cached(embedder: Embedder | None) -> Embedder:
-    from pointsman.models import CachedEmbedder, default_embedder
+    from pointsman.embedders import CachedEmbedder, default_embedder
 
     embedder = embedder or default_embedder()
     return embedder if isinstance(embedder, CachedEmbedder) else CachedEmbedder(embedder)

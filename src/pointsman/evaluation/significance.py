@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pointsman.errors import InputError
+from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

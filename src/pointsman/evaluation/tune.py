@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pointsman.audit import without_record
-from pointsman.calibration.reranking import (
+from pointsman.retrieval.plan.policy import Policy, measured
+from pointsman.tools.audit_log import without_record
+from pointsman.tools.errors import InputError
+from pointsman.values.types import Query, check_top_k
+from pointsman.workspace.calibration.reranking import (
     Answers,
     by_answer,
     check_labels,
@@ -20,16 +23,13 @@ from pointsman.calibration.reranking import (
     ndcg,
     without_models,
 )
-from pointsman.errors import InputError
-from pointsman.retrieval.policy import Policy, measured
-from pointsman.types import Query, check_top_k
 
 if TYPE_CHECKING:
-    from pointsman.dataset import Dataset
     from pointsman.evaluation.run_collection import Progress
-    from pointsman.retrieval.candidates import Pool
     from pointsman.retrieval.fusion import CosineSpread
-    from pointsman.retrieval.kept_calibrations import Reranking
+    from pointsman.retrieval.judge.kept_calibrations import Reranking
+    from pointsman.retrieval.run.candidates import Pool
+    from pointsman.workspace.dataset import Dataset
 
 FEWEST: Final = 10
 """Minimum number of labelled queries for fitting; with fewer, the default is far safer."""

@@ -7,9 +7,9 @@ from pointsman.ingest.builtin import installed_package_documents, own_documents,
 from pointsman.ingest.chunk import chunk, document_digest, estimate_tokens
 from pointsman.ingest.convert import convert
 from pointsman.ingest.folder import Sync, find_files, plan_sync, read_paths, text_of
-from pointsman.ingest.limits import FileLimits
 from pointsman.ingest.reader import FileReader, ReadResult
-from pointsman.ingest.source import FoundFile, ParsedDocument, Problem, Section
+from pointsman.ingest.reading_limits import FileLimits
+from pointsman.ingest.source_text import FoundFile, ParsedDocument, Problem, Section
 
 __all__ = [
     "FileLimits",

@@ -11,17 +11,17 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pointsman.ingest import _markup
 from pointsman.ingest.chunk import chunk
 from pointsman.ingest.convert import plain
+from pointsman.ingest.converters import markup as _markup
 from pointsman.ingest.folder import read_paths
-from pointsman.ingest.source import ParsedDocument, Section, clean
+from pointsman.ingest.source_text import ParsedDocument, Section, clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from importlib.metadata import Distribution
 
-    from pointsman.types import Document
+    from pointsman.values.types import Document
 
 MODULES = (  # noqa: SIM905  (a list would fill pages)
     "abc argparse array ast asyncio.base_events asyncio.events asyncio.futures asyncio.locks asyncio.queues "

@@ -12,12 +12,12 @@ from collections import Counter
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pointsman._values import RESERVED
-from pointsman.errors import InputError
-from pointsman.ingest.source import Lines, ParsedDocument, Section, text_digest
+from pointsman.ingest.source_text import Lines, ParsedDocument, Section, text_digest
 from pointsman.text import detect, sentences
-from pointsman.types import Document
-from pointsman.views import VALIDITY_KEYS, validity_in
+from pointsman.tools.errors import InputError
+from pointsman.values.metadata import RESERVED
+from pointsman.values.types import Document
+from pointsman.values.views import VALIDITY_KEYS, validity_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,12 +7,19 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import PurePosixPath
 
-from pointsman.errors import InputError
-from pointsman.ingest import _code, _mail, _markup, _office, _open, _pdf, _pictures, _records
+from pointsman.ingest.converters import code as _code
+from pointsman.ingest.converters import mail as _mail
+from pointsman.ingest.converters import markup as _markup
+from pointsman.ingest.converters import office as _office
+from pointsman.ingest.converters import open_formats as _open
+from pointsman.ingest.converters import pdf as _pdf
+from pointsman.ingest.converters import pictures as _pictures
+from pointsman.ingest.converters import records as _records
 from pointsman.ingest.encoding import decode
-from pointsman.ingest.limits import FileLimits
-from pointsman.ingest.source import Lines, ParsedDocument, Problem, Section, clean, stem
-from pointsman.views import check_validity
+from pointsman.ingest.reading_limits import FileLimits
+from pointsman.ingest.source_text import Lines, ParsedDocument, Problem, Section, clean, stem
+from pointsman.tools.errors import InputError
+from pointsman.values.views import check_validity
 
 Converted = Iterator[ParsedDocument | Problem]
 

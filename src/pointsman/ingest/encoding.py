@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 
-from pointsman.errors import InputError
+from pointsman.tools.errors import InputError
 
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),

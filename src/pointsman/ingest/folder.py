@@ -10,16 +10,16 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pointsman.errors import InputError
 from pointsman.ingest.chunk import MAX_TOKENS, OVERLAP, document_digest
 from pointsman.ingest.reader import FileReader, ReadResult
-from pointsman.ingest.source import FoundFile, Problem
+from pointsman.ingest.source_text import FoundFile, Problem
+from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from pointsman.ingest.limits import FileLimits
-    from pointsman.types import Document
+    from pointsman.ingest.reading_limits import FileLimits
+    from pointsman.values.types import Document
 
 MAX_BYTES = 50 << 20
 """Default limit of a file's size, in bytes."""

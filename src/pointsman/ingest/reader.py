@@ -15,15 +15,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from pointsman._processes import NEUTRAL_FOLDER, bare_environment, import_path, python_command
-from pointsman.errors import InputError
 from pointsman.ingest.chunk import MAX_TOKENS, OVERLAP, check_sizes
-from pointsman.ingest.limits import FileLimits
-from pointsman.ingest.source import Problem
-from pointsman.types import Document
+from pointsman.ingest.reading_limits import FileLimits
+from pointsman.ingest.source_text import Problem
+from pointsman.tools.errors import InputError
+from pointsman.tools.system.processes import NEUTRAL_FOLDER, bare_environment, import_path, python_command
+from pointsman.values.types import Document
 
 if TYPE_CHECKING:
-    from pointsman.ingest.source import FoundFile
+    from pointsman.ingest.source_text import FoundFile
 
 _START = "from pointsman.ingest.worker import main; main()"
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # each thread would need memory of its own

@@ -15,11 +15,11 @@ from base64 import b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pointsman.errors import InputError
 from pointsman.ingest.chunk import passages
 from pointsman.ingest.convert import RECORD_KINDS, convert, text_of_bytes
-from pointsman.ingest.limits import FileLimits
-from pointsman.ingest.source import Problem
+from pointsman.ingest.reading_limits import FileLimits
+from pointsman.ingest.source_text import Problem
+from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,8 +6,8 @@ Needs ``pip install 'pointsman[haystack]'``.
 
 from __future__ import annotations
 
-from pointsman.errors import MissingDependencyError
-from pointsman.retrieval.retrievers.foreign import ForeignRetriever
+from pointsman.retrieval.retrievers.foreign_retriever import ForeignRetriever
+from pointsman.tools.errors import MissingDependencyError
 
 try:
     from haystack_integrations.components.embedders.pointsman import PointsmanDocumentEmbedder, PointsmanTextEmbedder

@@ -17,27 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import uuid4
 
-from pointsman._locations import is_service, redacted
-from pointsman._sync_and_async import in_thread
-from pointsman.audit import without_record
-from pointsman.client import RemoteDataset
-from pointsman.dataset import Dataset
-from pointsman.errors import FilterError, InputError, MissingDependencyError, ModelError
-from pointsman.filters import (
-    And,
-    Contains,
-    EndsWith,
-    Filter,
-    Not,
-    Or,
-    Range,
-    StartsWith,
-    equal_to,
-    one_of,
-    parse_optional,
-)
+from pointsman.embedders.base_embedder import EmbedFunction, as_embedder
 from pointsman.ingest import Problem, read_paths
-from pointsman.integrations._shared import (
+from pointsman.integrations.framework_sources import (
     NotedHit,
     ahits_of,
     check_source,
@@ -52,10 +34,28 @@ from pointsman.integrations._shared import (
     with_notes,
     workspace_of,
 )
-from pointsman.llm import BaseLLM, Completion, Usage
-from pointsman.models.base import EmbedFunction, as_embedder
-from pointsman.retrieval.retrievers.foreign import ForeignRetriever
-from pointsman.types import Document, Hit, check_top_k
+from pointsman.llm.base_llm import BaseLLM, Completion, Usage
+from pointsman.retrieval.retrievers.foreign_retriever import ForeignRetriever
+from pointsman.service.client import RemoteDataset
+from pointsman.tools.audit_log import without_record
+from pointsman.tools.errors import FilterError, InputError, MissingDependencyError, ModelError
+from pointsman.tools.sync_and_async import in_thread
+from pointsman.tools.system.locations import is_service, redacted
+from pointsman.values.filters import (
+    And,
+    Contains,
+    EndsWith,
+    Filter,
+    Not,
+    Or,
+    Range,
+    StartsWith,
+    equal_to,
+    one_of,
+    parse_optional,
+)
+from pointsman.values.types import Document, Hit, check_top_k
+from pointsman.workspace.dataset import Dataset
 
 try:
     from langchain_core import documents as theirs
@@ -75,8 +75,8 @@ if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
     from langchain_core.structured_query import Comparison, Operation, StructuredQuery
 
-    from pointsman.models.distance import DistanceName
-    from pointsman.protocols import Embedder
+    from pointsman.embedders.distance import DistanceName
+    from pointsman.values.protocols import Embedder
 
 __all__ = [
     "LangChainEmbedder",
@@ -654,7 +654,7 @@ class PointsmanEmbeddings(Embeddings):
     """
 
     def __init__(self, embedder: Embedder | None = None) -> None:
-        from pointsman.models import default_embedder
+        from pointsman.embedders import default_embedder
 
         self.embedder = default_embedder() if embedder is None else as_embedder(embedder)
 

@@ -13,12 +13,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from pointsman._sync_and_async import in_thread
-from pointsman._values import ID, SPARSE
-from pointsman.dataset import Dataset
-from pointsman.errors import FilterError, InputError, MissingDependencyError, UnmetNeedError
-from pointsman.filters import And, Contains, Equals, Exists, Filter, In, Not, Or, Range, equal_to, one_of
-from pointsman.integrations._shared import (
+from pointsman.embedders import load_embedder
+from pointsman.embedders.base_embedder import EmbedFunction, as_embedder
+from pointsman.embedders.distance import DistanceName  # noqa: TC001  (pydantic reads it)
+from pointsman.integrations.framework_sources import (
     GROUP_OPTIONS,
     ahits_of,
     check_source,
@@ -32,12 +30,14 @@ from pointsman.integrations._shared import (
     with_notes,
     workspace_of,
 )
-from pointsman.models import load_embedder
-from pointsman.models.base import EmbedFunction, as_embedder
-from pointsman.models.distance import DistanceName  # noqa: TC001  (pydantic reads it)
-from pointsman.retrieval.retrievers.foreign import ForeignRetriever
-from pointsman.types import Document, Hit, Provenance, Query, Ranked, check_top_k
-from pointsman.wire import NOT_IN_FORCE
+from pointsman.retrieval.retrievers.foreign_retriever import ForeignRetriever
+from pointsman.tools.errors import FilterError, InputError, MissingDependencyError, UnmetNeedError
+from pointsman.tools.sync_and_async import in_thread
+from pointsman.values.filters import And, Contains, Equals, Exists, Filter, In, Not, Or, Range, equal_to, one_of
+from pointsman.values.metadata import ID, SPARSE
+from pointsman.values.types import Document, Hit, Provenance, Query, Ranked, check_top_k
+from pointsman.values.wire import NOT_IN_FORCE
+from pointsman.workspace.dataset import Dataset
 
 try:
     from llama_index.core.base.base_retriever import BaseRetriever as TheirRetriever
@@ -59,7 +59,7 @@ try:
 except ImportError as error:
     raise MissingDependencyError("llama-index-core", "llama-index", "the LlamaIndex adapter") from error
 
-from pointsman.selector.base import ToolMetadata
+from pointsman.selector.base_selector import ToolMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -68,11 +68,11 @@ if TYPE_CHECKING:
     from llama_index.core.tools.types import ToolMetadata as TheirToolMetadata
     from llama_index.core.vector_stores.types import MetadataFilter
 
-    from pointsman.client import RemoteDataset
-    from pointsman.protocols import Embedder
-    from pointsman.selector.base import BaseSelector as OurSelector
-    from pointsman.selector.base import SelectorResult as OurResult
-    from pointsman.workspace import Workspace
+    from pointsman.selector.base_selector import BaseSelector as OurSelector
+    from pointsman.selector.base_selector import SelectorResult as OurResult
+    from pointsman.service.client import RemoteDataset
+    from pointsman.values.protocols import Embedder
+    from pointsman.workspace.workspace_search import Workspace
 
 __all__ = [
     "LlamaIndexEmbedder",
@@ -238,7 +238,8 @@ class PointsmanRefine(BaseNodePostprocessor):
     Attributes:
         refiner: any `BaseRefiner`.
         top_k: the number of nodes of the answer; all by default.
-        scale: what the nodes' scores mean; see `pointsman.types.Ranked`. Thresholds apply on their own scale only.
+        scale: what the nodes' scores mean; see `pointsman.values.types.Ranked`. Thresholds apply on their own scale
+            only.
     """
 
     refiner: Any = Field(exclude=True)

@@ -7,19 +7,19 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from pointsman._values import ID, TEXT, folded
-from pointsman.filters import And, Or
-from pointsman.retrieval.candidates import StoreResults
-from pointsman.types import Decision, Refusal
+from pointsman.retrieval.run.candidates import StoreResults
+from pointsman.values.filters import And, Or
+from pointsman.values.metadata import ID, TEXT, folded
+from pointsman.values.types import Decision, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pointsman.filters import Filter
-    from pointsman.retrieval.candidates import Results
-    from pointsman.retrieval.journal import Journal
-    from pointsman.retrieval.recipe import Recipe
-    from pointsman.types import Hit, HitKey, Query, Ranked
+    from pointsman.retrieval.plan.recipe import Recipe
+    from pointsman.retrieval.run.candidates import Results
+    from pointsman.retrieval.run.journal import Journal
+    from pointsman.values.filters import Filter
+    from pointsman.values.types import Hit, HitKey, Query, Ranked
 
 _NOTED_KEYS: Final = 3
 """How many unknown keys of one filter are named; each is compared with every known key."""

@@ -30,8 +30,8 @@ from itertools import chain, zip_longest
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic
 
-from pointsman.errors import InputError, UnknownNameError
-from pointsman.protocols import Key
+from pointsman.tools.errors import InputError, UnknownNameError
+from pointsman.values.protocols import Key
 
 if TYPE_CHECKING:
     import numpy as np
@@ -283,7 +283,7 @@ class Fused(Generic[Key]):
 
     Attributes:
         ranking: best first.
-        scale: what the scores are; see `pointsman.types.Ranked`.
+        scale: what the scores are; see `pointsman.values.types.Ranked`.
         share: the share of each list in the scores.
     """
 

@@ -9,25 +9,25 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
-from pointsman._values import facts
-from pointsman.errors import PointsmanError
-from pointsman.filters import Exists
-from pointsman.retrieval.branches import SourceBranch, ask
-from pointsman.retrieval.candidates import RetrieverResults, StoreResults
 from pointsman.retrieval.fewer_hits import absence_of
+from pointsman.retrieval.run.branches import SourceBranch, ask
+from pointsman.retrieval.run.candidates import RetrieverResults, StoreResults
+from pointsman.tools.errors import PointsmanError
+from pointsman.values.filters import Exists
+from pointsman.values.metadata import facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pointsman.filters import Filter
-    from pointsman.retrieval.branches import BranchAnswers, Question
-    from pointsman.retrieval.candidates import Results
-    from pointsman.retrieval.diversity import Grouping
-    from pointsman.retrieval.journal import Journal
     from pointsman.retrieval.parallel_calls import Mode
-    from pointsman.retrieval.reading import Reading
-    from pointsman.retrieval.recipe import Over, Recipe
-    from pointsman.types import Document, Ranked
+    from pointsman.retrieval.plan.recipe import Over, Recipe
+    from pointsman.retrieval.refine.diversity import Grouping
+    from pointsman.retrieval.run.branches import BranchAnswers, Question
+    from pointsman.retrieval.run.candidates import Results
+    from pointsman.retrieval.run.journal import Journal
+    from pointsman.retrieval.run.reading import Reading
+    from pointsman.values.filters import Filter
+    from pointsman.values.types import Document, Ranked
 
     ScoredDocument = tuple[Document, float]
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 import anyio
 
-from pointsman._sync_and_async import in_daemon, in_thread
-from pointsman.errors import InputError
+from pointsman.tools.errors import InputError
+from pointsman.tools.sync_and_async import in_daemon, in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence

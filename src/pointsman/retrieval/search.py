@@ -20,11 +20,12 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pointsman._sync_and_async import in_thread
-from pointsman.errors import InputError, ModelError, RetrievalError
-from pointsman.retrieval import telemetry
-from pointsman.retrieval.branches import Question, ask, nothing_answered
-from pointsman.retrieval.candidates import (
+from pointsman.retrieval.fusion import SCALES, CosineSpread
+from pointsman.retrieval.parallel_calls import DualCall, Mode, Threads, describe, run
+from pointsman.retrieval.plan.routed_lookup import RoutedLookup
+from pointsman.retrieval.run import telemetry
+from pointsman.retrieval.run.branches import Question, ask, nothing_answered
+from pointsman.retrieval.run.candidates import (
     Results,
     StoreResults,
     build_hits,
@@ -33,25 +34,24 @@ from pointsman.retrieval.candidates import (
     provenance,
     together,
 )
-from pointsman.retrieval.fusion import SCALES, CosineSpread
-from pointsman.retrieval.journal import Journal
-from pointsman.retrieval.judging import NOTHING, Verdict, holders_of_word, judge, raised_cosines
-from pointsman.retrieval.parallel_calls import DualCall, Mode, Threads, describe, run
-from pointsman.retrieval.reading import Reading, reading_each
-from pointsman.retrieval.routed_lookup import RoutedLookup
-from pointsman.retrieval.source import Source, check_all_searchable
-from pointsman.trace import Trace
-from pointsman.types import Hit, Plan, Query, Ranked, RetrievalContext, keys_of
+from pointsman.retrieval.run.journal import Journal
+from pointsman.retrieval.run.judging import NOTHING, Verdict, holders_of_word, judge, raised_cosines
+from pointsman.retrieval.run.reading import Reading, reading_each
+from pointsman.retrieval.run.source import Source, check_all_searchable
+from pointsman.tools.errors import InputError, ModelError, RetrievalError
+from pointsman.tools.sync_and_async import in_thread
+from pointsman.values.trace import Trace
+from pointsman.values.types import Hit, Plan, Query, Ranked, RetrievalContext, keys_of
 
 if TYPE_CHECKING:
-    from pointsman.retrieval.branches import BranchAnswers
-    from pointsman.retrieval.candidates import Fetched
-    from pointsman.retrieval.diversity import Grouping
-    from pointsman.retrieval.in_force import InForce
-    from pointsman.retrieval.recipe import Over, Recipe
-    from pointsman.retrieval.refine import BaseRefiner
-    from pointsman.retrieval.transform.base import Variant
-    from pointsman.types import Provenance, Spelling
+    from pointsman.retrieval.plan.recipe import Over, Recipe
+    from pointsman.retrieval.refine.base_refiner import BaseRefiner
+    from pointsman.retrieval.refine.diversity import Grouping
+    from pointsman.retrieval.run.branches import BranchAnswers
+    from pointsman.retrieval.run.candidates import Fetched
+    from pointsman.retrieval.run.in_force import InForce
+    from pointsman.retrieval.run.variant import Variant
+    from pointsman.values.types import Provenance, Spelling
 
 log = logging.getLogger(__name__)
 
@@ -190,7 +190,7 @@ class Pipeline:
         routable = [source for source in self.recipe.sources.values() if isinstance(source, Source)]
         if len(routable) < 2:
             return
-        from pointsman.retrieval.routing.router import RouteDecision
+        from pointsman.retrieval.plan.routers import RouteDecision
 
         await self.mode.blocking(partial(check_all_searchable, routable))
         call = DualCall(lambda: router.decide(query, routable), lambda: router.adecide(query, routable))
@@ -233,7 +233,7 @@ class Pipeline:
         bound, query = self.over.transformer, self.query
         if bound is None or not self.names:
             return
-        from pointsman.retrieval.transform.base import Transformed
+        from pointsman.retrieval.plan.transform.base_transformer import Transformed
 
         transformation, start = self.transformed, self.bound
         if transformation is None:
@@ -286,7 +286,7 @@ class Pipeline:
             self.plan = replace(self.plan, weights=weights, reason="; ".join([self.plan.reason, *reasons]))
         results, fusion = main_results, None
         if variant_results:
-            from pointsman.retrieval.variants import combine
+            from pointsman.retrieval.run.variants import combine
 
             try:
                 results, fusion = await combine(
@@ -315,7 +315,7 @@ class Pipeline:
             depth = len(fusion.ranking)
         versioned = [name for name in self.names if name in self.readings and self.readings[name].versions is not None]
         if versioned:
-            from pointsman.retrieval.in_force import InForce
+            from pointsman.retrieval.run.in_force import InForce
 
             self.in_force = InForce([self.readings[name] for name in versioned], self.recipe.today)
             depth = max(depth, self.recipe.depth)  # what is in force may stand far below what it supersedes
@@ -372,7 +372,7 @@ class Pipeline:
         """Say which hits are not in force, and put what is in force in their place above them."""
         if (in_force := self.in_force) is None:
             return
-        from pointsman.retrieval.in_force import STAGE
+        from pointsman.retrieval.run.in_force import STAGE
 
         start, hits = perf_counter(), in_force.mark(self.ranked.hits)
         if missing := in_force.missing(hits):
@@ -506,7 +506,7 @@ class Pipeline:
         """Whether a variant has to do with the query; the answer says so if a language model wrote one that has not."""
         if not variant.by_model or not self.answered[0].results:
             return True
-        from pointsman.retrieval.variants import is_unrelated
+        from pointsman.retrieval.run.variants import is_unrelated
 
         if not is_unrelated(self.query.text, variant, self.answered[0].results, answers.results):
             return True
@@ -694,7 +694,7 @@ async def measure_new(pipelines: Sequence[Pipeline]) -> list[Reading]:
     for reading in pipelines[0].readings.values():
         info, has_odds = reading.info, pipelines[0].recipe.has_odds
         if reading.is_new and info is not None and has_odds(reading.name, info.embedder):
-            from pointsman.retrieval.missing_backgrounds import new_readings
+            from pointsman.retrieval.run.missing_backgrounds import new_readings
 
             return await _measure(
                 pipelines,
@@ -716,7 +716,7 @@ async def measure(pipelines: Sequence[Pipeline], tried: Sequence[Reading]) -> No
     for reading in pipelines[0].readings.values():
         info, has_odds = reading.info, pipelines[0].recipe.has_odds
         if reading.lacks_background and info is not None and has_odds(reading.name, info.embedder):
-            from pointsman.retrieval.missing_backgrounds import lacking_background
+            from pointsman.retrieval.run.missing_backgrounds import lacking_background
 
             lacking = [lacking_background(pipeline.answered, pipeline.recipe.has_odds) for pipeline in pipelines]
             await _measure(pipelines, [[one for one in readings if one not in tried] for readings in lacking])
@@ -730,7 +730,7 @@ async def _measure(pipelines: Sequence[Pipeline], readings_of_each: Sequence[Seq
         for reading in readings:
             lacking.setdefault(reading, []).append(pipeline.journal)
     if lacking:
-        from pointsman.retrieval.missing_backgrounds import measure_backgrounds
+        from pointsman.retrieval.run.missing_backgrounds import measure_backgrounds
 
         first = pipelines[0]
         limit = first.journal.deadline.for_measuring()
@@ -782,7 +782,7 @@ def _spending(recipe: Recipe, questions: int, limit: float | None) -> Any:
     """A context in which every call of a language model counts against the recipe's budget for each question."""
     if recipe.budget is None:
         return nullcontext()
-    from pointsman.retrieval.budget import spending
+    from pointsman.retrieval.refine.budget import spending
 
     return spending(recipe.budget.for_questions(questions), limit, recipe.breaker)
 

@@ -3,6 +3,6 @@
 Every name is loaded on first use.
 """
 
-from pointsman._lazy_imports import lazily
+from pointsman.tools.lazy_imports import lazily
 
 __getattr__, __dir__, __all__ = lazily(__name__)

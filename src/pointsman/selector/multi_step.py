@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pointsman.text import DEFAULT_ANALYZER, sentences
-from pointsman.types import Query
+from pointsman.values.types import Query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from pointsman.selector.base import Choices
-    from pointsman.selector.combined import ScoresChoices
+    from pointsman.selector.base_selector import Choices
+    from pointsman.selector.combined_selectors import ScoresChoices
 
 MOST: Final = 12
 """The maximum number of steps of a request; later sentences count only as part of the whole request."""

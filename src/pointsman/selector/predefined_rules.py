@@ -4,8 +4,8 @@ Cues are matched as whole words in English, Chinese and Russian at once, so mixe
 *somewhat* does not contain *what*, nor ``что-то`` ``что``, nor ``技术语言`` ``术语``. A choice is for keyword or for
 semantic search if its name or description says so (``keyword_search``, "full-text", "векторный поиск", ``语义检索``).
 
->>> from pointsman.selector.base import ToolMetadata
->>> from pointsman.types import Query
+>>> from pointsman.selector.base_selector import ToolMetadata
+>>> from pointsman.values.types import Query
 >>> keywords = ToolMetadata("bm25", "Exact keyword matching")
 >>> keyword_match_rule(Query("Find exact term: neural network"), keywords)
 10.0
@@ -19,11 +19,11 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from pointsman.grammar import EXACT, FOR_MEANING, FOR_WORDS, MEANING, count, plain
+from pointsman.text.grammar import EXACT, FOR_MEANING, FOR_WORDS, MEANING, count, plain
 
 if TYPE_CHECKING:
-    from pointsman.selector.base import ToolMetadata
-    from pointsman.types import Query
+    from pointsman.selector.base_selector import ToolMetadata
+    from pointsman.values.types import Query
 
 _STRONG: Final = 10.0
 _WEAK: Final = 5.0

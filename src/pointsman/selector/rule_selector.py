@@ -5,10 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from pointsman.errors import InputError
-from pointsman.selector._vectors import known_choices
-from pointsman.selector.base import BaseSelector, Choices, Fallback, SelectorResult, SingleSelection, ToolMetadata
-from pointsman.types import Query
+from pointsman.selector.base_selector import (
+    BaseSelector,
+    Choices,
+    Fallback,
+    SelectorResult,
+    SingleSelection,
+    ToolMetadata,
+)
+from pointsman.selector.choices.choice_vectors import known_choices
+from pointsman.tools.errors import InputError
+from pointsman.values.types import Query
 
 Rule = Callable[[Query, ToolMetadata], float]
 """Returns the points of a choice for a query; 0 if the rule does not apply."""

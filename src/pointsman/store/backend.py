@@ -1,6 +1,6 @@
 """The Backend protocol: where a workspace is stored. It holds the datasets, a store for each, and small records.
 
-`pointsman.store.opening.open_backend` selects one by URL.
+`pointsman.store.backend_urls.open_backend` selects one by URL.
 
 Records are small texts beside the datasets, such as a policy or keys, each with a kind and a name. A record can be
 replaced on condition that it has not changed since it was read.
@@ -16,17 +16,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self, runtime_checkable
 
-from pointsman.errors import (
-    ConflictError,
-    CorruptStoreError,
-    InputError,
-    UnmetNeedError,
-)
+from pointsman.tools.errors import ConflictError, CorruptStoreError, InputError, UnmetNeedError
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from pointsman.store.base import Store
+    from pointsman.store.base_store import Store
 
 NEW: Final = ""
 """The version of a record that does not exist."""
@@ -91,7 +86,7 @@ class Record:
 
 @runtime_checkable
 class Backend(Protocol):
-    """Where a workspace is stored. Every method may raise `pointsman.errors.StoreError`, and no foreign errors."""
+    """Where a workspace is stored. Every method may raise `StoreError`, and no foreign errors."""
 
     @property
     def url(self) -> str:
@@ -106,7 +101,7 @@ class Backend(Protocol):
         """Create a dataset, unless another process has just done so; open it either way.
 
         Args:
-            name: valid under `pointsman.dataset.check_name`.
+            name: valid under `pointsman.workspace.dataset.check_name`.
             about: ``description``, ``indexing_technique``, and settings stored with the dataset, such as ``bm25_k1``.
         """
         ...

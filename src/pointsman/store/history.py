@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 import xxhash
 
-from pointsman.errors import NotHeldError
+from pointsman.tools.errors import NotHeldError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pointsman.store.base import Store
+    from pointsman.store.base_store import Store
 
 T = TypeVar("T")
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from pointsman.views import ACCESS, VALID_FROM, VALID_TO
+from pointsman.values.views import ACCESS, VALID_FROM, VALID_TO
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pointsman.views import View
+    from pointsman.values.views import View
 
 _KEYS: Final = (ACCESS, VALID_FROM, VALID_TO)
 """The metadata keys that `View.admits` reads."""

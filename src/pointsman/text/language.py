@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from pointsman.text._stopwords import ENGLISH
+from pointsman.text.stop_words import ENGLISH
 from pointsman.text.unicode import normalize
 
 _SAMPLE = 6_000

@@ -21,7 +21,7 @@ from typing import Final, Self
 import numpy as np
 import xxhash
 
-from pointsman.errors import InputError, UnknownNameError
+from pointsman.tools.errors import InputError, UnknownNameError
 
 WORD_LISTS: Final = Path(__file__).parent / "words"
 LANGUAGES: Final[tuple[str, ...]] = ("en", "ru")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from pointsman.text._stopwords import ENGLISH, RUSSIAN
+from pointsman.text.stop_words import ENGLISH, RUSSIAN
 
 _CLOSERS = "\"'”’»)\\]}」』）】》〉"
 _OPENERS = "\"'“‘„«(\\[{「『（【《〈¿¡"

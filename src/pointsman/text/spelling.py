@@ -36,10 +36,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from pointsman.errors import FormatVersionError, InputError, StoreError
-from pointsman.text._stopwords import ENGLISH, RUSSIAN
+from pointsman.text.stop_words import ENGLISH, RUSSIAN
 from pointsman.text.tokens import DEFAULT_ANALYZER
 from pointsman.text.unicode import fold, normalize, repair
+from pointsman.tools.errors import FormatVersionError, InputError, StoreError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

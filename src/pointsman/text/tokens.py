@@ -39,7 +39,7 @@ from itertools import chain
 from operator import add
 from typing import TYPE_CHECKING
 
-from pointsman.text._stopwords import CHINESE, ENGLISH, RUSSIAN
+from pointsman.text.stop_words import CHINESE, ENGLISH, RUSSIAN
 from pointsman.text.unicode import FOLDS, fold, normalize, repair, table_checksum
 
 if TYPE_CHECKING:

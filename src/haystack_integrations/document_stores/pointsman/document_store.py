@@ -19,12 +19,12 @@ import pointsman
 from haystack_integrations.document_stores.pointsman.filters import filter_of
 from pointsman import Dataset, InputError, PointsmanError, UnmetNeedError
 from pointsman import Document as OurDocument
-from pointsman._locations import is_service, redacted
-from pointsman._values import SPARSE
-from pointsman.filters import And, Filter
-from pointsman.integrations._shared import given_or_named, with_notes
-from pointsman.models.distance import Distance, DistanceName
-from pointsman.types import Hit
+from pointsman.embedders.distance import Distance, DistanceName
+from pointsman.integrations.framework_sources import given_or_named, with_notes
+from pointsman.tools.system.locations import is_service, redacted
+from pointsman.values.filters import And, Filter
+from pointsman.values.metadata import SPARSE
+from pointsman.values.types import Hit
 
 Filters = dict[str, Any] | None
 
@@ -46,7 +46,7 @@ class PointsmanDocumentStore:
             without an embedding are found by their words.
         vectors: a name for the vectors of those components; later, vectors with another name are rejected.
         distance: how vectors are compared: ``"cosine"``, ``"dot"`` or ``"euclidean"``; see
-            `pointsman.models.DistanceEmbedder`.
+            `pointsman.embedders.DistanceEmbedder`.
         longest: with another distance than the cosine, the greatest length of a stored vector; longer ones are refused.
         wait: seconds to wait while another process writes.
 
@@ -118,7 +118,7 @@ class PointsmanDocumentStore:
             self._dataset.close()
 
     def get_distance(self) -> DistanceName:
-        """Returns how vectors are compared; scores are cosines, see `pointsman.models.distance.Distance.value`."""
+        """Returns how vectors are compared; scores are cosines, see `pointsman.embedders.distance.Distance.value`."""
         return self.distance
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from haystack.errors import FilterError
 
-from pointsman._values import ID, TEXT
-from pointsman.errors import FilterError as OurFilterError
-from pointsman.filters import And, Filter, Not, Or, Range, equal_to, one_of
+from pointsman.tools.errors import FilterError as OurFilterError
+from pointsman.values.filters import And, Filter, Not, Or, Range, equal_to, one_of
+from pointsman.values.metadata import ID, TEXT
 
 _FIELDS: Final = frozenset({"blob", "score", "embedding", "sparse_embedding"})
 _OWN_KEYS: Final = {"id": ID, "content": TEXT}

@@ -9,9 +9,9 @@ document can forge. Every answer is limited in size. Errors in a call are explai
 model can correct them; internal errors are only logged.
 """
 
-from pointsman.integrations.mcp.schemas import MAX_CHARS, MAX_DATASETS, MAX_K
-from pointsman.integrations.mcp.sdk import VERSION  # first: it reports problems with the SDK
-from pointsman.integrations.mcp.servers import PATH, create_http_app, create_server, serve_http, serve_stdio
+from pointsman.integrations.mcp.mcp_sdk import VERSION  # first: it reports problems with the SDK
+from pointsman.integrations.mcp.mcp_servers import PATH, create_http_app, create_server, serve_http, serve_stdio
+from pointsman.integrations.mcp.tool_schemas import MAX_CHARS, MAX_DATASETS, MAX_K
 
 __all__ = [
     "MAX_CHARS",

@@ -9,8 +9,8 @@ from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any, Final
 from urllib.parse import quote
 
-from pointsman.retrieval.branches import UNTIL_THEN
-from pointsman.server.logs import line_of
+from pointsman.retrieval.run.branches import UNTIL_THEN
+from pointsman.service.server.request_log import line_of
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pointsman.store.base import Store
+    from pointsman.store.base_store import Store
 
 T = TypeVar("T")
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import anyio
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from pointsman._processes import NEUTRAL_FOLDER, bare_environment, import_path, python_command
-from pointsman.errors import InputError
 from pointsman.integrations.mcp import schema_worker
+from pointsman.tools.errors import InputError
+from pointsman.tools.system.processes import NEUTRAL_FOLDER, bare_environment, import_path, python_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pointsman.errors import InputError, MissingDependencyError
 from pointsman.integrations.mcp.answer_values import sound
+from pointsman.tools.errors import InputError, MissingDependencyError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from pointsman.store.base import Store
-    from pointsman.types import Document
+    from pointsman.store.base_store import Store
+    from pointsman.values.types import Document
 
 try:
     import re2

@@ -20,8 +20,8 @@ from mcp import types
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
-from pointsman._json_bounds import TOO_MANY_VALUES, has_too_many_values
-from pointsman.integrations.mcp._bounds import MAX_BYTES
+from pointsman.integrations.mcp.message_bounds import MAX_BYTES
+from pointsman.tools.network.json_bounds import TOO_MANY_VALUES, has_too_many_values
 
 if TYPE_CHECKING:
     from anyio.abc import ByteReceiveStream, ObjectReceiveStream, ObjectSendStream, Process

@@ -7,23 +7,24 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from pointsman.audit import cite, current_entry
-from pointsman.citations import about_tokens
-from pointsman.citations import verify as verify_answer
-from pointsman.integrations.mcp import answer_values, schemas
+from pointsman.integrations.mcp import answer_values
+from pointsman.integrations.mcp import tool_schemas as schemas
 from pointsman.integrations.mcp.grep import SECONDS, GrepMatch, Pattern, index_of
 from pointsman.integrations.mcp.grep import grep as grep_store
 from pointsman.integrations.mcp.visible_datasets import id_of
-from pointsman.retrieval.compress.expand import WindowExpander
-from pointsman.types import Hit, Query, Ranked
+from pointsman.retrieval.refine.compress.expand import WindowExpander
+from pointsman.tools.audit_log import cite, current_entry
+from pointsman.values.citations import about_tokens
+from pointsman.values.citations import verify as verify_answer
+from pointsman.values.types import Hit, Query, Ranked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pointsman.dataset import Dataset
     from pointsman.integrations.mcp.visible_datasets import Library
-    from pointsman.server.access import Access
-from pointsman.types import Document
+    from pointsman.service.server.access.request_access import Access
+    from pointsman.workspace.dataset import Dataset
+from pointsman.values.types import Document
 
 
 def fetch(library: Library, access: Access, arguments: schemas.FetchArguments) -> schemas.FetchAnswer:

@@ -5,23 +5,24 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from pointsman._json_forms import plain_form
-from pointsman.errors import InputError
-from pointsman.filters import typed_values
-from pointsman.integrations.mcp import answer_values, schemas
+from pointsman.integrations.mcp import answer_values
+from pointsman.integrations.mcp import tool_schemas as schemas
 from pointsman.integrations.mcp.visible_datasets import id_of
-from pointsman.store.base import Capability
-from pointsman.wire import answer_to_dict
+from pointsman.store.base_store import Capability
+from pointsman.tools.errors import InputError
+from pointsman.tools.json_forms import plain_form
+from pointsman.values.filters import typed_values
+from pointsman.values.wire import answer_to_dict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pydantic import BaseModel
 
-    from pointsman.dataset import Dataset
     from pointsman.integrations.mcp.visible_datasets import Library
-    from pointsman.server.access import Access
-    from pointsman.types import Document
+    from pointsman.service.server.access.request_access import Access
+    from pointsman.values.types import Document
+    from pointsman.workspace.dataset import Dataset
 
 _STEPS: Final = 100  # of an explanation; eight datasets with two lists each have about twenty
 _SAMPLE: Final = 200  # documents whose metadata is examined

@@ -19,21 +19,23 @@ import anyio.to_thread
 import numpy as np
 from pydantic import Field, StringConstraints, ValidationError, model_validator
 
-from pointsman._version import __version__
-from pointsman.integrations.mcp import answer_values, schemas, sdk
-from pointsman.integrations.mcp.calls import complaints, message_of
+from pointsman.integrations.mcp import answer_values
+from pointsman.integrations.mcp import mcp_sdk as sdk
+from pointsman.integrations.mcp import tool_schemas as schemas
 from pointsman.integrations.mcp.checking import SchemaChecker
+from pointsman.integrations.mcp.tool_calls import complaints, message_of
 from pointsman.integrations.mcp.transports import McpService, http_app, listen, over_stdio
 from pointsman.integrations.mcp.upstream import AwayError, ForeignTool, Upstream, read_servers
-from pointsman.selector.base import ToolMetadata
+from pointsman.selector.base_selector import ToolMetadata
 from pointsman.selector.multi_step import step_scores
-from pointsman.server.access import Access, access_of
-from pointsman.server.keys import keys_of
-from pointsman.server.limits import Limits
-from pointsman.server.logs import line_of
-from pointsman.server.problems import HttpProblem
-from pointsman.server.rate_limits import Gate
-from pointsman.server.run import Options
+from pointsman.service.server.access.api_keys import keys_of
+from pointsman.service.server.access.rate_limits import Gate
+from pointsman.service.server.access.request_access import Access, access_of
+from pointsman.service.server.protocol.problems import HttpProblem
+from pointsman.service.server.protocol.request_limits import Limits
+from pointsman.service.server.request_log import line_of
+from pointsman.service.server.run import Options
+from pointsman.tools.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -41,8 +43,8 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-    from pointsman.selector.description import DescriptionSelector
-    from pointsman.workspace import Workspace
+    from pointsman.selector.description_selector import DescriptionSelector
+    from pointsman.workspace.workspace_search import Workspace
 
 log = logging.getLogger(__name__)
 

@@ -12,18 +12,18 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from pointsman.integrations.mcp import sdk
-from pointsman.server.request_checks import secure
+from pointsman.integrations.mcp import mcp_sdk as sdk
+from pointsman.service.server.request_checks import secure
 
 if TYPE_CHECKING:
     from mcp.server import Server
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from pointsman.server.keys import KeyStore
-    from pointsman.server.limits import Limits
-    from pointsman.server.run import Options
-    from pointsman.server.tokens import TokenTrust
+    from pointsman.service.server.access.api_keys import KeyStore
+    from pointsman.service.server.access.signed_tokens import TokenTrust
+    from pointsman.service.server.protocol.request_limits import Limits
+    from pointsman.service.server.run import Options
 
 PATH: Final = "/mcp"
 """Path of the server over HTTP."""
@@ -44,7 +44,7 @@ class McpService:
 
 def over_stdio(service: McpService) -> None:
     """Serve the program that started this one until it closes the connection; logs go to standard error."""
-    from pointsman.server.run import freeze_loaded_objects
+    from pointsman.service.server.run import freeze_loaded_objects
 
     async def serve() -> None:
         async with service.running():
@@ -107,8 +107,8 @@ def listen(
     """
     import uvicorn
 
-    from pointsman.server.logs import configure_logging
-    from pointsman.server.run import (
+    from pointsman.service.server.request_log import configure_logging
+    from pointsman.service.server.run import (
         address,
         announce,
         bound,

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 from anyio.lowlevel import checkpoint
 
-from pointsman.errors import InputError, PointsmanError
-from pointsman.integrations.mcp import sdk
+from pointsman.integrations.mcp import mcp_sdk as sdk
 from pointsman.integrations.mcp.answer_values import cut, sound
 from pointsman.integrations.mcp.checking import SchemaChecker
+from pointsman.tools.errors import InputError, PointsmanError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

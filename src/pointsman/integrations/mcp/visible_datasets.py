@@ -5,23 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from pointsman.errors import InputError
 from pointsman.integrations.mcp.answer_values import sound
 from pointsman.integrations.mcp.cached_until_write import Latest
 from pointsman.integrations.mcp.grep import ALL_BYTES, TextIndex
-from pointsman.registry import STRATEGY_ALIASES
-from pointsman.request import OPTIONS, SearchRequest
-from pointsman.server.problems import HttpProblem
-from pointsman.types import Message, Query
+from pointsman.retrieval.request import OPTIONS, SearchRequest
+from pointsman.service.server.protocol.problems import HttpProblem
+from pointsman.tools.errors import InputError
+from pointsman.values.registry import STRATEGY_ALIASES
+from pointsman.values.types import Message, Query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pointsman.dataset import Dataset
-    from pointsman.integrations.mcp.schemas import Entry, MetadataKey, Searching
-    from pointsman.server.access import Access
-    from pointsman.types import Document, RetrievalContext
-    from pointsman.workspace import Workspace
+    from pointsman.integrations.mcp.tool_schemas import Entry, MetadataKey, Searching
+    from pointsman.service.server.access.request_access import Access
+    from pointsman.values.types import Document, RetrievalContext
+    from pointsman.workspace.dataset import Dataset
+    from pointsman.workspace.workspace_search import Workspace
 
 
 def id_of(dataset: str, id_: str) -> str:

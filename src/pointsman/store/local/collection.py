@@ -22,22 +22,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pointsman._values import ID, TEXT
-from pointsman.errors import (
-    CorruptStoreError,
-    InputError,
-    LockedError,
-    ReplacedError,
-    StoreError,
-)
-from pointsman.filters import Equals, In
-from pointsman.models.base import mixed_embedders
-from pointsman.store.base import MATCHED, NEAR, WORDS, Lists
+from pointsman.embedders.base_embedder import mixed_embedders
+from pointsman.store.base_store import MATCHED, NEAR, WORDS, Lists
 from pointsman.store.bm25 import K1, B
-from pointsman.store.local._beside import at_once
-from pointsman.store.local.best_cosines import BestCosines
-from pointsman.store.local.columns import Columns
-from pointsman.store.local.columns_file import check_table, read_table, saved_state, write_table
+from pointsman.store.local.at_once import at_once
+from pointsman.store.local.columns.columns_file import check_table, read_table, saved_state, write_table
+from pointsman.store.local.columns.metadata_columns import Columns
+from pointsman.store.local.columns.permissions import PermissionTable
 from pointsman.store.local.files_and_locks import (
     POLL_SECONDS,
     WriterLock,
@@ -48,8 +39,9 @@ from pointsman.store.local.files_and_locks import (
     store_error,
     translated,
 )
-from pointsman.store.local.keyword import KeywordIndex
-from pointsman.store.local.keyword_files import damaged_files
+from pointsman.store.local.keyword.keyword_files import damaged_files
+from pointsman.store.local.keyword.keyword_index import KeywordIndex
+from pointsman.store.local.keyword.words_file import WORDS_FILE
 from pointsman.store.local.manifest import (
     FORMAT,
     MANIFEST,
@@ -61,12 +53,14 @@ from pointsman.store.local.manifest import (
     sync_names,
     write_manifest,
 )
-from pointsman.store.local.permissions import PermissionTable
-from pointsman.store.local.truth import NO_VECTOR
-from pointsman.store.local.vectors import VectorIndex
-from pointsman.store.local.words_file import WORDS_FILE
-from pointsman.store.local.writable_truth import WritableTruth
-from pointsman.store.prepared import UNREADABLE, Prepared, directions
+from pointsman.store.local.truth.truth_rows import NO_VECTOR
+from pointsman.store.local.truth.writable_truth import WritableTruth
+from pointsman.store.local.vectors.best_cosines import BestCosines
+from pointsman.store.local.vectors.vector_index import VectorIndex
+from pointsman.store.prepared_documents import UNREADABLE, Prepared, directions
+from pointsman.tools.errors import CorruptStoreError, InputError, LockedError, ReplacedError, StoreError
+from pointsman.values.filters import Equals, In
+from pointsman.values.metadata import ID, TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -74,13 +68,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pointsman.filters import Filter
-    from pointsman.store.local._column import Condition
-    from pointsman.store.local.columns import Table
-    from pointsman.store.local.keyword import WordQuery
-    from pointsman.store.local.truth import DocumentChange
-    from pointsman.store.local.vectors import SubsetVectorQuery, VectorQuery
-    from pointsman.types import AddResult
+    from pointsman.store.local.columns.column import Condition
+    from pointsman.store.local.columns.metadata_columns import Table
+    from pointsman.store.local.keyword.keyword_index import WordQuery
+    from pointsman.store.local.truth.truth_rows import DocumentChange
+    from pointsman.store.local.vectors.vector_index import SubsetVectorQuery, VectorQuery
+    from pointsman.values.filters import Filter
+    from pointsman.values.types import AddResult
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from threading import get_ident
 from time import monotonic, sleep
 from typing import IO, TYPE_CHECKING, Final
 
-from pointsman.errors import LockedError, StorageFullError, StoreError
+from pointsman.tools.errors import LockedError, StorageFullError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

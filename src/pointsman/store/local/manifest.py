@@ -10,13 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import xxhash
 
-from pointsman.errors import (
-    CorruptStoreError,
-    FormatVersionError,
-    ReplacedError,
-    StorageFullError,
-    StoreError,
-)
 from pointsman.store.local.files_and_locks import (
     WriterLock,
     collect_leftovers,
@@ -30,8 +23,9 @@ from pointsman.store.local.files_and_locks import (
     sync_directory,
     translated,
 )
-from pointsman.store.local.writable_truth import WritableTruth
-from pointsman.store.prepared import UNREADABLE
+from pointsman.store.local.truth.writable_truth import WritableTruth
+from pointsman.store.prepared_documents import UNREADABLE
+from pointsman.tools.errors import CorruptStoreError, FormatVersionError, ReplacedError, StorageFullError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

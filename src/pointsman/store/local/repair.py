@@ -12,9 +12,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from pointsman._batched import batched
-from pointsman._sqlite import SQLITE_ERRORS
-from pointsman.errors import CorruptStoreError, UnknownNameError
 from pointsman.store.local.collection import Collection
 from pointsman.store.local.files_and_locks import (
     WriterLock,
@@ -24,12 +21,15 @@ from pointsman.store.local.files_and_locks import (
     sync_directory,
     translated,
 )
-from pointsman.store.local.history import KEPT_DAYS, UNNOTED
 from pointsman.store.local.manifest import FORMAT, MANIFEST, TRUTH, read_manifest, write_manifest
-from pointsman.store.local.truth import ROW, document_in, vectors_in
-from pointsman.store.local.truth_file import schema_rows, value_of
-from pointsman.store.local.writable_truth import WritableTruth
-from pointsman.store.prepared import Prepared
+from pointsman.store.local.truth.local_history import KEPT_DAYS, UNNOTED
+from pointsman.store.local.truth.truth_file import schema_rows, value_of
+from pointsman.store.local.truth.truth_rows import ROW, document_in, vectors_in
+from pointsman.store.local.truth.writable_truth import WritableTruth
+from pointsman.store.prepared_documents import Prepared
+from pointsman.tools.batched import batched
+from pointsman.tools.errors import CorruptStoreError, UnknownNameError
+from pointsman.tools.sqlite import SQLITE_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -8,7 +8,7 @@
 =================  =====================================================================================================
 """
 
-from pointsman.store.opensearch.backend import OpenSearchBackend
-from pointsman.store.opensearch.store import OpenSearchStore
+from pointsman.store.opensearch.opensearch_backend import OpenSearchBackend
+from pointsman.store.opensearch.opensearch_store import OpenSearchStore
 
 __all__ = ["OpenSearchBackend", "OpenSearchStore"]

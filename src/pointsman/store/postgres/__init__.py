@@ -10,7 +10,7 @@
 =================  =====================================================================================================
 """
 
-from pointsman.store.postgres.backend import PostgresBackend
-from pointsman.store.postgres.store import PostgresStore
+from pointsman.store.postgres.postgres_backend import PostgresBackend
+from pointsman.store.postgres.postgres_store import PostgresStore
 
 __all__ = ["PostgresBackend", "PostgresStore"]

@@ -13,10 +13,8 @@ import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from pointsman._values import ID
-from pointsman._values import TEXT as WHOLE
-from pointsman.errors import InputError, UnmetNeedError
-from pointsman.store.attachment import (
+from pointsman.store.base_store import NEAR, Capability, Lists, Page
+from pointsman.store.external.attachment import (
     TEXT,
     AttachedStore,
     AttachedView,
@@ -27,12 +25,14 @@ from pointsman.store.attachment import (
     unit_rows,
     unknown_keys,
 )
-from pointsman.store.base import NEAR, Capability, Lists, Page
-from pointsman.store.postgres.backend import split
-from pointsman.store.postgres.connections import Connections
+from pointsman.store.postgres.postgres_backend import split
+from pointsman.store.postgres.postgres_connections import Connections
 from pointsman.store.postgres.statements import Condition
-from pointsman.store.prepared import position, storable
-from pointsman.types import Document
+from pointsman.store.prepared_documents import position, storable
+from pointsman.tools.errors import InputError, UnmetNeedError
+from pointsman.values.metadata import ID
+from pointsman.values.metadata import TEXT as WHOLE
+from pointsman.values.types import Document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from psycopg import Connection
 
-    from pointsman.filters import Filter
-    from pointsman.store.attachment import Attachment
-    from pointsman.store.base import Ranking, Store, StoreQuery
-    from pointsman.views import AccessColumns, View
+    from pointsman.store.base_store import Ranking, Store, StoreQuery
+    from pointsman.store.external.attachment import Attachment
+    from pointsman.values.filters import Filter
+    from pointsman.values.views import AccessColumns, View
 
 _OPERATORS: Final = {"cosine": ("<=>", "1 - ({})"), "ip": ("<#>", "-({})"), "l2": ("<->", "-({})")}
 """The operator and its score, by the name in an operator class."""

@@ -1,7 +1,7 @@
 r"""The tables of a dataset, the statement that searches them, and filters as SQL.
 
-The search scores words like `pointsman.testing.stores.bm25`: postings contain the term frequency and the document's
-length, and the dataset's row the totals, so scores are exact immediately after a write.
+The search scores words like `pointsman.evaluation.conformance.stores.store_suite.bm25`: postings contain the term
+frequency and the document's length, and the dataset's row the totals, so scores are exact immediately after a write.
 
 PostgreSQL cannot store NUL in a text. Strings are escaped in a way that keeps their order and keeps them distinct: NUL
 becomes ``\x01\x01``, and ``\x01`` becomes ``\x01\x02``.
@@ -14,9 +14,10 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from pointsman._values import ID, TEXT, cases, facts
-from pointsman.errors import InputError
-from pointsman.filters import (
+from pointsman.store.prepared_documents import storable
+from pointsman.text import DEFAULT_ANALYZER
+from pointsman.tools.errors import InputError
+from pointsman.values.filters import (
     And,
     Contains,
     EndsWith,
@@ -30,13 +31,12 @@ from pointsman.filters import (
     Range,
     StartsWith,
 )
-from pointsman.store.prepared import storable
-from pointsman.text import DEFAULT_ANALYZER
+from pointsman.values.metadata import ID, TEXT, cases, facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pointsman.filters import Typed
+    from pointsman.values.filters import Typed
 
 FORMAT: Final = 1
 DERIVED: Final = f"{DEFAULT_ANALYZER.fingerprint} facts 2 access 1"

@@ -7,8 +7,8 @@ from typing import Any, Self
 from anyio import to_thread
 from haystack import Document, component, default_from_dict, default_to_dict
 
-from pointsman.models import load_embedder
-from pointsman.models.base import BaseEmbedder
+from pointsman.embedders import load_embedder
+from pointsman.embedders.base_embedder import BaseEmbedder
 
 __all__ = ["PointsmanDocumentEmbedder", "PointsmanTextEmbedder"]
 

@@ -9,8 +9,8 @@ from haystack import Document, component, default_from_dict, default_to_dict
 
 from pointsman import CalibratedReranker
 from pointsman import Document as OurDocument
-from pointsman.models import load_embedder
-from pointsman.retrieval.reading import USUAL_SIGMA
+from pointsman.embedders import load_embedder
+from pointsman.retrieval.run.reading import USUAL_SIGMA
 
 __all__ = ["PointsmanRanker"]
 

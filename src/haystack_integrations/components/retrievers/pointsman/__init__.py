@@ -14,11 +14,11 @@ from haystack.utils import Secret
 from haystack_integrations.document_stores.pointsman import PointsmanDocumentStore, filter_of
 from haystack_integrations.document_stores.pointsman.document_store import documents_of
 from pointsman import Client, InputError, Query
-from pointsman._values import sparse_of
-from pointsman.filters import Filter
-from pointsman.integrations._shared import hits_by_both, hits_from_score, log_if_empty
-from pointsman.request import SearchRequest, grouping_of
-from pointsman.types import Hit, RetrievalContext
+from pointsman.integrations.framework_sources import hits_by_both, hits_from_score, log_if_empty
+from pointsman.retrieval.request import SearchRequest, grouping_of
+from pointsman.values.filters import Filter
+from pointsman.values.metadata import sparse_of
+from pointsman.values.types import Hit, RetrievalContext
 
 __all__ = [
     "PointsmanEmbeddingRetriever",

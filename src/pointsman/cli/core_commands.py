@@ -1,0 +1,676 @@
+"""The commands. Each parses its arguments, calls the library, and passes the result to ``output``.
+
+With ``--json`` a command prints a single JSON document to standard output; logs and progress go to standard error. Exit
+codes and the lines of errors are in `pointsman.cli.exit_with_error`.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from contextlib import nullcontext, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from pointsman.cli import output
+from pointsman.cli.command_groups import CHECKING, KEEPING, MEASURING, SEARCHING, SERVING, CommandGroups
+from pointsman.cli.commands import access_command as access
+from pointsman.cli.commands import audit_command as audit
+from pointsman.cli.commands import keys_command as keys
+from pointsman.cli.commands import tokens_command as tokens
+from pointsman.cli.commands.attach_command import attach, detach
+from pointsman.cli.commands.backup_command import backup, restore
+from pointsman.cli.commands.cite_command import text, verify_answer
+from pointsman.cli.commands.copy_command import copy
+from pointsman.cli.commands.leaktest_command import leaktest
+from pointsman.cli.commands.mcp_command import mcp
+from pointsman.cli.commands.serve_command import serve
+from pointsman.cli.shared_options import (
+    DatasetsOption,
+    EmbedderOption,
+    JsonOption,
+    QuestionArgument,
+    WorkspaceOption,
+    check_no_service,
+    of_each,
+    question_of,
+    with_search_options,
+    workspace_at,
+    workspace_of_settings,
+)
+from pointsman.tools.errors import InputError, UnmetNeedError
+from pointsman.tools.printable import printable
+from pointsman.tools.system.locations import is_service, is_url
+from pointsman.tools.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from contextlib import AbstractContextManager
+
+    from pointsman.retrieval.run.source import IndexingTechnique
+    from pointsman.store.local.collection import Verification
+    from pointsman.values.citations import Style
+    from pointsman.workspace.dataset import Dataset
+    from pointsman.workspace.folder_sync import IndexReport
+    from pointsman.workspace.indexing_cluster import DaskCluster
+
+_LABELS = "Questions (query,source[,quote]), or a folder with your queries.jsonl and qrels.tsv."
+
+app = typer.Typer(
+    cls=CommandGroups,
+    help="Decide where and how to look for each question, look there, and say why.\n\n"
+    "Start with: pointsman index FOLDER --dataset NAME, then pointsman search a question.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+@app.command(rich_help_panel=KEEPING)
+def index(
+    paths: Annotated[list[str], typer.Argument(metavar="PATH…", help="Files and folders.", show_default=False)],
+    dataset: Annotated[
+        str, typer.Option("--dataset", "-d", metavar="NAME", help="Target dataset; created if missing.")
+    ],
+    description: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Description of its contents.", show_default=False)
+    ] = None,
+    technique: Annotated[
+        str | None, typer.Option(metavar="TECHNIQUE", help="hybrid (default), keyword or vector.", show_default=False)
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep running and index changes, until Ctrl-C.")] = False,
+    hidden: Annotated[bool, typer.Option("--hidden", help="Also read hidden files and folders.")] = False,
+    max_tokens: Annotated[int, typer.Option(metavar="N", help="Maximum tokens per passage, 16 to 480.")] = 256,
+    overlap: Annotated[int, typer.Option(metavar="N", help="Tokens shared by neighbouring passages.")] = 32,
+    images: Annotated[
+        bool, typer.Option("--images", help="A dataset of pictures, found by what they show; see image_embedder.")
+    ] = False,
+    versions: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Keep replaced and deleted versions, such as '90 days', or off.", show_default=False
+        ),
+    ] = None,
+    access_rule: Annotated[
+        list[str] | None,
+        typer.Option("--access", metavar="RULE", help="Who may see files: FOLDER=group:hr,-user:eve; may be repeated."),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Read and embed on a Dask cluster, by its scheduler: tcp://HOST:8786.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    workspace: WorkspaceOption,
+    embedder: EmbedderOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Parse, split, embed and index files and folders.
+
+    Reads text, Markdown, reStructuredText, HTML, PDF, Word, Excel, PowerPoint, OpenDocument, EPUB, e-mail, notebooks,
+    JSON, JSON lines, CSV, source code and, with an OCR engine, pictures. Keyword search finds new passages at once;
+    vectors follow. The next run indexes only changes, removes deleted files, and continues an interrupted run.
+    Unreadable files are reported and skipped; if no file can be read, the exit code is 1. With --watch, each round of
+    changes gets a report (with --json, one line).
+    """
+    from pointsman.values.views import AccessRule
+    from pointsman.workspace.folder_sync import IndexingInterrupted, index_paths, watch_paths
+
+    if cluster is not None and watch:
+        raise InputError("--watch reads the changes here; index them with --cluster from time to time instead")
+    rules = None if access_rule is None else list(map(AccessRule.parse, access_rule))
+    service = "embed pictures" if images else None
+    with workspace_at(workspace, embedder, create=True, service=service) as target_workspace:
+        kind = cast("IndexingTechnique | None", technique)  # checked there
+        pictures = {"images": True} if images else {}  # an existing dataset keeps its kind
+        target = target_workspace.dataset(
+            dataset, description=description, indexing_technique=kind, versions=versions, **pictures
+        )
+        was_interrupted = False
+        try:
+            with output.indexing_progress() as on_progress, _cluster(cluster, embedder) as workers:
+                indexing = partial(
+                    watch_paths if watch else partial(index_paths, cluster=workers),
+                    target, paths, hidden=hidden, max_tokens=max_tokens, overlap=overlap, access=rules,
+                    on_progress=on_progress,
+                )  # fmt: skip
+                if watch:
+                    _watch(cast("Iterator[IndexReport]", indexing()), target, as_json=as_json)
+                    return
+                report = cast("IndexReport", indexing())
+        except IndexingInterrupted as stop:
+            report, was_interrupted = stop.report, True
+        output.index_report(report, target, as_json=as_json, is_interrupted=was_interrupted)
+        if target_workspace.being_calibrated and not was_interrupted:
+            sys.stderr.write(f"pointsman: calibrating {dataset!r} from its documents; Ctrl-C leaves it for later\n")
+            with suppress(KeyboardInterrupt):
+                target_workspace.wait_for_calibrations()
+    if report.nothing_read and not report.problems and not was_interrupted:
+        hint = "" if hidden else "; hidden files and folders are skipped, unless you give --hidden"
+        sys.stderr.write(f"pointsman: no readable files in {', '.join(paths)}{hint}\n")
+    if was_interrupted or report.nothing_read:
+        raise typer.Exit(130 if was_interrupted else 1)
+
+
+def _cluster(address: str | None, embedder: str) -> AbstractContextManager[DaskCluster | None]:
+    """Return a connection to the cluster of this address, if one is given; its workers load the same embedder."""
+    if address is None:
+        return nullcontext()
+    from pointsman.values.settings import Settings
+    from pointsman.workspace.indexing_cluster import DaskCluster
+
+    return DaskCluster(address, embedder=Settings.load().embedder if embedder == "default" else embedder)
+
+
+def _watch(reports: Iterator[IndexReport], dataset: Dataset, *, as_json: bool) -> None:
+    """Print the report of each round, until Ctrl-C between two rounds."""
+    from pointsman.workspace.folder_sync import IndexingInterrupted
+
+    try:
+        for number, report in enumerate(reports):
+            output.index_report(report, dataset, as_json=as_json, one_line=True)
+            if number == 0 and not as_json:
+                output.console().print("Watching for changes; Ctrl-C stops.", style="dim")
+            sys.stdout.flush()
+    except IndexingInterrupted:
+        raise
+    except KeyboardInterrupt:
+        if not as_json:
+            output.console().print("Stopped.")
+
+
+@app.command(rich_help_panel=SEARCHING)
+@with_search_options
+def search(
+    words: QuestionArgument = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show how each hit was ranked and what each stage took.")
+    ] = False,
+    prompt: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STYLE",
+            help="Print numbered sources for a language model instead: quoted or xml.",
+            show_default=False,
+        ),
+    ] = None,
+    max_tokens: Annotated[int, typer.Option(metavar="N", help="Approximate length for --prompt.")] = 3000,
+    why: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID", help="Explain why a document is, or is not, among the hits.", show_default=False),
+    ] = None,
+    *,
+    workspace: WorkspaceOption,
+    embedder: EmbedderOption = "default",
+    as_json: JsonOption = False,
+    **options: Any,
+) -> None:
+    """Search one, several or all datasets.
+
+    All words that are not options are the question, so it needs no quotes: pointsman search how do I change a fuse
+    """
+    query = question_of(words)
+    with workspace_at(workspace, embedder) as open_workspace:
+        context = open_workspace.search(query, **options)
+        if prompt is not None:
+            sources = context.to_prompt(max_tokens, cast("Style", prompt))  # checked there
+            output.say({"prompt": sources}, sources, as_json=as_json)
+            return
+        output.search_results(context, explain=explain, why=why or (), as_json=as_json)
+
+
+@app.command(rich_help_panel=SEARCHING)
+def replay(
+    receipt: Annotated[str, typer.Argument(metavar="RECEIPT", help="The receipt of an answer.")],
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show how each hit was ranked and what each stage took.")
+    ] = False,
+    *,
+    workspace: WorkspaceOption,
+    embedder: EmbedderOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Give the same answer again that a receipt is of, or say what of it is no longer held.
+
+    Datasets that keep versions (pointsman index --versions '90 days') give every answer a receipt. It is answered from
+    the documents, measurements and settings of then, as whoever asked, also where access is on.
+    """
+    with workspace_at(workspace, embedder) as open_workspace:
+        output.search_results(open_workspace.replay(receipt), explain=explain, as_json=as_json)
+
+
+@app.command(rich_help_panel=SEARCHING)
+def route(
+    words: QuestionArgument = None,
+    dataset: DatasetsOption = None,
+    *,
+    workspace: WorkspaceOption,
+    embedder: EmbedderOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Show how and where a query would be searched, and why.
+
+    Three decisions: the heuristic route from the query alone, the strategy that search would use, and the datasets
+    whose content is relevant to the query. Without a workspace, only the first.
+    """
+    from pointsman.selector.heuristic_route import router_select
+    from pointsman.workspace.workspace_search import Routing
+
+    query = question_of(words)
+    if dataset is None and not is_url(workspace) and not (Path(workspace) / "datasets").is_dir():
+        output.routes(Routing(query, router_select(query)), as_json=as_json)
+        return
+    with workspace_at(workspace, embedder) as open_workspace:
+        selection = [open_workspace.dataset(name, create=False) for name in dataset] if dataset else None
+        output.routes(open_workspace.route(query, selection), as_json=as_json)
+
+
+@app.command(rich_help_panel=KEEPING)
+def datasets(
+    *,
+    keys: Annotated[bool, typer.Option("--keys", help="Also list the keys of their metadata, for filters.")] = False,
+    workspace: WorkspaceOption,
+    as_json: JsonOption = False,
+) -> None:
+    """List the datasets; exit 1 if one cannot be read."""
+    with workspace_at(workspace) as open_workspace:
+        readable = output.dataset_list(open_workspace, keys=keys, as_json=as_json)
+    if not readable:
+        raise typer.Exit(1)
+
+
+@app.command(rich_help_panel=KEEPING)
+def status(*, workspace: WorkspaceOption, as_json: JsonOption = False) -> None:
+    """Show documents, indexes, sizes and embedders; exit 1 if a dataset cannot be read."""
+    with workspace_at(workspace) as open_workspace:
+        readable = output.status(open_workspace, as_json=as_json)
+    if not readable:
+        raise typer.Exit(1)
+
+
+@app.command(rich_help_panel=KEEPING)
+def delete(
+    dataset: Annotated[str, typer.Option("--dataset", "-d", metavar="NAME", help="Dataset to delete from.")],
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="ID…", help="Ids of documents.", show_default=False)
+    ] = None,
+    source: Annotated[
+        list[str] | None, typer.Option(metavar="PATH", help="All passages of this file.", show_default=False)
+    ] = None,
+    delete_all: Annotated[bool, typer.Option("--all", help="The whole dataset.")] = False,
+    *,
+    workspace: WorkspaceOption,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete documents, all passages of a file, or a whole dataset."""
+    if delete_all and (ids or source):
+        raise InputError("--all deletes the whole dataset; do not combine it with ids or --source")
+    if not (delete_all or ids or source):
+        raise InputError("nothing to delete; give ids, --source PATH or --all")
+    missing: list[str] = []
+    with workspace_at(workspace) as open_workspace:
+        if delete_all:
+            counts, failures = of_each([dataset], lambda name: len(open_workspace.dataset(name, create=False)))
+            open_workspace.drop(dataset)  # also a damaged one, whose documents cannot be counted
+            count = counts.get(dataset, 0)
+        else:
+            failures = {}
+            target = open_workspace.dataset(dataset, create=False)
+            passages = {path: target.ids(source=path) for path in source or []}
+            missing = [id_ for id_ in dict.fromkeys(ids or []) if id_ not in target]
+            missing += [path for path, its_ids in passages.items() if not its_ids]
+            count = target.delete([*(ids or []), *(id_ for its_ids in passages.values() for id_ in its_ids)])
+        documents = output.with_noun(count, "document")
+        sentence = (
+            f"dataset {dataset!r} deleted; its documents could not be counted"
+            if failures
+            else f"dataset {dataset!r} with {documents} deleted"
+            if delete_all
+            else f"{documents} deleted from {dataset!r}"
+        )
+        value = {"dataset": dataset, "deleted": count, "dropped": delete_all, "missing": missing}
+        output.say(value, sentence, as_json=as_json)
+    if missing:
+        sys.stderr.write(
+            f"pointsman: not in {dataset!r}: {printable(', '.join(missing))}; sources and ids are those that "
+            "'pointsman search --json' prints\n"
+        )
+        raise typer.Exit(1)
+
+
+@app.command(rich_help_panel=CHECKING)
+def verify(
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="Datasets; all by default.")] = None,
+    *,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Repair damaged datasets first; damaged files are kept.")
+    ] = False,
+    workspace: WorkspaceOption,
+    as_json: JsonOption = False,
+) -> None:
+    """Check that documents and indexes agree; exit 1 if not."""
+    with workspace_at(workspace, service="repair datasets" if repair else None) as open_workspace:
+        if repair:
+            repairs, failures = of_each(names or open_workspace.own_names(), open_workspace.repair)
+            output.repairs(repairs, failures, as_json=as_json)
+            problems = bool(failures)
+        else:
+            targets = names or (open_workspace.names() if is_service(workspace) else open_workspace.own_names())
+            refused: list[UnmetNeedError] = []
+
+            def check(name: str) -> Verification | None:
+                try:
+                    return open_workspace.dataset(name, create=False).verify()
+                except UnmetNeedError as error:  # an attached collection; a service lists them among the others
+                    refused.append(error)
+                    return None
+
+            results, failures = of_each(targets, check)
+            verifications = {name: result for name, result in results.items() if result is not None}
+            if refused and (names or not verifications):
+                raise refused[0]
+            output.verification(verifications, failures, as_json=as_json)
+            problems = bool(failures) or any(result.problems for result in verifications.values())
+    if problems:
+        raise typer.Exit(1)
+
+
+@app.command(rich_help_panel=CHECKING)
+def rebuild(
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="Datasets; all by default.")] = None,
+    *,
+    workspace: WorkspaceOption,
+    as_json: JsonOption = False,
+) -> None:
+    """Rebuild the indexes; nothing is embedded again."""
+    with workspace_at(workspace, service="rebuild indexes") as open_workspace:
+        targets = names or open_workspace.own_names()
+        for name in targets:
+            open_workspace.dataset(name, create=False).rebuild()
+        output.say({"rebuilt": targets}, f"rebuilt: {', '.join(targets) or 'nothing'}", as_json=as_json)
+
+
+@app.command("eval", rich_help_panel=MEASURING)
+def evaluate(
+    labels: Annotated[
+        Path,
+        typer.Argument(
+            metavar="CSV|DIR",
+            help="Questions (query,source[,quote]) over the workspace, or a collection in BEIR form (corpus.jsonl, "
+            "queries.jsonl, qrels.tsv).",
+        ),
+    ],
+    dataset: DatasetsOption = None,
+    strategies: Annotated[
+        str, typer.Option(help="Comma-separated; 'all' also tests the differences.")
+    ] = "bm25,vector,hybrid,auto",
+    k: Annotated[int, typer.Option("--k", min=1, max=1000, help="Cutoff rank.")] = 10,
+    no_rerank: Annotated[bool, typer.Option("--no-rerank", help="Do not rerank.")] = False,
+    limit_queries: Annotated[int | None, typer.Option(min=1, metavar="N", help="Use only the first N.")] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Plot quality against latency into FILE (.svg, .png).", show_default=False),
+    ] = None,
+    workspace: Annotated[
+        str | None,
+        typer.Option(
+            "--workspace",
+            "-w",
+            metavar="DIR|URL",
+            help="What the CSV's questions search; the result is stored here, for the console.",
+            show_default=False,
+        ),
+    ] = None,
+    embedder: EmbedderOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Measure strategies on your own questions, or on a labelled collection.
+
+    Prints nDCG, recall and MRR as trec_eval counts them, and the latency of a search. In a CSV file, a file counts by
+    its best passage, a quote by the passage that holds it.
+    """
+    from pointsman.embedders.named_embedders import embedder_for
+    from pointsman.evaluation import evaluate_questions, run_eval
+    from pointsman.values.settings import Settings
+    from pointsman.workspace.past_runs import keep
+
+    if labels.is_file():
+        location = workspace or workspace_of_settings()
+        with (
+            workspace_at(location, embedder, service="evaluate") as open_workspace,
+            output.progress("Evaluating") as on_progress,
+        ):
+            report = evaluate_questions(
+                open_workspace,
+                labels,
+                strategies,
+                datasets=dataset,
+                k=k,
+                rerank=not no_rerank,
+                limit_queries=limit_queries,
+                on_progress=on_progress,
+            )
+            output.evaluation(report, as_json=as_json)
+            if workspace is not None:
+                keep(open_workspace.backend, report.to_json())
+        return
+    if dataset and labels.is_dir():
+        raise InputError("--dataset goes with a CSV file of questions; a folder brings its own documents")
+    # opened first: a place that cannot keep the result is refused before the measurement, not after it
+    target = nullcontext() if workspace is None else workspace_at(workspace, create=True, service="keep evaluations")
+    with target as open_workspace:
+        report = run_eval(
+            labels,
+            strategies,
+            k=k,
+            rerank=not no_rerank,
+            limit_queries=limit_queries,
+            embedder=embedder_for(Settings.load(), embedder),
+        )
+        output.evaluation(report, as_json=as_json)
+        if open_workspace is not None:
+            keep(open_workspace.backend, report.to_json())
+    if plot is not None:
+        from pointsman.evaluation import draw
+
+        draw(report, plot)
+
+
+@app.command(rich_help_panel=MEASURING)
+def tune(
+    labels: Annotated[Path, typer.Argument(metavar="CSV|DIR", help=_LABELS)],
+    dataset: Annotated[str, typer.Option("--dataset", "-d", metavar="NAME", help="Dataset that the labels refer to.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the result without storing it.")] = False,
+    *,
+    workspace: WorkspaceOption,
+    embedder: EmbedderOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Fit the automatic choice to your own labelled queries.
+
+    Cross-validation compares it with the default and the fixed strategies. The workspace stores it only if its gain is
+    significant; otherwise the default stays. The output says which, and why. A reranker named in the settings is
+    measured on the same labels; 'auto' uses it on this dataset only if its gain is significant.
+    """
+    from pointsman.evaluation.collections import read_labels
+    from pointsman.evaluation.question_files import file_labels, read_questions
+    from pointsman.evaluation.tune import tune as fitted
+
+    queries: Mapping[str, str]
+    qrels: Mapping[str, Mapping[str, int]]
+
+    with workspace_at(workspace, embedder, service="tune") as open_workspace:
+        target = open_workspace.dataset(dataset, create=False)
+        answers = None
+        if labels.is_file():
+            by_file = file_labels([target], read_questions(labels))
+            queries, qrels, answers = by_file.queries, by_file.qrels, by_file.answers
+        else:
+            queries, qrels = read_labels(labels)
+        with output.progress("Tuning") as on_progress:
+            result = fitted(target, queries, qrels, answers=answers, on_progress=on_progress)
+        if not dry_run:
+            open_workspace.keep(result.policy if result.chosen != "default" else None)
+            if result.reranking is not None:
+                open_workspace.keep_reranking(dataset, result.reranking)
+        output.tuning(result, is_kept=not dry_run, as_json=as_json)
+
+
+@app.command(rich_help_panel=MEASURING)
+def calibrate(
+    labels: Annotated[Path | None, typer.Argument(metavar="CSV|DIR", help=_LABELS, show_default=False)] = None,
+    dataset: Annotated[str, typer.Option("--dataset", "-d", metavar="NAME", help="Dataset to calibrate.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the result without storing it.")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Remove the calibration of the dataset, or of all.")] = False,
+    *,
+    workspace: WorkspaceOption,
+    embedder: EmbedderOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Calibrate relevance, confidence, refusal and coverage for your own dataset.
+
+    Without labels, it makes questions from the documents, but only if there is no built-in calibration, as with an
+    embedder other than the default. Only fits that are better by cross-validation are stored; the output says which,
+    and why. With forty labelled questions or more, at most 3 % of such questions are refused from then on. A reranker
+    named in the settings is measured too; 'auto' uses it on this dataset only if its gain is significant.
+    """
+    from pointsman.evaluation.collections import read_labels
+    from pointsman.evaluation.question_files import best_passages, file_labels, read_questions
+
+    if reset and labels is not None:
+        raise InputError("--reset removes a calibration; do not combine it with labels")
+    if not reset and not dataset:
+        raise InputError("name the dataset to calibrate: --dataset NAME")
+    with workspace_at(workspace, embedder, service="calibrate") as open_workspace:
+        if reset:
+            names = [dataset] if dataset else list(open_workspace.stored_calibrations())
+            for name in names:
+                open_workspace.keep_calibration(name, None)
+            output.say({"reset": names}, f"removed: {', '.join(names) or 'nothing'}", as_json=as_json)
+            return
+        queries: Mapping[str, str] | None = None
+        qrels: Mapping[str, Mapping[str, int]] | None = None
+        if labels is not None and labels.is_file():
+            target = open_workspace.dataset(dataset, create=False)
+            by_file = file_labels([target], read_questions(labels))
+            queries, qrels = by_file.queries, best_passages(target, by_file)
+        elif labels is not None:
+            queries, qrels = read_labels(labels)
+        with output.progress("Calibrating") as on_progress:
+            result = open_workspace.calibrate(dataset, queries, qrels, keep=not dry_run, on_progress=on_progress)
+        output.calibrating(result, is_kept=not dry_run and result.calibration is not None, as_json=as_json)
+
+
+@app.command("eval-select", rich_help_panel=MEASURING)
+def evaluate_select(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Choices and labelled queries (see the docs).")],
+    selector: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="description, embedding, centred, random or fitted; may be repeated."),
+    ] = None,
+    limit_queries: Annotated[int | None, typer.Option(min=1, metavar="N", help="At most N, evenly sampled.")] = None,
+    examples: Annotated[int, typer.Option(min=0, metavar="N", help="Examples per label, if there are any.")] = 20,
+    embedder: EmbedderOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Measure selectors on labelled queries.
+
+    Prints accuracy@1, recall, calibration and time per query. DIR is a BEIR-form folder whose corpus lists the
+    choices, or one with train.jsonl and test.jsonl of labelled texts.
+    """
+    from pointsman.evaluation.selector_figures import evaluate_selector
+
+    with output.progress("Evaluating") as on_progress:
+        reports = [
+            evaluate_selector(
+                folder, name, limit=limit_queries, examples=examples, embedder=embedder, on_progress=on_progress
+            )
+            for name in selector or ["description"]
+        ]
+    output.selection(reports, as_json=as_json)
+
+
+@app.command(rich_help_panel=CHECKING)
+def config(
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", metavar="FILE", help="Settings file instead of ./pointsman.toml.", show_default=False),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show every setting and its origin, and the available language models.
+
+    Settings come from variables such as POINTSMAN_BM25_K1, then from pointsman.toml, then from the defaults.
+    """
+    from pointsman.values.settings import Settings
+
+    output.settings(Settings.load(file), as_json=as_json)
+
+
+@app.command(rich_help_panel=SEARCHING)
+def demo(
+    workspace: Annotated[
+        str, typer.Option("--workspace", "-w", metavar="DIR|URL", help="Created if missing.")
+    ] = "demo-workspace",
+) -> None:
+    """Index documentation that every machine has, and search it.
+
+    It consists of the documentation of Python's standard library, the descriptions of the installed packages, and
+    Pointsman's own pages.
+    """
+    from pointsman.cli.commands.demo_command import run_demo
+
+    check_no_service(workspace)
+    run_demo(workspace)
+
+
+app.command(rich_help_panel=SEARCHING)(text)
+app.command(rich_help_panel=SEARCHING)(verify_answer)
+app.command(rich_help_panel=SERVING)(serve)
+app.add_typer(keys.app, rich_help_panel=SERVING)
+app.add_typer(access.app, rich_help_panel=KEEPING)
+app.add_typer(tokens.app, rich_help_panel=SERVING)
+app.add_typer(audit.app, rich_help_panel=CHECKING)
+app.command(rich_help_panel=KEEPING)(backup)
+app.command(rich_help_panel=KEEPING)(restore)
+app.command(rich_help_panel=KEEPING)(copy)
+app.command(rich_help_panel=KEEPING)(attach)
+app.command(rich_help_panel=KEEPING)(detach)
+app.command(rich_help_panel=SERVING)(mcp)
+app.command(rich_help_panel=CHECKING)(leaktest)
+
+
+def _version(is_wanted: bool) -> None:
+    if is_wanted:
+        sys.stdout.write(f"pointsman {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more, to standard error.")] = False,
+) -> None:
+    """Read the options that stand before a command."""
+    _ = version
+    level = logging.INFO if verbose else logging.WARNING
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Lines("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler])
+
+
+class _Lines(logging.Formatter):
+    """Formats records for a terminal: they may quote documents, files and servers."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record's text."""
+        return printable(super().format(record))

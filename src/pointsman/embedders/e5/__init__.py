@@ -1,0 +1,1 @@
+"""The default embedder: its weights, tokens and graph."""

@@ -1,0 +1,127 @@
+"""Embedders by name: the one that a setting, an option or a stored dataset names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from pointsman.tools.errors import InputError, UnknownNameError
+from pointsman.values.settings import key_in
+
+if TYPE_CHECKING:
+    from pointsman.embedders.base_embedder import BaseEmbedder
+    from pointsman.values.protocols import Embedder, MultimodalEmbedder
+    from pointsman.values.settings import Settings
+
+_SPECS = (
+    "default",
+    "e5-small",
+    "hashing",
+    "onnx:DIRECTORY",
+    "openai:MODEL[@BASE_URL]",
+    "sentence-transformers:NAME",
+    "colours",
+    "clip:DIRECTORY",
+    "jina:MODEL@URL",
+    "infinity:MODEL@URL",
+    "vllm:MODEL@URL",
+)
+
+
+def embedder_for(settings: Settings, name: str = "default") -> Embedder | None:
+    """Return the embedder of this name, or the one in the settings; None for the default one, which loads on demand.
+
+    Raises:
+        InputError: it is not available, or its key is missing; see `pointsman.embedders.load_embedder` for other
+            errors.
+    """
+    name = settings.embedder if name == "default" else name
+    if name == "default":
+        return None
+    return load_embedder(name, api_key=key_in(None, settings.embedder_api_key_env, f"the embedder {name!r}"))
+
+
+def image_embedder_for(settings: Settings, environ: Mapping[str, str] | None = None) -> MultimodalEmbedder | None:
+    """Return the embedder of pictures that the settings name, opened once per process; None if they name none.
+
+    Raises:
+        InputError: it cannot be used, or its key is missing; see `pointsman.embedders.load_embedder` for other errors.
+    """
+    if not settings.image_embedder:
+        return None
+    key = key_in(environ, settings.image_embedder_api_key_env, f"the embedder {settings.image_embedder!r}")
+    return _open_image_embedder(settings.image_embedder, key)
+
+
+@lru_cache(maxsize=2)
+def _open_image_embedder(spec: str, api_key: str | None) -> MultimodalEmbedder:
+    from pointsman.embedders.base_embedder import image_embedder_of
+
+    embedder = image_embedder_of(load_embedder(spec, api_key=api_key))
+    assert embedder is not None, "the settings name only such embedders"
+    return embedder
+
+
+def load_embedder(spec: str, *, api_key: str | None = None) -> BaseEmbedder:
+    """Return the embedder for a specification from a setting or a command line option.
+
+    Args:
+        spec: ``default`` or ``e5-small``, ``hashing``, ``onnx:DIRECTORY``, ``sentence-transformers:NAME``, or
+            ``openai:MODEL@BASE_URL`` (without ``@BASE_URL``: OpenAI's own server, or ``OPENAI_BASE_URL``); for texts
+            and pictures, ``clip:DIRECTORY``, ``jina:MODEL@URL``, ``infinity:MODEL@URL``, ``vllm:MODEL@URL``, or, for
+            tests, ``colours``.
+        api_key: for a server; see `OpenAIEmbedder` for what one with OpenAI's interface gets without it.
+
+    Raises:
+        UnknownNameError: The name is unknown.
+        InputError: The part after the colon is missing or invalid.
+        MissingDependencyError: A required package is not installed.
+    """
+    kind, colon, argument = spec.partition(":")
+    embedder: BaseEmbedder
+    match kind, colon:
+        case "default" | "e5-small", "":
+            from pointsman.embedders.e5.e5_embedder import default_embedder
+
+            embedder = default_embedder()
+        case "hashing", "":
+            from pointsman.embedders.scripted_embedders import HashingEmbedder
+
+            embedder = HashingEmbedder()
+        case "colours", "":
+            from pointsman.embedders.scripted_embedders import ColourEmbedder
+
+            embedder = ColourEmbedder()
+        case (("jina" | "infinity" | "vllm"), ":"):
+            from pointsman.embedders.http_multimodal import HTTPMultimodalEmbedder
+
+            model, _, url = argument.rpartition("@")
+            embedder = HTTPMultimodalEmbedder(url, model, kind, api_key=api_key)
+        case (("onnx" | "openai" | "sentence-transformers" | "clip"), _):
+            embedder = _load_with_argument(kind, argument, api_key)
+        case _:
+            raise UnknownNameError("embedder", spec, _SPECS)
+    return embedder
+
+
+def _load_with_argument(kind: str, argument: str, api_key: str | None) -> BaseEmbedder:
+    if not argument:
+        raise InputError(f"{kind!r} needs a name after a colon; known: {', '.join(_SPECS)}")
+    if kind == "onnx":
+        from pointsman.embedders.onnx_directory import OnnxEmbedder
+
+        return OnnxEmbedder(argument)
+    if kind == "clip":
+        from pointsman.embedders.clip import ClipEmbedder
+
+        return ClipEmbedder(argument)
+    if kind == "sentence-transformers":
+        from pointsman.embedders.sentence_transformers import SentenceTransformersEmbedder
+
+        return SentenceTransformersEmbedder(argument)
+    from pointsman.embedders.openai_embedder import OpenAIEmbedder
+
+    # From the right, as a model's name may contain an "@"; a server's address without user and password does not.
+    model, separator, base_url = argument.rpartition("@")
+    return OpenAIEmbedder(model, base_url, api_key) if separator else OpenAIEmbedder(argument, api_key=api_key)

@@ -1,0 +1,70 @@
+"""Any sentence-transformers model, if that package is installed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pointsman.embedders.base_embedder import PrefixedEmbedder, Progress, names_for_people, unit_rows
+from pointsman.tools.errors import MissingDependencyError, ModelError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class SentenceTransformersEmbedder(PrefixedEmbedder):
+    """An embedder that uses ``sentence_transformers.SentenceTransformer``.
+
+    For offline use, give the path of a folder with the model; the package looks up (and downloads) models by name.
+    """
+
+    def __init__(
+        self,
+        name_or_path: str,
+        *,
+        query_prefix: str = "",
+        document_prefix: str = "",
+        batch_size: int = 32,
+        device: str | None = None,
+    ) -> None:
+        """Load the model.
+
+        Args:
+            name_or_path: A model's name, or its folder.
+            query_prefix: Put before every query; E5 models expect ``"query: "``.
+            document_prefix: Put before every document, such as ``"passage: "``.
+            batch_size: Texts per run.
+            device: A PyTorch device name; None lets the package choose.
+
+        Raises:
+            MissingDependencyError: The package is not installed.
+            ModelError: The model cannot be loaded.
+        """
+        try:
+            from sentence_transformers import SentenceTransformer
+        except ImportError as error:
+            extra = "sentence-transformers"
+            raise MissingDependencyError(extra, extra, "SentenceTransformersEmbedder") from error
+        try:
+            self._model: Any = SentenceTransformer(name_or_path, device=device)
+        except Exception as error:  # the package raises errors of its many dependencies
+            raise ModelError(f"sentence-transformers cannot load {name_or_path!r}: {error}") from error
+        self._name = f"sentence-transformers:{name_or_path}|{query_prefix}|{document_prefix}"
+        self._prefixes = query_prefix, document_prefix
+        self._batch_size = batch_size
+        self._dimensions = int(self._model.get_sentence_embedding_dimension())
+
+    def _embed(self, prefix: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
+        vectors = np.empty((len(texts), self.dimensions), np.float32)
+        (source,) = names_for_people(self._name)
+        for start in range(0, len(texts), self._batch_size):
+            batch = [prefix + text for text in texts[start : start + self._batch_size]]
+            try:
+                rows = self._model.encode(batch, batch_size=len(batch), convert_to_numpy=True, show_progress_bar=False)
+            except Exception as error:  # as above
+                raise ModelError(f"{source} failed: {error}") from error
+            vectors[start : start + len(batch)] = unit_rows(rows, source)
+            if on_progress is not None:
+                on_progress(len(batch))
+        return vectors

@@ -1,0 +1,60 @@
+"""Conformance suites: the promises of each kind of extension, as tests for any implementation.
+
+For authors of a retriever, a reranker, a selector, a store …: subclass the suite in a test file, define how to create
+your implementation, and run pytest::
+
+    from pointsman.evaluation.conformance import RetrieverConformance
+
+    class TestMine(RetrieverConformance):
+        def make(self):
+            return MyRetriever(...)
+
+============================== =========================================================================================
+RetrieverConformance           anything with ``retrieve`` and ``aretrieve``
+RefinerConformance             subclasses of `BaseRefiner`: refusing, diversifying, expanding, compressing
+RerankerConformance            subclasses of `BaseReranker`; includes everything of the suite above
+SelectorConformance            anything with ``select`` and ``aselect``
+RouterConformance              subclasses of `BaseRouter`
+TransformerConformance         subclasses of `BaseTransformer`
+EmbedderConformance            anything that implements the protocol `Embedder`
+MultimodalEmbedderConformance  the pictures of anything that implements the protocol `MultimodalEmbedder`
+StoreConformance               subclasses of `BaseStore`: where the documents of a dataset are stored
+LLMConformance                 anything with ``complete`` or ``acomplete``
+WorkspaceConformance           anything that behaves like a `Workspace`, local or remote
+============================== =========================================================================================
+
+``make`` (for stores, ``make_store``) is called in every test; if creation is expensive, create one object and return it
+each time. The other methods without ``test_`` are hooks: override those whose default does not fit. Pointsman's own
+implementations pass the same suites. The suites need only the standard library, NumPy and Pointsman; a test that does
+not apply raises `unittest.SkipTest`, which pytest shows as skipped.
+"""
+
+from pointsman.evaluation.conformance.embedder_suite import EmbedderConformance, MultimodalEmbedderConformance
+from pointsman.evaluation.conformance.llm_suite import LLMConformance
+from pointsman.evaluation.conformance.refiner_suites import RefinerConformance, RerankerConformance
+from pointsman.evaluation.conformance.retriever_suite import RetrieverConformance
+from pointsman.evaluation.conformance.router_suite import RouterConformance
+from pointsman.evaluation.conformance.selector_suite import SelectorConformance
+from pointsman.evaluation.conformance.slow_store import SlowStore
+from pointsman.evaluation.conformance.stores.store_suite import StoreConformance
+from pointsman.evaluation.conformance.suite_samples import DOCUMENTS, FILTERS, ODD_TEXTS
+from pointsman.evaluation.conformance.transformer_suite import TransformerConformance
+from pointsman.evaluation.conformance.workspace_suite import WorkspaceConformance
+
+__all__ = [
+    "DOCUMENTS",
+    "FILTERS",
+    "ODD_TEXTS",
+    "EmbedderConformance",
+    "LLMConformance",
+    "MultimodalEmbedderConformance",
+    "RefinerConformance",
+    "RerankerConformance",
+    "RetrieverConformance",
+    "RouterConformance",
+    "SelectorConformance",
+    "SlowStore",
+    "StoreConformance",
+    "TransformerConformance",
+    "WorkspaceConformance",
+]

@@ -1,0 +1,1 @@
+"""The suite for stores: the promises of reading and of writing."""

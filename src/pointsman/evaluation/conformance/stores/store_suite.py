@@ -1,0 +1,292 @@
+"""The suite for stores."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from itertools import product
+from typing import TYPE_CHECKING, Any
+from unittest import SkipTest
+
+import numpy as np
+
+from pointsman.evaluation.conformance.stores.store_reading import StoreReading
+from pointsman.evaluation.conformance.stores.store_samples import (
+    DIMENSIONS,
+    EMBEDDER,
+    SAMPLE_WORDS,
+    bm25,
+    odd_documents,
+    random_filter,
+    vector_of,
+    vectors_of,
+)
+from pointsman.evaluation.conformance.stores.store_writing import StoreWriting
+from pointsman.evaluation.conformance.stores.write_orders import (
+    NEVER,
+    State,
+    Step,
+    described,
+    is_some_order,
+    or_missing,
+    random_step,
+    run_at_once,
+    state_of,
+    word_of,
+)
+from pointsman.evaluation.conformance.suite_samples import answering, at_once, refused
+from pointsman.store.base_store import NEAR, WORDS, Capability, Scale
+from pointsman.tools.errors import PointsmanError, StoreError
+from pointsman.values.filters import Equals, Not, Or
+from pointsman.values.types import Document
+from pointsman.values.views import ACCESS, View
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pointsman.store.base_store import Scores, Store
+
+
+__all__ = [
+    "DIMENSIONS",
+    "EMBEDDER",
+    "StoreConformance",
+    "bm25",
+    "odd_documents",
+    "random_filter",
+    "vector_of",
+    "vectors_of",
+]
+
+
+class StoreConformance(StoreReading, StoreWriting):
+    """For anything that implements `pointsman.store.base_store.Store`, such as subclasses of `BaseStore`.
+
+    Promised: both lists of every look in one call, with scores as their `Scale` says; filters as defined by
+    `Filter.matches`, before the cut; documents are returned as written, whatever their content; a write is visible to
+    the next search; sync and async, from any thread; only Pointsman errors are raised. Features for which a store lacks
+    the `Capability` are not tested.
+
+    Attributes:
+        tolerance: the allowed relative difference of a BM25 score from the exact formula.
+        drift: the same after documents were changed or deleted; None: frequencies still count deleted documents for a
+            while, so only the documents in the lists are compared.
+        cosine_tolerance: the allowed difference of a cosine from NumPy's.
+        trees: the number of random filters.
+        rounds: the number of rounds of concurrent writers.
+    """
+
+    # ── other writers and views, and the end ──────────────────────────────────────────────────────────────────────────
+
+    def test_writers_at_once(self) -> None:
+        """Four threads write, change and delete; all changes are there, and the lists are correct."""
+        store = self._empty()
+        batches = [
+            [Document(f"{writer} {n}", f"signal {SAMPLE_WORDS[n]} {SAMPLE_WORDS[writer]}") for n in range(12)]
+            for writer in range(4)
+        ]
+
+        def work(writer: int) -> None:
+            for start in range(0, 12, 4):
+                self._write(store, batches[writer][start : start + 4])
+                self._write(store, [Document("shared", f"signal {SAMPLE_WORDS[writer]} {start}")])
+                store.delete([batches[writer][start].id])
+
+        with answering("writing from four threads"):
+            at_once([lambda writer=writer: work(writer) for writer in range(4)])  # type: ignore[misc]
+            documents = self._pages(store, 100)
+        expected = {document.id for batch in batches for number, document in enumerate(batch) if number % 4} | {
+            "shared"
+        }
+        assert {document.id for document in documents} == expected, "documents are missing, or came back"
+        assert len(documents) == len(expected) == store.count(), f"{store.count()} documents, {len(expected)} were left"
+        if store.info.scales.get(WORDS) is Scale.BM25:
+            self._like_the_formula(store, documents, self.drift)
+
+    def test_writers_of_every_kind_leave_what_some_order_leaves(self) -> None:
+        """Adding, replacing, embedding later, changing metadata and titles, deleting, reading: as if one by one."""
+        store, chance = self._empty(), random.Random(11)  # noqa: S311  (for tests, not for secrets)
+        for number in range(self.rounds):
+            scripts = [[random_step(chance, f"{writer}-{number}-{n}") for n in range(3)] for writer in range(3)]
+            with answering("writing from three threads"):
+                states_before = self._states(store)
+                steps = run_at_once(scripts, lambda step: self._do(store, step), lambda: store.get(["1"])[0])
+                states_after = self._states(store)
+            is_explained = any(
+                is_some_order(first, steps, last) for first, last in product(states_before, states_after)
+            )
+            assert is_explained, f"no order explains it: {described(states_before[0], steps, states_after[0])}"
+
+    def _do(self, store: Store, step: Step) -> str:
+        """Do a step on the document "1", and return its answer."""
+        kind, *arguments = step
+        if kind == "embed" and not store.info.can(Capability.LATER):
+            return NEVER
+        if kind == "delete":
+            return "deleted" if store.delete(["1"]) else "missing"
+        if kind == "set":
+            return or_missing(lambda: self._set_metadata(store, {"1": arguments[0]}, replace=arguments[1]))
+        document = Document("1", *arguments)
+        if NEAR not in store.info.scales or kind == "bare":
+            return word_of(store.write([document]))
+        rows = np.array([vector_of(document.searchable)])
+        if kind == "embed":
+            return word_of(store.write([document], rows, EMBEDDER, stored_only=True))
+        return word_of(store.write([document], rows, EMBEDDER))
+
+    def _states(self, store: Store) -> list[State]:
+        """Return the state of the document "1"; two if the store does not tell whether it has a vector."""
+        [document] = store.get(["1"])
+        keys = list(store.keys(["1"]).values())
+        if NEAR in store.info.scales and not store.info.can(Capability.VECTORS):
+            return [state_of(document, embedded=has_vector) for has_vector in (False, True)]
+        rows: Sequence[Any] = list(store.vectors(keys)) if keys and NEAR in store.info.scales else []
+        if document is not None and rows:
+            assert np.allclose(rows[0], vector_of(document.searchable), atol=1e-5), (
+                f"{document} has the vector of another text"
+            )
+        return [state_of(document, embedded=len(rows) == 1)]
+
+    def test_a_second_store_sees_it(self) -> None:
+        """Writes by one store are found by another over the same dataset, and vice versa."""
+        store, first, second = self._empty(), Document("1", "signal"), Document("2", "signal lamp")
+        early_store = self.again(store)
+        assert early_store.statistics().documents in {0, None}, "opened again, an empty store has documents"
+        self._write(store, [first])
+        if NEAR in store.info.scales and store.info.can(Capability.VECTORS):
+            rows = early_store.vectors(list(early_store.keys(["1"]).values()))
+            assert len(rows) == 1, "the first vector of all, written by another, cannot be read"
+        early_store.close()
+        second_store = self.again(store)
+        with answering("writing here and there"):
+            assert second_store.info.identity == store.info.identity, "the same dataset has another identity"
+            assert second_store.get(["1"]) == [first], "what was written before it was opened is not there"
+            counts = [second_store.count()]
+            self._write(store, [Document("0", "lamp")])
+            counts.append(second_store.count())
+            assert counts == [1, 2], f"before and after another has written, it counts {counts}"
+            assert self._words(second_store, "lamp") == ["0"], "what is written after it was opened is not found"
+            embedder_and_dimensions = second_store.info.embedder, second_store.info.dimensions
+            assert embedder_and_dimensions == (store.info.embedder, store.info.dimensions), (
+                f"opened again, its vectors are of {embedder_and_dimensions}"
+            )
+            sequence_before = second_store.statistics().sequence
+            assert sequence_before == store.statistics().sequence, "opened again, it has another sequence number"
+            store.close()  # only then can others write to an embedded store
+            self._write(second_store, [second])
+            second_store.annotate(note="x")
+            assert second_store.statistics().sequence > sequence_before, "its sequence number stays"
+            notes = second_store.statistics().notes
+            second_store.close()
+            store = self.again(store)
+            assert store.statistics().notes == notes, f"its notes were {notes}, now {store.statistics().notes}"
+            assert self._words(store, "signal") == ["1", "2"], "what the other wrote is not found"
+            assert store.delete(["1"]) == 1, "what the other holds cannot be deleted"
+            assert self._words(store, "signal") == ["2"], "what was deleted is found"
+
+    def test_a_view_answers_like_a_store_with_only_its_documents(self) -> None:
+        """Scores, counts, samples and pages of a view are equal to the byte whatever else is stored (``VIEWS``)."""
+        store_with_all, store_without = self._empty(), self._empty()
+        if not store_with_all.info.can(Capability.VIEWS):
+            raise SkipTest(f"a {store_with_all.info.kind} store has no 'views' capability")
+        documents = [replace(document, id=f"v{n}") for n, document in enumerate(self.documents()[:60])]
+        documents_with_access = [
+            replace(document, metadata={**document.metadata, ACCESS: {"allow": [f"group:{number % 3}"]}})
+            for number, document in enumerate(documents)
+        ]
+        for store, size in ((store_with_all, 3), (store_without, 1)):
+            for start in range(0, len(documents_with_access), 12):
+                self._write(
+                    store,
+                    [document for n, document in enumerate(documents_with_access[start : start + 12]) if n % 3 < size],
+                )
+            store.delete(["v0", "v1"])
+            store.set_metadata({"v3": {"_access": {"allow": ["group:7"]}}, "v6": {"year": 1999}})
+        view = View.of(["group:0"])
+        expected, actual = (
+            self._contents(store.in_view(view, lambda _: {})) for store in (store_without, store_with_all)
+        )
+        for name, value in expected.items():
+            complaint = f"{actual[name]!r:.300} not {value!r:.300}"
+            assert actual[name] == value, f"{name} of a view depend on what is hidden: {complaint}"
+        assert "v3" not in expected["ids"], "what a view may no longer see is in it"
+        assert "v6" in expected["ids"], "a change of other metadata hides a document"
+
+    def _contents(self, store: Store) -> dict[str, Any]:
+        """Return what a store shows of its documents, without keys, which may differ."""
+        queries = [self._store_query(store, text, 20) for text in self.queries()]
+        queries += [replace(query, filters=Not(Equals("year", 1999))) for query in queries]
+        keys = list(store.keys([f"v{n}" for n in range(60)]).values())
+        names = dict(zip(keys, self._ids(store, keys), strict=True))
+
+        def by_id(scores: Mapping[str, Any]) -> dict[str, Any]:
+            pairs = {name: items.items() if isinstance(items, dict) else items for name, items in scores.items()}
+            return {name: [(names[key], repr(score)) for key, score in items] for name, items in pairs.items()}
+
+        def sorted_by_id(scores: Scores) -> dict[str, Any]:
+            return {name: sorted(pairs) for name, pairs in by_id(scores).items()}
+
+        lists = store.search(queries)
+        contents: dict[str, Any] = {
+            "rankings": [by_id(result.rankings) for result in lists],
+            "scores": [sorted_by_id(result.scores) for result in lists],
+            "idf": [repr(result.idf) for result in lists],
+            "ids": store.ids(),
+            "documents": list(store.documents()),
+            "sample": store.sample(7),
+            "page": store.page(None, 5),
+            "next page": store.page("5", 5),
+            "counts": (store.count(), store.count(Not(Equals("year", 1999))), store.statistics().documents),
+        }
+        if store.info.can(Capability.SCORES_OTHERS):
+            contents["given documents"] = [
+                sorted_by_id(scores) for scores in store.score(queries, [keys] * len(queries))
+            ]
+        if store.info.can(Capability.TERMS):
+            contents["frequencies"] = store.frequencies(["signal", "the lamp", "信号"])
+        if store.info.can(Capability.VECTORS):
+            contents["vectors"] = [store.vectors(keys).tolist(), store.vectors(sample=9).tolist()]
+        return contents
+
+    def test_closed(self) -> None:
+        """Closing twice does no harm; a later call works, or raises a `StoreError`."""
+        store = self._empty()
+        with answering("closing"):
+            self._write(store, [Document("1", "signal")])
+            store.close()
+            store.close()
+        with answering("a search of a closed store", StoreError):
+            assert len(store.search([self._store_query(store, "signal", 5)])) == 1, "a look has an answer"
+
+    def test_dropped(self) -> None:
+        """It is gone, and later calls raise an error that says so."""
+        store = self._empty()
+        with answering("dropping"):
+            self._write(store, [Document("1", "signal")])
+            store.drop()
+        calls: Mapping[str, Callable[[], object]] = {
+            "search": lambda: store.search([self._store_query(store, "signal", 5)]),
+            "get": lambda: store.get(["1"]),
+            "write": lambda: self._write(store, [Document("2", "x")]),
+        }
+        for name, call in calls.items():
+            refused(f"{name} after drop", call, StoreError)
+
+    def test_what_cannot_be_asked(self) -> None:
+        """Raises a Pointsman error, or has no effect."""
+        store = self.make()
+        calls: Mapping[str, Callable[[], object]] = {
+            "an id with a surrogate": lambda: store.get(["\ud800"]),
+            "deleting a surrogate": lambda: store.delete(["\ud800"]),
+            "keys of a surrogate": lambda: store.keys(["\ud800"]),
+            "a very long id": lambda: store.get(["x" * 100_000]),
+            "a source with a surrogate": lambda: store.ids(source="\ud800"),
+            "a source with a NUL": lambda: store.ids(source="\0"),
+            "a depth of 0": lambda: store.search([self._store_query(store, "signal", 0)]),
+            "1,000 conditions": lambda: store.count(Or(tuple(Equals(f"k{n}", n) for n in range(1_000)))),
+        }
+        for name, call in calls.items():
+            with answering(name, PointsmanError):
+                call()
+        with answering("counting"):
+            assert store.count() == len(self.documents()), "documents were lost"

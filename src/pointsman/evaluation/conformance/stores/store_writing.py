@@ -1,0 +1,397 @@
+"""The promises of a store that is written to: what comes back, what is refused, and what vectors do."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import partial
+from itertools import pairwise
+from typing import Any
+from unittest import SkipTest
+
+import numpy as np
+
+from pointsman.evaluation.conformance.stores.store_samples import EMBEDDER, vector_of, vectors_of
+from pointsman.evaluation.conformance.stores.store_subject import StoreSubject
+from pointsman.evaluation.conformance.suite_samples import ODD_TEXTS, answering, refused
+from pointsman.store.base_store import NEAR, WORDS, WORDS_FIRST, Capability, Scale, Statistics, StoreQuery
+from pointsman.text import repair
+from pointsman.tools.sync_and_async import wait_for
+from pointsman.values.filters import Equals
+from pointsman.values.metadata import RESERVED
+from pointsman.values.types import AddResult, Document
+
+
+class StoreWriting(StoreSubject):
+    """What every write to an empty store promises."""
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def test_an_empty_store(self) -> None:
+        """Nothing is found, and nothing fails."""
+        store = self.make_store()
+        with answering("asking an empty store"):
+            answer = store.search([self._store_query(store, "signal", 5)])[0]
+            contents = (store.count(), store.ids(), store.page().documents, store.get(["x"]), dict(store.keys(["x"])))
+            sample = store.vectors(sample=5) if store.info.can(Capability.VECTORS) else ()
+        assert not any(answer.rankings.values()), f"it finds {answer.rankings}"
+        assert contents == (0, [], [], [None], {}), f"it is not empty: {contents}"
+        assert len(sample) == 0, f"a sample of it has {len(sample)} vectors"
+
+    def test_what_is_written_is_found(self) -> None:
+        """Immediately: added, changed and deleted documents; identical stored ones are skipped."""
+        store = self._empty()
+        first, second = Document("1", "signal lamp", {"n": 1}), Document("2", "steam", {"n": 2, "source": "чертёж 7"})
+        with answering("writing"):
+            first_result, second_result = self._write(store, [first, second]), self._write(store, [first, second])
+            assert (first_result, second_result) == (AddResult(added=2), AddResult(unchanged=2)), (
+                f"{first_result}, then {second_result}"
+            )
+            assert store.ids(source="чертёж 7") == ["2"], f"of that source: {store.ids(source='чертёж 7')}"
+            assert self._words(store, "lamp") == ["1"], "a document is not found after it was added"
+            first_changed = Document("1", "signal bell", {"n": 3})
+            assert store.unchanged([first, first_changed, Document("3", "x")]) in ([True, False, False], [False] * 3)
+            third = Document("3", "lamp bell", {"sources": ["чертёж 7"]})
+            result = self._write(store, [first_changed, second, third])
+            assert result == AddResult(added=1, updated=1, unchanged=1), f"adding 1, changing 1: {result}"
+            assert store.get(["1", "3"]) == [first_changed, third], "they are not as written"
+            assert store.ids(source="чертёж 7") == ["2"], "a list that has a source in it is not that source"
+            assert self._words(store, "lamp") == ["3"], "a changed document is found by its former words"
+            assert self._words(store, "bell") == ["1", "3"], "a changed document is not found by its new words"
+            if NEAR in store.info.scales:
+                vector_ranking = store.search([StoreQuery(None, vector_of("signal bell"), 1)])[0].rankings[NEAR]
+                assert self._ids(store, [vector_ranking[0][0]]) == ["1"], "a changed document has its former vector"
+                result = store.write([second], vector_of("whistle")[None], EMBEDDER)
+                vector_ranking = store.search([StoreQuery(None, vector_of("whistle"), 1)])[0].rankings[NEAR]
+                assert self._ids(store, [vector_ranking[0][0]]) == ["2"], (
+                    "the same document with another vector keeps its former"
+                )
+                assert result == AddResult(updated=1), f"giving a document another vector is {result}"
+            documents = store.search([self._store_query(store, "bell", 5)])[0].documents.values()
+            assert [*documents] == store.get([document.id for document in documents]), (
+                "a search brings what was stored before"
+            )
+            keys = list(store.keys(["1", "3"]).values())
+            counts = (store.delete(["1", "nobody"]), store.delete([]), store.delete(), store.delete(["1"]))
+            assert counts == (1, 0, 0, 0), f"deleting one tells {counts}"
+            for documents_by_key in (store.fetch(keys), wait_for(store.afetch, keys)):
+                assert documents_by_key == [None, third], (
+                    f"of a deleted and another document {documents_by_key} are fetched"
+                )
+            if NEAR in store.info.scales:
+                vector_ranking = store.search([StoreQuery(None, vector_of("signal bell"), 5)])[0].rankings[NEAR]
+                assert sorted(self._ids(store, [key for key, _ in vector_ranking])) == ["2", "3"], (
+                    "what was deleted is near"
+                )
+            assert (self._words(store, "bell"), store.count()) == (["3"], 2), "what was deleted is found"
+            if store.info.can(Capability.FILTERS):
+                assert store.ids(source="чертёж 7", filters=Equals("n", 7)) == [], "a source's ids ignore the filter"
+                assert store.delete(filters=Equals("n", 7)) == 0, "deleting by a filter that nothing meets"
+                assert store.delete(["3"], Equals("n", 2)) == 0, "ids and a filter delete what meets both"
+                assert store.delete(filters=Equals("n", 2)) == 1, "deleting by a filter does not tell how many"
+                assert store.ids() == ["3"], f"after deleting by a filter there are {store.ids()}"
+            assert self._write(store, []) == AddResult(), "writing nothing does something"
+
+    def test_many_documents(self) -> None:
+        """More than a server returns, takes or finds unless it is asked for more; none is cut off."""
+        store, documents = self._empty(), [Document(f"n{n}", f"signal {n}", {"n": n}) for n in range(1_100)]
+        ids = [document.id for document in documents]
+        with answering("writing and reading 1,100 documents"):
+            result, second_result = self._write(store, documents), self._write(store, documents)
+            keys = store.keys(ids)
+            lists = store.search([self._store_query(store, "signal", len(ids))])[0].rankings
+            counts = {name: len({key for key, _ in ranking}) for name, ranking in lists.items()}
+            assert (result, second_result) == (AddResult(added=len(ids)), AddResult(unchanged=len(ids))), (
+                f"{result}, {second_result}"
+            )
+            assert store.count() == len(ids), f"{store.count()} are counted"
+            assert sorted(store.ids()) == sorted(ids), f"there are the ids of {len(store.ids())}"
+            assert sorted(document.id for document in store.documents()) == sorted(ids), "documents are missing"
+            assert store.get(ids) == documents, "not all can be had by id"
+            assert len(keys) == len(ids), f"{len(keys)} have a key"
+            assert store.fetch([keys[id_] for id_ in ids]) == documents, "not all can be had by key"
+            assert set(counts.values()) == {len(ids)}, f"all have the word and a vector, and the lists have {counts}"
+            if store.info.can(Capability.VECTORS):
+                assert len(store.vectors([keys[id_] for id_ in ids])) == len(ids), "not all vectors can be read"
+            assert store.delete(ids[50:]) == len(ids) - 50, "deleting many tells another number"
+            assert sorted(store.ids()) == sorted(ids[:50]), f"then there are the ids of {len(store.ids())}"
+
+    def test_odd_documents_come_back(self) -> None:
+        """Unchanged, whatever their texts, ids and metadata; lone surrogates as U+FFFD."""
+        store = self._empty()
+        ids = [f"{name} /?#&%+\\'\"\u4fe1\u53f7" for name in ODD_TEXTS]
+        texts = [*ODD_TEXTS.values(), "signal " * 150_000, "", "x", "x", "y"]
+        ids += ["1 MB", "_id", "nul\0id", "\x01", "ж" * 512]
+        similar_ids = [
+            "a",
+            "A",
+            " a",
+            "a ",
+            "é",
+            "e\u0301",
+            "01",
+            "1",
+            "1.0",
+        ]  # different ids, whatever a database thinks
+        ids += similar_ids
+        texts += similar_ids
+        metadata: dict[str, Any] = {
+            "a": [1, 2.5, None, True, {"б": [], "": {"c": "\ud800"}}],
+            "": "x" * 1000,
+            "title": "信号 \0",
+            "nul\0": ["\0", -0.0, 10**30, 1e-300],
+            "long": "ё" * 40_000,
+        }
+        documents = [Document(id_, text, metadata) for id_, text in zip(ids, texts, strict=True)]
+        expected = [
+            Document(document.id, repair(document.text), json.loads(repair(json.dumps(metadata, ensure_ascii=False))))
+            for document in documents
+        ]
+        with answering("writing odd documents"):
+            self._write(store, documents)
+            actual = store.get(ids)
+            count, documents_of_pages = store.count(), self._pages(store, 4)
+            deleted = store.delete(["nul\0id", ids[0]])
+        for first, second in zip(actual, expected, strict=True):
+            assert first == second, f"{second.id!r:.80} came back as {first!r:.300}, not as {second!r:.300}"
+        assert count == len(ids), f"{len(ids)} documents were written, {count} are there"
+        assert sorted(document.id for document in documents_of_pages) == sorted(ids), "pages lack some of them"
+        assert deleted == 2, f"2 odd ids were deleted, {deleted} by its own count"
+
+    def test_sources_are_compared_as_stored(self) -> None:
+        """A source with a NUL, one that looks like a list or a date, a long one: each names its own document only."""
+        store = self._empty()
+        sources: tuple[str, ...] = (
+            "manual.md",
+            "manual.md\0",
+            "manual.md\0b",
+            "\0",
+            '["manual.md"]',
+            "MANUAL.MD",
+            "z" * 40_000,
+        )
+        sources += ("2024-01-15T01:00:00+03:00", "2024-01-14T22:00:00+00:00", "$.source", "manual.md ", "5")
+        documents = [Document(f"{number}", "signal", {"source": source}) for number, source in enumerate(sources)]
+        documents.append(Document("none", "signal", {"n": 5, "sources": ["manual.md"]}))
+        with answering("asking for the documents of a source"):
+            self._write(store, documents)
+            ids = [store.ids(source=source) for source in sources]
+        assert ids == [[f"{number}"] for number in range(len(sources))], f"by source there are {ids}"
+
+    def test_reserved_metadata_has_its_type(self) -> None:
+        """What Pointsman reads itself is refused in another type, and nothing of the batch is written."""
+        store, good = self._empty(), Document("1", "signal", {"source": "a.md", "line": 1, "headings": ["A"]})
+        self._write(store, [good])
+        strange: tuple[Any, ...] = (True, ["a", 1], {"a": 1}, -1.5, 2**60)
+        for key in RESERVED:
+            for value in strange:
+                metadata = {"source": "a.md", key: value}
+                refused(f"{metadata!r} as metadata", partial(self._write, store, [Document("2", "lamp", metadata)]))
+                refused(f"{metadata!r} as new metadata", partial(store.set_metadata, {"1": metadata}))
+        assert store.get(["1", "2"]) == [good, None], "something refused was written"
+        document = Document(
+            "3", "lamp", {"start": "2024-01-01", "end": "2024-01-02", "page": "iv", "parent": 7, "title": None}
+        )
+        self._write(store, [document])
+        assert store.get(["3"]) == [document], "without a source such keys are the user's own"
+
+    def test_bad_documents_are_refused(self) -> None:
+        """And no document of the same call is written."""
+        store, good = self._empty(), Document("good", "signal")
+        bad = [
+            *(Document("x" * 1025, "x"), Document("\ud800", "x"), Document("x", "x", {"a": math.nan})),
+            *(Document("x", "x", {"a": {1}}), Document("x", "x", {"a": math.inf}), Document("x", "x", {1: object()})),  # type: ignore[dict-item]
+        ]
+        for document in bad:
+            refused(f"the document {document!r:.80}", lambda document=document: self._write(store, [good, document]))  # type: ignore[misc]
+        with answering("counting"):
+            assert store.count() == 0, f"{store.ids()} was written together with a bad document"
+
+    def test_bad_vectors_are_refused(self) -> None:
+        """Wrong number, length or embedder, or a zero vector; and no document of the same call is written."""
+        store, documents = self._empty(), [Document("1", "signal"), Document("2", "lamp")]
+        if NEAR not in store.info.scales:
+            raise SkipTest("it has no vectors")
+        rows = vectors_of(documents)
+        self._write(store, [Document("0", "steam")])
+        bad: dict[str, tuple[Any, str]] = {
+            "of too few rows": (rows[:1], EMBEDDER),
+            "of another length": (rows[:, :-1], EMBEDDER),
+            "that is all zeros": (rows * 0, EMBEDDER),
+            "of no numbers": (rows * np.nan, EMBEDDER),
+            "of no shape": (rows[0], EMBEDDER),
+            "of another embedder": (rows, "another"),
+        }
+        for problem, (vectors, embedder) in bad.items():
+            refused(f"a vector {problem}", lambda v=vectors, e=embedder: store.write(documents, v, e))  # type: ignore[misc]
+        with answering("writing vectors that are not of length 1"):
+            assert store.count() == 1, f"{store.ids()} was written with a bad vector"
+            store.write(documents, rows * 7, EMBEDDER)
+            ranking = store.search([StoreQuery(None, vector_of("signal"), 1)])[0].rankings[NEAR]
+        score = ranking[0][1]
+        assert score is not None, "a list on the scale COSINE has scores"
+        assert abs(score - 1) < self.cosine_tolerance or store.info.scales[NEAR] is not Scale.COSINE, (
+            f"a vector is not brought to length 1: its own cosine is {score}"
+        )
+
+    def test_vectors_come_and_go(self) -> None:
+        """A document written without a vector loses the one it had; one written with a vector gets it."""
+        store, signal = self._empty(), Document("1", "signal")
+        if NEAR not in store.info.scales:
+            raise SkipTest("it has no vectors")
+        if Capability.SCORES_OTHERS not in store.info.capabilities:
+            raise SkipTest("every document of it may need a vector")
+        with answering("writing with and without a vector"):
+            lengths, complete = [], []
+            for document, with_vector in ((signal, False), (signal, True), (Document("1", "lamp"), False)):
+                _ = self._write(store, [document]) if with_vector else store.write([document])
+                lengths.append(len(store.search([StoreQuery(None, vector_of("signal"))])[0].rankings.get(NEAR, ())))
+                complete += store.unchanged([document])
+        assert lengths == [0, 1, 0], f"without, with and without a vector it is found {lengths} times"
+        assert complete in ([False, True, False], [False] * 3), f"it is complete without a vector: {complete}"
+
+    def test_documents_with_and_without_a_vector_in_one_write(self) -> None:
+        """One write holds both; a document without a vector loses the one it had, and a bad vector refuses them all."""
+        store, documents = self._empty(), [Document(str(n), f"signal {n}") for n in range(4)]
+        if NEAR not in store.info.scales or Capability.LATER not in store.info.capabilities:
+            raise SkipTest("every document of it may need a vector")
+        rows, has_vector = vectors_of(documents), np.array([False, True, False, True])
+        rows[~has_vector] = np.nan
+        bad_rows = rows.copy()
+        bad_rows[3] = 0
+        refused(
+            "a vector that is all zeros, beside documents without one",
+            lambda: store.write(documents, bad_rows, EMBEDDER, has_vector=has_vector),
+        )
+        with answering("writing documents with and without a vector"):
+            assert store.count() == 0, f"{store.ids()} was written with a bad vector"
+            self._write(store, [Document("0", "steam")])
+            result = store.write(documents, rows, EMBEDDER, has_vector=has_vector)
+            second_result = store.write(documents, rows, EMBEDDER, has_vector=has_vector)
+            bare = sorted(document.id for document in store.bare(10))
+            order = store.ids()
+        assert (result.added, result.updated) == (3, 1), f"of four documents, one stored before, it counts {result}"
+        assert second_result.unchanged == 4, f"written again unchanged they count as {second_result}"
+        assert bare == ["0", "2"], f"without a vector are {bare}, not 0 and 2"
+        assert order == ["0", "1", "2", "3"], f"the order of arrival is {order}"
+
+    def test_vectors_follow(self) -> None:
+        """Documents without a vector are listed; they get one only if they have not changed meanwhile."""
+        store = self._empty()
+        self._needs(store, Capability.LATER)
+        kept_document, changed_document, deleted_document, other_document = (
+            Document(str(n), f"signal {n}") for n in range(4)
+        )
+        with answering("writing vectors after their documents"):
+            store.write([kept_document, changed_document, deleted_document])
+            self._write(store, [other_document])
+            counts = [store.statistics().vectors_due]
+            store.annotate(**{WORDS_FIRST: "1"})
+            counts.append(store.statistics().vectors_due)
+            bare, first = store.bare(10), store.bare(2)
+            store.write([Document(changed_document.id, "lamp")])
+            store.delete([deleted_document.id])
+            result = store.write(bare, vectors_of(bare), EMBEDDER, stored_only=True)
+            second_result = store.write(bare, vectors_of(bare), EMBEDDER, stored_only=True)
+            documents_without_vector, statistics = store.bare(10), store.statistics()
+            texts = [
+                document and document.text
+                for document in store.get([kept_document.id, changed_document.id, deleted_document.id])
+            ]
+            vector_ranking = store.search([StoreQuery(None, vector_of(kept_document.text))])[0].rankings[NEAR]
+            words = store.search([StoreQuery("signal")])[0].rankings[WORDS]
+        assert counts == [0, 3], f"before and after the note {counts} vectors are to come"
+        assert ([d.id for d in bare], len(first)) == (["0", "1", "2"], 2), f"without a vector are {bare} and {first}"
+        assert (result.added, result.updated) == (0, 1), f"of three vectors one is still wanted, not {result}"
+        assert (second_result.added, second_result.updated) == (0, 0), (
+            f"written again they are the same, not {second_result}"
+        )
+        assert [d.id for d in documents_without_vector] == [changed_document.id], (
+            f"without a vector are then {documents_without_vector}"
+        )
+        assert statistics.vectors_due == 1, f"then {statistics.vectors_due} vectors are to come"
+        assert statistics.documents == 3, f"and there are {statistics.documents} documents"
+        assert texts == [kept_document.text, "lamp", None], f"the texts are {texts}"
+        assert (len(vector_ranking), len(words)) == (2, 2), (
+            f"{len(vector_ranking)} are found by vectors and {len(words)} by words"
+        )
+
+    def test_statistics(self) -> None:
+        """The sequence number grows only with writes; notes are kept."""
+        store, document = self._empty(), Document("1", "signal")
+        with answering("reading statistics"):
+            numbers = []
+            for change in (
+                lambda: None,
+                lambda: self._write(store, [document]),
+                lambda: self._write(store, [document]),
+                lambda: self._write(store, [Document("1", "lamp")]),
+                lambda: store.annotate(spread="0.8 0.1", other="ё\0"),
+                lambda: store.delete(["nobody"]),
+                lambda: store.delete(["1"]),
+            ):
+                change()
+                statistics = store.statistics()
+                assert isinstance(statistics, Statistics), f"statistics are Statistics, not {type(statistics).__name__}"
+                assert statistics.documents in {None, store.count()}, (
+                    f"{statistics.documents} documents, {store.count()} by count"
+                )
+                numbers.append(statistics.sequence)
+            store.annotate(other="new")
+            notes = store.statistics().notes
+        rises = [following > earlier for earlier, following in pairwise(numbers)]
+        assert rises == [True, False, True, False, False, True], f"sequence numbers: {numbers}"
+        assert notes in ({"spread": "0.8 0.1", "other": "new"}, {}), f"the notes are {notes}"
+
+    def test_metadata_is_changed_in_the_store(self) -> None:
+        """Values are set and removed, or all replaced; texts stay, and vectors until the searchable text changes."""
+        store = self._empty()
+        documents = [
+            Document("1", "signal", {"a": 1, "b": [2], "title": "Rail"}),
+            Document("2", "lamp", {"a": 1}),
+            Document("3", "switch"),
+        ]
+        has_vectors = NEAR in store.info.scales
+        with answering("changing metadata"):
+            store.write(
+                documents[:2], np.array([vector_of(d.searchable) for d in documents[:2]]), EMBEDDER
+            ) if has_vectors else (store.write(documents[:2]))
+            store.write(documents[2:])
+            sequence_before = store.statistics().sequence
+            assert self._set_metadata(store, {"1": {"a": None, "c": "信\0"}, "2": {"a": 1}}) == AddResult(0, 1, 1)
+            assert store.statistics().sequence > sequence_before, "the sequence number stays"
+            metadata = {"b": [2], "title": "Rail", "c": "信\0"}
+            assert store.get(["1", "2"]) == [Document("1", "signal", metadata), documents[1]], "it is not as set"
+            if store.info.can(Capability.FILTERS):
+                assert store.ids(filters=Equals("c", "信\0")) == ["1"], "filters do not see what was set"
+                assert store.ids(filters=Equals("a", 1)) == ["2"], "filters see what was removed"
+            self._set_metadata(store, {"2": {"x": True, "none": None}}, replace=True)
+            assert store.get(["2"]) == [Document("2", "lamp", {"x": True})], "other metadata stays"
+            if has_vectors and store.info.can(Capability.VECTORS):
+                result = store.set_metadata({"1": {"title": "Yard"}, "3": {}})
+                assert result.texts == ("Yard\nsignal",), f"the new text to embed is told as {result.texts}"
+                assert "1" in result.remaining, "a document without its new vector is not said to remain"
+                assert store.get(["1"]) == [Document("1", "signal", metadata)], "it has a title without its vector"
+            self._set_metadata(store, {"1": {"title": "Yard"}, "3": {"title": "Points"}})
+            expected_documents = [
+                Document("1", "signal", {**metadata, "title": "Yard"}),
+                Document("3", "switch", {"title": "Points"}),
+            ]
+            assert [document for document in store.get(["1", "3"]) if document] == expected_documents, (
+                "the titles are not as set"
+            )
+            keys = store.keys(["1", "2", "3"])
+            if has_vectors and store.info.can(Capability.VECTORS):
+                rows = store.vectors([keys["1"], keys["2"], keys["3"]])
+                expected = np.array([vector_of("Yard\nsignal"), vector_of("lamp")])
+                assert np.allclose(rows, expected, atol=1e-5), "vectors are not those of the texts"
+            if WORDS in store.info.scales:
+                assert self._words(store, "yard") == ["1"], "the new title is not found"
+                assert self._words(store, "rail") == [], "the old title is found"
+                assert self._words(store, "points") == ["3"], "the title of a document without a vector is not found"
+            assert self._set_metadata(store, {}) == AddResult(), "changing nothing is something"
+        for stranger in ("nobody", "\ud800"):
+            changes: dict[str, dict[str, Any]] = {"2": {"x": 5}, stranger: {"x": 5}}
+            refused("metadata of a document that is not there", partial(store.set_metadata, changes))
+        refused("metadata that is not JSON", lambda: store.set_metadata({"2": {"x": object()}}))
+        assert store.get(["2"]) == [Document("2", "lamp", {"x": True})], "a refused change was made"

@@ -1,0 +1,352 @@
+"""JSON, JSON lines and tables: each record is a separate document."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import threading
+from itertools import repeat
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from pointsman.ingest.source_text import LONGEST_HEADING, Lines, ParsedDocument, Problem, Section, clean, text_digest
+from pointsman.tools.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+TEXT_FIELDS = ("text", "content", "contents", "body")
+ID_FIELDS = ("_id", "id")
+TITLE_FIELD = "title"
+
+MOST_FIELDS = 100
+"""Fields of a record that are kept for filters; each is a column of the store."""
+
+MOST_NAMES = 1000
+"""Distinct field names in one file."""
+
+_LONGEST_ID = 256  # bytes
+_LONGEST_NAME = 100
+_LONGEST_VALUE = 1000  # of a field that is also in the text
+_LONG_ROW = 1000  # lines after which a quote in a row is assumed to be unclosed
+
+_csv_limit = threading.Lock()
+
+Label = tuple["Label | None", str, int]
+"""The enclosing label, the value's own label, and the length of both."""
+
+
+def json_lines(path: str, text: str) -> Iterator[ParsedDocument | Problem]:
+    """Yield a document per line; a line that is not a JSON object is reported by its number."""
+    records = _Records(path, "jsonl")
+    for number, line in enumerate(io.StringIO(text), start=1):
+        if not line.strip():
+            continue
+        try:
+            value = _parse(line)
+        except InputError as error:
+            yield Problem(path, f"line {number}: {error}")
+            continue
+        if isinstance(value, dict):
+            yield from records.read(value, number)
+        else:
+            yield Problem(path, f"line {number}: expected a JSON object, not {type(value).__name__}")
+    yield from records.repeated()
+
+
+def json_file(path: str, text: str) -> Iterator[ParsedDocument | Problem]:
+    """Yield a document for each object of a list; anything else is one document."""
+    value = _parse(text)
+    records = _Records(path, "json", unit="record")
+    if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+        for number, item in enumerate(value, start=1):
+            yield from records.read(item, number)
+    else:
+        yield from records.read(value if isinstance(value, dict) else {"": value}, 1)
+    yield from records.repeated()
+
+
+def table(path: str, text: str, kind: str) -> Iterator[ParsedDocument | Problem]:
+    """Yield a document per row; the first row holds the field names."""
+    delimiter = "\t" if kind == "tsv" else _delimiter(text)
+    rows = _rows(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), len(text))
+    try:
+        header = [name.strip() for name in next(rows, (0, 0, []))[2]]
+        records = _Records(path, kind, labels=sum(map(len, header)))
+        seen_rows = False
+        for first, last, row in rows:
+            if last - first > _LONG_ROW:
+                yield Problem(path, f"line {first}: a row that runs to line {last}; is a quote not closed?")
+            if any(cell.strip() for cell in row):
+                seen_rows = True
+                yield from records.row(header, row, first, last)
+        yield from records.repeated()
+    except csv.Error as error:
+        raise InputError(f"table that cannot be read: {error}") from error
+    if not seen_rows:
+        raise InputError("a table without rows below its header")
+
+
+def _rows(reader: Any, longest: int) -> Iterator[tuple[int, int, list[str]]]:
+    """Yield rows with the numbers of their first and last line; fields may have any length."""
+    while True:
+        line = reader.line_num + 1
+        with _csv_limit:  # the limit is global to the process: raise it for one row, then restore it
+            old_limit = csv.field_size_limit(max(longest, 1))
+            try:
+                row = next(reader, None)
+            finally:
+                csv.field_size_limit(old_limit)
+        if row is None:
+            return
+        yield line, reader.line_num, row
+
+
+def _delimiter(text: str) -> str:
+    header = text[: text.find("\n")] if "\n" in text else text
+    return max(",;\t|", key=header.count)
+
+
+def _fields(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """Return cells by label; cells with equal labels are joined."""
+    fields: dict[str, Any] = {}
+    for name, cell in pairs:
+        fields[name] = f"{fields[name]}\n{cell}" if fields.get(name) else cell
+    return fields
+
+
+def _parse(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"not JSON: {error.msg} at column {error.colno} of line {error.lineno}") from error
+    except RecursionError as error:
+        raise InputError("JSON nested too deep") from error
+    except ValueError as error:  # a number with more digits than Python converts
+        raise InputError(f"JSON that cannot be read: {error}") from error
+
+
+class _Records:
+    """Turns each record of one file into a source.
+
+    A table's header labels, which rows do not contain themselves, are written into a row as long as all rows together
+    have at most as many characters of labels as of cells, plus 200 per row. Otherwise a header of 400,000 characters
+    would be stored with every row.
+
+    A record without an id is named by a digest of its text; if an earlier one has the same text, by one of its title
+    and fields too. One that repeats an earlier one completely is left out, and reported.
+    """
+
+    def __init__(self, path: str, kind: str, *, unit: str = "line", labels: int = 0) -> None:
+        self._path, self._kind, self._unit = path, kind, unit
+        self._ids: dict[str, int] = {}
+        self._names: set[str] = set()
+        self._labels, self._room = labels, 4000
+        self._has_reported = False
+        self._digests: set[str] = set()  # of texts, and of whole records
+        self._repeated_ids, self._first_repeated = 0, 0
+
+    def repeated(self) -> Iterator[Problem]:
+        """Yield a problem if records were left out because they repeat earlier ones."""
+        if self._repeated_ids:
+            verb = "record repeats" if self._repeated_ids == 1 else "records repeat"
+            yield Problem(
+                self._path,
+                f"{self._repeated_ids:,} {verb} an earlier one in text and fields, first {self._unit} "
+                f"{self._first_repeated:,}; such records are stored once",
+            )
+
+    def row(self, header: list[str], cells: list[str], first: int, last: int) -> Iterator[ParsedDocument | Problem]:
+        """Yield the source of a table's row on these lines."""
+        self._room += sum(map(len, cells)) + 200
+        if self._labels > self._room:
+            yield from self._document("", clean("\n".join(cell for cell in cells if cell.strip())).strip(), first, last)
+            return
+        self._room -= self._labels
+        names = header + [""] * (len(cells) - len(header))
+        yield from self.read(_fields(zip(names, cells, strict=False)), first, last)
+
+    def read(
+        self, record: Mapping[str, Any], number: int, last: int | None = None
+    ) -> Iterator[ParsedDocument | Problem]:
+        """Yield the source of a record with this number or on these lines, and a problem for what is unusable."""
+        id_field = next((name for name in ID_FIELDS if _is_id(record.get(name))), None)
+        text_field = next((name for name in TEXT_FIELDS if _as_text(record.get(name))), None)
+        title = record.get(TITLE_FIELD)
+        title = " ".join(clean(title).split()) if isinstance(title, str) else ""
+        reserved_fields = {id_field, text_field, TITLE_FIELD}
+        other_fields = {name: value for name, value in record.items() if name not in reserved_fields}
+        if text_field:
+            text = _as_text(record[text_field])
+        elif title and any(name in record for name in TEXT_FIELDS):
+            text = title  # the text field exists but is empty, as in some records of collections
+        else:
+            text = _readable(other_fields) or title
+        if len(title) > LONGEST_HEADING:
+            title, text = "", text if text == title else f"{title}\n\n{text}"
+        if not text:
+            yield Problem(self._path, f"{self._unit} {number}: it has no text")
+            return
+        record_id = clean(str(record[id_field])).strip() if id_field else None
+        if record_id is not None and (first := self._ids.setdefault(record_id, number)) != number:
+            yield Problem(
+                self._path,
+                f"{self._unit} {number}: the id {record_id!r} is already used by {self._unit} {first}",
+            )
+            return
+        inner_metadata = other_fields.pop("metadata", None)
+        extra = {**(inner_metadata if isinstance(inner_metadata, dict) else {}), **other_fields}
+        fields = self._filter_fields(extra, _LONGEST_VALUE if text_field is None else None)
+        yield from self._document(title, text, number, last or number, fields, record_id)
+        if not self._has_reported and (len(extra) > MOST_FIELDS or len(self._names) >= MOST_NAMES):
+            self._has_reported = True
+            yield Problem(
+                self._path,
+                f"{self._unit} {number}: too many fields; {MOST_FIELDS} of a record and {MOST_NAMES} names of "
+                "a file are kept for filters",
+            )
+
+    def _document(
+        self,
+        title: str,
+        text: str,
+        number: int,
+        last: int,
+        fields: Mapping[str, Any] = MappingProxyType({}),
+        record_id: str | None = None,
+    ) -> Iterator[ParsedDocument]:
+        """Yield the source of a record, unless it repeats an earlier one."""
+        digest = "" if record_id is not None else self._new_digest(title, text, fields)
+        if digest is None:
+            self._repeated_ids += 1
+            self._first_repeated = self._first_repeated or number
+            return
+        has_lines = self._unit == "line"
+        yield ParsedDocument(
+            path=self._path,
+            title=title,
+            sections=(Section((), text, 0),),
+            text=text,
+            kind=self._kind,
+            metadata=fields if has_lines else {**fields, self._unit: number},
+            record_id=record_id,
+            record_digest=digest,
+            lines=(Lines(0, number, last, exact=False),) if has_lines else (),
+        )
+
+    def _new_digest(self, title: str, text: str, fields: Mapping[str, Any]) -> str | None:
+        """Return a digest that no earlier record has, or None if an earlier one is equal in everything."""
+        new_digest = text_digest(
+            json.dumps([text, title, dict(fields)], sort_keys=True), size=16
+        )  # never equal by chance
+        of_text = text_digest(text)
+        if new_digest in self._digests:
+            return None
+        digest = new_digest if of_text in self._digests else of_text
+        self._digests |= {new_digest, of_text}
+        return digest
+
+    def _filter_fields(self, record: Mapping[str, Any], longest: int | None) -> dict[str, Any]:
+        """Return the fields that filters can use: scalars and lists of scalars."""
+        fields: dict[str, Any] = {}
+        for name, value in record.items():
+            if len(fields) == MOST_FIELDS:
+                break
+            key = clean(name)
+            usable = _filterable(value)
+            if not key or len(key) > _LONGEST_NAME or usable in (None, "", []):
+                continue
+            if longest is not None and isinstance(usable, str | list) and len(str(usable)) > longest:
+                continue
+            if key not in self._names:
+                if len(self._names) == MOST_NAMES:
+                    continue
+                self._names.add(key)
+            fields[key] = usable
+        return fields
+
+
+def _filterable(value: Any) -> Any:
+    """Return a scalar or a list of scalars with strings cleaned; None for anything else."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, list) and all(isinstance(item, str | bool | int | float) for item in value):
+        return [clean(item) if isinstance(item, str) else item for item in value]
+    return None
+
+
+def _is_id(value: Any) -> bool:
+    if isinstance(value, str):
+        return len(value.encode("utf-8", "replace")) <= _LONGEST_ID and bool(clean(value).strip())
+    return type(value) is int and abs(value) < 10**_LONGEST_ID
+
+
+def _as_text(value: Any) -> str:
+    """Return a string, or a list of strings as paragraphs; an empty string for anything else."""
+    if isinstance(value, str):
+        return clean(value).strip()
+    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+        return clean("\n\n".join(value)).strip()
+    return ""
+
+
+def _readable(value: Any) -> str:
+    r"""Write the strings and numbers of a nested value as ``label: value`` lines; lists of short ones go on one line.
+
+    The enclosing labels are repeated as long as that does not double the text.
+
+    >>> _readable({"name": "switch", "size": {"length": 3}, "years": [1999, 2005]})
+    'name: switch\nsize › length: 3\nyears: 1999, 2005'
+    """
+    lines: list[str] = []
+    room = 1000
+    previous: Label | None = None
+    waiting: list[Iterator[tuple[Label | None, Any]]] = [iter(((None, value),))]
+    while waiting:  # an explicit stack: nesting may be as deep as the JSON parser allows
+        label, item = next(waiting[-1], (None, _END))
+        if item is _END:
+            waiting.pop()
+        elif isinstance(item, dict):
+            waiting.append(_labels(item, label))
+        elif isinstance(item, list) and not all(map(_is_scalar, item)):
+            waiting.append(zip(repeat(label), item))
+        elif text := _scalars(item):
+            name, length = (label[1], label[2]) if label else ("", 0)
+            room += len(text) + (len(name) if label is not previous else 0)
+            previous = label
+            name = _path(label) if length <= room else name if len(name) <= room else ""
+            room -= len(name)
+            lines.append(f"{name}: {text}" if name else text)
+    return clean("\n".join(lines)).strip()
+
+
+_END = object()
+
+
+def _labels(item: Mapping[str, Any], label: Label | None) -> Iterator[tuple[Label | None, Any]]:
+    indent = label[2] if label else 0
+    for name, child in item.items():
+        yield ((label, str(name), indent + len(name) + 3) if name else label), child
+
+
+def _path(label: Label | None) -> str:
+    names = []
+    while label:
+        names.append(label[1])
+        label = label[0]
+    return " › ".join(reversed(names))
+
+
+def _is_scalar(value: Any) -> bool:
+    return value is None or isinstance(value, str | int | float)
+
+
+def _scalars(item: Any) -> str:
+    """Return a string or number, or all items of a list, as text."""
+    values = item if isinstance(item, list) else [item]
+    texts = [str(value) for value in values if isinstance(value, str | int | float) and not isinstance(value, bool)]
+    texts = [text for text in texts if text.strip()]
+    return (", " if all(len(text) <= 60 for text in texts) else "\n").join(texts)

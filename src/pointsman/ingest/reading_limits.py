@@ -1,0 +1,37 @@
+"""Limits of reading one file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from pointsman.tools.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class FileLimits:
+    """Limits of reading one file; anything beyond them is left out and reported, and the next file is read.
+
+    Attributes:
+        seconds: Processor time.
+        memory: Bytes that the reading process may use.
+        pages: Pages of a PDF; also slides, and cells of a notebook.
+        pictures: Pages of a PDF without text that are read as pictures; each may take ``seconds`` by itself.
+        characters: Characters of text.
+
+    Raises:
+        InputError: A limit is not a positive integer, or is too small for the reader itself.
+    """
+
+    seconds: int = 25
+    memory: int = 900 << 20
+    pages: int = 5_000
+    pictures: int = 200
+    characters: int = 60_000_000
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if type(value) is not int or value < 1:
+                raise InputError(f"{field.name} is a positive whole number, not {value!r}")
+        if self.memory < 300 << 20:
+            raise InputError(f"memory is at least {300 << 20} bytes, not {self.memory}")

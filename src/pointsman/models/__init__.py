@@ -1,8 +1,0 @@
-"""Embedders and language models: the offline default, local and remote ones, a cache for any embedder, and fakes.
-
-Every name is loaded on first use: importing this package loads no model library.
-"""
-
-from pointsman._lazy_imports import lazily
-
-__getattr__, __dir__, __all__ = lazily(__name__)

@@ -1,0 +1,889 @@
+"""Makes a recipe from a request, the settings and the policy; no other module decides what `auto` means.
+
+Precedence: request, workflow, settings, measured policy. The plan of an answer says which of them decided what.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from pointsman.llm.chosen_models import model_for
+from pointsman.retrieval.fusion import LISTS, METHODS
+from pointsman.retrieval.judge.relevance import Relevance, shipped
+from pointsman.retrieval.parallel_calls import Breaker, Deadline, DualCall, Mode, Tasks, Threads, describe, run
+from pointsman.retrieval.plan.policy import Policy, measured
+from pointsman.retrieval.plan.recipe import Recipe, by_name, method_for
+from pointsman.retrieval.refine.base_refiner import BaseRefiner
+from pointsman.retrieval.refine.budget import Budget
+from pointsman.retrieval.refine.refuse import Refuser
+from pointsman.retrieval.request import SearchRequest
+from pointsman.retrieval.retrievers.hybrid_retriever import TIMEOUT
+from pointsman.retrieval.run.candidates import DEPTH
+from pointsman.retrieval.run.source import Source
+from pointsman.retrieval.search import search, unanswered
+from pointsman.tools.audit_log import AuditLog, log_of
+from pointsman.tools.errors import InputError, PointsmanError, RetrievalError, UnknownNameError, UnmetNeedError
+from pointsman.tools.sync_and_async import in_thread
+from pointsman.values.registry import STRATEGIES, STRATEGY_ALIASES, Registry
+from pointsman.values.settings import TASKS, Settings
+from pointsman.values.types import Decision, RetrievalContext, check_top_k
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from pointsman.retrieval.judge.kept_calibrations import Calibration
+    from pointsman.retrieval.plan.policy import EffortLimits, EffortName
+    from pointsman.retrieval.plan.recommended_strategy import Recommendation
+    from pointsman.retrieval.plan.routers import BaseRouter
+    from pointsman.retrieval.plan.transform.base_transformer import BaseTransformer
+    from pointsman.retrieval.refine.diversity import Grouping
+    from pointsman.retrieval.run.reading import Reading
+    from pointsman.values.protocols import LLM
+    from pointsman.values.types import Query
+
+log = logging.getLogger(__name__)
+
+PLAIN: Final = ("bm25", "vector", "hybrid")
+"""Strategies that use the lists only."""
+
+CHOSEN_BY_LOOK: Final = ("decomposition", "hyde", "query2doc", "multi_query", *PLAIN)
+"""The strategies that `recommend` chooses from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """User-defined stages that replace the default ones.
+
+    Args:
+        router: chooses among the sources; by default all are searched.
+        reranker: reorders the results; by default the offline reranker.
+        transformer: rewrites the query, and may add variants that are searched beside it; by default, a question that
+            follows a conversation is completed from it by rules.
+        refiners: further refiners, run in order after the reranker: refuse, diversify, expand, compress …
+        strategy: the strategy that ``"auto"`` stands for, a built-in or a registered one.
+        depth: candidates per list.
+        timeout: seconds for the whole search; None: no limit.
+        breaker: skips branches that keep failing.
+        policy: the numbers that ``"auto"`` uses to decide; None: ``"auto"`` is plain hybrid search.
+        calibrations: judge how relevant a hit is; the first that fits its scores is used.
+        fitted: by dataset, what `pointsman calibrate` fitted; it takes precedence over ``calibrations`` there.
+
+    Raises:
+        InputError: an option is invalid.
+    """
+
+    router: BaseRouter | None = None
+    reranker: BaseRefiner | None = None
+    transformer: BaseTransformer | None = None
+    refiners: Sequence[BaseRefiner] = ()
+    strategy: str = "auto"
+    depth: int = DEPTH
+    timeout: float | None = TIMEOUT
+    breaker: Breaker = field(default_factory=Breaker)
+    policy: Policy | None = field(default_factory=measured)
+    calibrations: Sequence[Relevance] = field(default_factory=shipped)
+    fitted: Mapping[str, Calibration] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_top_k(self.depth)
+        Deadline(self.timeout)
+        object.__setattr__(self, "strategy", STRATEGY_ALIASES.get(self.strategy, self.strategy))
+        if not isinstance(self.policy, Policy | None):
+            raise InputError(f"a policy is a Policy or None, not {self.policy!r:.80}")
+        if not isinstance(self.breaker, Breaker):
+            raise InputError(
+                f"a breaker is a Breaker, not {self.breaker!r:.80}; Breaker(None) never leaves anything out"
+            )
+        if self.router is not None and not callable(getattr(self.router, "decide", None)):
+            raise InputError(f"a router subclasses BaseRouter, {self.router!r:.80} does not")
+        for stage in (self.reranker, *self.refiners):
+            if stage is not None and not isinstance(stage, BaseRefiner):
+                raise InputError(f"a refiner subclasses BaseRefiner, {stage!r:.80} does not")
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Makes recipes and runs them; every façade hands its requests to an engine.
+
+    Attributes:
+        settings: the defaults for whatever a request leaves open.
+        stages: what settings cannot express.
+        models: one language model for everything, or models by task.
+        registry: of strategies.
+        audit: records what is shown; None: nothing does. By default the log of the workspace that is searched.
+    """
+
+    settings: Settings = field(default_factory=Settings)
+    stages: Stages = field(default_factory=Stages)
+    models: LLM | Mapping[str, LLM] | None = None
+    registry: Registry[Any] = STRATEGIES
+    audit: AuditLog | Literal["of sources"] | None = field(default="of sources", repr=False, compare=False)
+    _strategies: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False, init=False)
+    _recipes_made: dict[Any, Recipe] = field(default_factory=dict, repr=False, compare=False, init=False)
+
+    def __post_init__(self) -> None:
+        self.check_name(str(self.stages.strategy))  # the stages alone do not know the registry
+
+    # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def search(self, request: SearchRequest, sources: Sequence[Any], *, today: str = "") -> RetrievalContext:
+        """Answer the only question of a request.
+
+        Args:
+            request: the question and options.
+            sources: datasets, and retrievers of any kind.
+            today: the day on which documents have to be valid, for a replay; empty: the day of this machine.
+
+        Raises:
+            InputError: the request cannot be carried out.
+            RetrievalError: no source could be searched; it carries every cause.
+            AuditError: the audit log is on and cannot be written.
+        """
+        if self.audit is not None and (audit := self._audit_of(sources)) is not None:
+            with audit.request("search", principals=request.principals) as entry:
+                with entry.step():
+                    answer = self.search(request, sources, today=today)
+                audit.add_answers(entry, request.queries, [answer])
+            return answer
+        sources = _on_day(request, sources)
+        recipe = self.resolve(request, sources)
+        if today:
+            recipe = replace(recipe, today=today)
+        return run(self._search_batch(request, sources, [recipe], [request.query], Threads()))[0]
+
+    async def asearch(self, request: SearchRequest, sources: Sequence[Any]) -> RetrievalContext:
+        """Async version of `search`; cancelling it cancels all its calls."""
+        if self.audit is not None and (audit := self._audit_of(sources)) is not None:
+            async with audit.arequest("search", principals=request.principals) as entry:
+                with entry.step():
+                    answer = await self.asearch(request, sources)
+                await in_thread(audit.add_answers, entry, request.queries, [answer])
+            return answer
+        if request.as_of is not None:
+            sources = await in_thread(_on_day, request, sources)
+        recipe = await in_thread(self.resolve, request, sources)  # imports its stages, and asks what datasets can
+        return (await self._search_batch(request, sources, [recipe], [request.query], Tasks()))[0]
+
+    def search_many(
+        self, request: SearchRequest, sources: Sequence[Any], seconds: float | None = None
+    ) -> list[RetrievalContext]:
+        """Answer all questions of a request in shared batches; returns one context per question, in order.
+
+        Args:
+            request: the questions and options.
+            sources: datasets, and retrievers of any kind.
+            seconds: for all questions together; a question that is not reached in time gets an empty answer that
+                says so.
+
+        Raises:
+            InputError: the request cannot be carried out.
+            RetrievalError: no source could be searched for any of the questions.
+            AuditError: the audit log is on and cannot be written.
+        """
+        if self.audit is not None and (audit := self._audit_of(sources)) is not None:
+            with audit.request("search_many", principals=request.principals) as entry:
+                with entry.step():
+                    answers = self.search_many(request, sources, seconds)
+                audit.add_answers(entry, request.queries, answers)
+            return answers
+        return run(self._search_many(request, sources, Threads(), seconds))
+
+    async def asearch_many(
+        self, request: SearchRequest, sources: Sequence[Any], seconds: float | None = None
+    ) -> list[RetrievalContext]:
+        """Async version of `search_many`."""
+        if self.audit is not None and (audit := self._audit_of(sources)) is not None:
+            async with audit.arequest("search_many", principals=request.principals) as entry:
+                with entry.step():
+                    answers = await self.asearch_many(request, sources, seconds)
+                await in_thread(audit.add_answers, entry, request.queries, answers)
+            return answers
+        return await self._search_many(request, sources, Tasks(), seconds)
+
+    def _audit_of(self, sources: Iterable[Any]) -> AuditLog | None:
+        """The audit log that a search of these sources belongs to; None if it is off, or the search is a step."""
+        audit = log_of(sources) if self.audit == "of sources" else self.audit
+        return audit if isinstance(audit, AuditLog) and audit.is_recording else None
+
+    async def _search_many(
+        self, request: SearchRequest, sources: Sequence[Any], mode: Mode, seconds: float | None
+    ) -> list[RetrievalContext]:
+        if request.as_of is not None:
+            sources = await mode.blocking(partial(_on_day, request, sources))
+        deadline = Deadline(seconds)
+        answers: dict[int, RetrievalContext] = {}
+        late = f"the time limit of {seconds} seconds for the whole request ran out before this question; ask it again"
+        grouping = partial(self._recipes, request, sources)
+        for recipe_of in await mode.one(DualCall(grouping, partial(in_thread, grouping))):
+            positions = list(recipe_of)
+            for batch in [positions] if seconds is None else _batches(positions, request.queries):
+                recipes = [recipe_of[position] for position in batch]
+                queries = [request.queries[position] for position in batch]
+                contexts = [unanswered(recipe, query, late) for recipe, query in zip(recipes, queries, strict=True)]
+                if (remaining := deadline.left()) != 0:
+                    try:
+                        contexts = await self._search_batch(request, sources, recipes, queries, mode, remaining)
+                    except RetrievalError:
+                        if not answers or deadline.left() != 0:  # otherwise the answered questions keep their answers
+                            raise
+                answers.update(zip(batch, contexts, strict=True))
+        return [answers[position] for position in range(len(request.queries))]
+
+    async def _search_batch(
+        self,
+        request: SearchRequest,
+        sources: Sequence[Any],
+        recipes: Sequence[Recipe],
+        queries: Sequence[Query],
+        mode: Mode,
+        seconds: float | None = None,
+    ) -> list[RetrievalContext]:
+        """Search by recipes of one strategy, one for each question; if it fails, fall back to plain search."""
+        try:
+            return await search(recipes, queries, mode, seconds)
+        except RetrievalError as error:
+            plain = self._plain_search(request, sources, recipes[0], error)
+            return await search([plain] * len(queries), queries, mode, seconds)
+
+    def _recipes(self, request: SearchRequest, sources: Sequence[Any]) -> list[dict[int, Recipe]]:
+        """The recipe of each question by its position; one group for each strategy that the questions' wording chooses.
+
+        Questions of one strategy share batches, but each keeps its reason, and its conversation.
+        """
+        if not request.queries:
+            return []
+        if not self.looks_decide(request):
+            return [dict.fromkeys(range(len(request.queries)), self.resolve(request, sources))]
+        groups: dict[str, dict[int, Recipe]] = {}
+        for position, query in enumerate(request.queries):
+            recipe = self.resolve(replace(request, queries=(query,)), sources)
+            groups.setdefault(recipe.strategy or recipe.method, {})[position] = recipe
+        return list(groups.values())
+
+    def _plain_search(
+        self, request: SearchRequest, sources: Sequence[Any], recipe: Recipe, error: RetrievalError
+    ) -> Recipe:
+        """The plain search to fall back to when a strategy has failed.
+
+        Raises:
+            RetrievalError: the failed search was already plain.
+        """
+        if not recipe.strategy:
+            raise error
+        note = f"strategy {recipe.strategy!r} failed; plain search was used instead: {describe(error)}"
+        log.warning("%s", note)
+        method, _ = method_for(list(_selection(by_name(sources), request.datasets).values()), "auto")
+        plain = self.resolve(replace(request, strategy=method), sources)
+        decisions = (Decision("strategy", method, "default", note), *plain.decisions[1:])  # nobody requested this one
+        return replace(plain, method="auto", policy=self.stages.policy, decisions=decisions, notes=(*plain.notes, note))
+
+    # ── deciding ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def resolve(self, request: SearchRequest, sources: Sequence[Any]) -> Recipe:
+        """Decide how to carry out a request.
+
+        Args:
+            request: the questions and options.
+            sources: datasets, and retrievers of any kind.
+
+        Raises:
+            UnknownNameError: there is no such strategy.
+            UnmetNeedError: the strategy lacks something it needs, such as a language model.
+            InputError: another option is invalid.
+        """
+        for source in sources if request.principals is not None else ():
+            if not getattr(source, "is_view", False):  # a search must not ignore who asks
+                raise UnmetNeedError(
+                    f"{getattr(source, 'name', source)!r:.80} cannot tell who may see a document, so principals would "
+                    "change nothing; search a dataset of a workspace where access is on"
+                )
+        if self.looks_decide(request):
+            return self._resolve(request, sources)
+        key = (
+            self.registry.version,
+            # a refiner by its identity, as one defined by a user may not be hashable
+            *[id(option) if isinstance(option, BaseRefiner) else option for option in _deciding(request)],
+            _in_conversation(request),
+            *[(id(source), getattr(source, "indexing_technique", None)) for source in sources],
+        )
+        if any(getattr(source, "is_view", False) for source in sources):  # which come and go with what they hold
+            return self._resolve(request, sources)
+        recipe = self._recipes_made.get(key)
+        if recipe is None:
+            while len(self._recipes_made) >= _RECIPES_KEPT:
+                self._recipes_made.pop(next(iter(self._recipes_made)), None)
+            recipe = self._recipes_made[key] = self._resolve(request, sources)  # keeps the objects behind the ids alive
+        return recipe
+
+    def _resolve(self, request: SearchRequest, sources: Sequence[Any]) -> Recipe:
+        stages = self.stages
+        strategy, choice, recommendation = self._strategy(request, sources)
+        selection = _selection(by_name(sources), request.datasets)
+        # What was fitted to a dataset was measured on all its documents; in a view of it, those do not all exist.
+        views = [name for name, source in selection.items() if getattr(source, "is_view", False)]
+        calibrations = (
+            {name: fit for name, fit in stages.fitted.items() if name not in views} if views else stages.fitted
+        )
+        recipe = Recipe(
+            selection,
+            request.k,
+            router=stages.router or _image_router(request, sources),
+            transformer=self._rewriter(request),
+            refiners=stages.refiners,
+            depth=stages.depth,
+            timeout=stages.timeout if request.timeout is None else request.timeout,
+            breaker=stages.breaker,
+            decisions=(choice,),
+            confidence=1.0 if recommendation is None else recommendation.confidence,
+            calibrations=stages.calibrations,
+            fitted=calibrations,
+            min_relevance=request.min_relevance,
+            coverage=request.coverage,
+            grouping=None if request.group_by is None else _grouping(request.group_by, request.group_size),
+            budget=_with_call_limit(None, self.settings.llm_timeout),
+            receipt=partial(self._receipt, request),
+        )
+        if strategy == "auto":
+            recipe = replace(self._automatic(recipe, request), strategy=_only_list(sources) or "")
+        elif self._is_plain(strategy):
+            recipe = self._by_lists(recipe, strategy)
+        else:
+            recipe = self._by_registered(recipe, strategy, request)
+        recipe = self._refusing(self._reranking(recipe, strategy, request), request)
+        if recipe.only_computes:
+            recipe = replace(recipe, budget=None)
+        calibrations_in_use = {name: calibrations[name] for name in recipe.sources if name in calibrations}
+        if unused_names := [name for name in views if name in stages.fitted]:
+            reason = f"{', '.join(unused_names)}: calibrated on all documents, not on those that exist for this search"
+            recipe = recipe.deciding("relevance", "shipped", "default", reason)
+        if origins := [
+            f"{name}: {calibration.origin}" for name, calibration in calibrations_in_use.items() if calibration.origin
+        ]:
+            value = (
+                "none" if all(calibration.is_empty for calibration in calibrations_in_use.values()) else "calibrated"
+            )
+            recipe = recipe.deciding("relevance", value, "calibration", "; ".join(origins))
+        return recipe
+
+    def _receipt(self, request: SearchRequest, context: RetrievalContext, readings: Mapping[str, Reading]) -> str:
+        """The receipt of an answer."""
+        from pointsman.retrieval.receipts import issue
+
+        stages = self.stages
+        objects = [name for name in ("router", "reranker", "transformer") if getattr(stages, name) is not None]
+        objects += ["refiners"] if stages.refiners else []
+        objects += [f"strategy {stages.strategy}"] if stages.strategy != "auto" else []
+        return issue(
+            context,
+            request,
+            readings,
+            settings=self.settings,
+            policy=stages.policy,
+            fitted=stages.fitted,
+            objects=objects,
+        )
+
+    def _strategy(self, request: SearchRequest, sources: Sequence[Any]) -> tuple[str, Decision, Recommendation | None]:
+        """The strategy, the decision behind it, and the recommendation if the question's wording decided."""
+        settings, name = self.settings, request.strategy
+        if name != "auto":
+            self.check_name(name)
+            return name, Decision("strategy", name, "request", "requested"), None
+        if self.stages.strategy != "auto":
+            name = self.stages.strategy
+            return name, Decision("strategy", name, "workflow", "the workflow's own strategy"), None
+        if settings.default_retrieval_strategy != "auto":
+            name = settings.default_retrieval_strategy
+            name = STRATEGY_ALIASES.get(name, name)
+            self.check_name(name)
+            return name, Decision("strategy", name, "settings", "the default_retrieval_strategy of the settings"), None
+        if self.looks_decide(request) and len(request.queries) == 1:
+            recommendation = self.recommend(request.queries[0], sources_named(request, sources))
+            name = recommendation.strategy
+            return name, Decision("strategy", name, "settings", recommendation.reason), recommendation
+        if not settings.enable_strategy_auto_selection:
+            return "hybrid", Decision("strategy", "hybrid", "settings", "the automatic choice is off"), None
+        decider = "default" if self.stages.policy is None else "policy"
+        return "auto", Decision("strategy", "auto", decider, ""), None
+
+    def looks_decide(self, request: SearchRequest) -> bool:
+        """Whether the wording of a question chooses the strategy.
+
+        It does if the settings say so. Until a policy is fitted or chosen, it also does if there is a language model to
+        carry out the choice.
+        """
+        settings = self.settings
+        if request.strategy != "auto" or self.stages.strategy != "auto":
+            return False
+        if settings.default_retrieval_strategy != "auto" or not settings.enable_strategy_auto_selection:
+            return False
+        if settings.policy == "heuristic":
+            return True
+        if settings.policy == "measured" or self.models is None:
+            return False
+        has_own_policy = self.stages.policy is not None and self.stages.policy != measured()
+        return not has_own_policy and model_for(self.models, "hyde").llm is not None
+
+    def recommend(self, query: Query | str, sources: Sequence[Any]) -> Recommendation:
+        """The strategy suggested by a question's wording, among those usable on these sources."""
+        from pointsman.retrieval.plan.recommended_strategy import recommend
+
+        lacking = {name: lack for name in CHOSEN_BY_LOOK if (lack := self.lack(name, sources)) is not None}
+        return recommend(query, set(CHOSEN_BY_LOOK) - lacking.keys() or {"auto"}, why_not=lacking)
+
+    def _rewriter(self, request: SearchRequest) -> BaseTransformer | None:
+        """Return the workflow's transformer; by default, one that fills in what a conversation leaves unsaid."""
+        if self.stages.transformer is not None or not _in_conversation(request):
+            return self.stages.transformer
+        from pointsman.retrieval.plan.transform.disambiguate_by_rules import RuleDisambiguator
+
+        return RuleDisambiguator()
+
+    def _automatic(self, recipe: Recipe, request: SearchRequest) -> Recipe:
+        """Hybrid evidence weighted by the policy, with the additions that measurably improve results at this effort."""
+        policy, stages = self.stages.policy, self.stages
+        if policy is None:
+            return recipe
+        from pointsman.retrieval.plan.transform.automatic_additions import additions, transformer
+        from pointsman.retrieval.plan.transform.base_transformer import QueryTransformer
+
+        transformations = [name for name in additions(request.effort) if request.spelling or name != "spelling"]
+        steps = [step for step in (recipe.transformer, transformer(transformations)) if step is not None]
+        return replace(
+            recipe,
+            policy=policy,
+            transformer=QueryTransformer(*steps) if len(steps) > 1 else next(iter(steps), None),
+            depth=3 * stages.depth if request.effort == "thorough" else stages.depth,
+            confidence=policy.confidence,
+        )
+
+    def _by_lists(self, recipe: Recipe, method: str) -> Recipe:
+        """One list, or a fusion of both, without additions; sources that lack them are left out, and a note says so.
+
+        Raises:
+            UnmetNeedError: no source has the lists that the method needs.
+        """
+        own_sources = {name: source for name, source in recipe.sources.items() if isinstance(source, Source)}
+        sources = list(recipe.sources.values())
+        missing = _lists_missing(method, sources)
+        if not own_sources and method in PLAIN:  # retrievers are called unchanged
+            single_list = _only_list(sources)
+            if missing is not None and (method != "hybrid" or single_list is None):
+                raise UnmetNeedError(f"strategy {method!r} cannot be used here: {missing}")
+            if missing is None or single_list is None:
+                return replace(recipe, strategy=method)
+            return replace(
+                recipe,
+                strategy=single_list,
+                notes=(*recipe.notes, f"only {_LIST_WORDS[single_list]} were searched: {missing}"),
+            )
+        unable = [name for name, source in own_sources.items() if not source.keeps(method)]
+        if missing is not None:
+            own_sources[unable[0]].check_keeps(method, missing)
+        if not unable:
+            return replace(recipe, method=method)
+        if method == "hybrid":
+            return recipe  # search each source by the lists it has, without weights
+        able = {name: source for name, source in recipe.sources.items() if name not in unable}
+        notes = [
+            f"{name}: indexed for {own_sources[name].indexing_technique!r} search only, so {method!r} leaves it out"
+            for name in unable
+        ]
+        return replace(recipe, method=method, sources=able, notes=(*recipe.notes, *notes))
+
+    def _by_registered(self, recipe: Recipe, name: str, request: SearchRequest) -> Recipe:
+        """The recipe with what a registered strategy adds, or with the strategy as its only source."""
+        sources = list(recipe.sources.values())
+        if (lack := self.lack(name, sources)) is not None:
+            raise UnmetNeedError(f"strategy {name!r} cannot be used here: {lack}")
+        if not sources:  # there is nothing that it could be made over
+            return replace(recipe, strategy=name)
+        rerank = self._wants_rerank(request)[0]
+        strategy = self.strategy(name, sources, rerank=rerank)
+        if not is_recipe(strategy):
+            stages = {"router": self.stages.router, "transformer": self.stages.transformer}
+            unused_stages = " and ".join(
+                stage for stage, own_transformer in stages.items() if own_transformer is not None
+            )
+            note = f"strategy {name!r} searches by itself; the workflow's {unused_stages} cannot take part"
+            return replace(
+                recipe,
+                notes=(*recipe.notes, note) if unused_stages else recipe.notes,
+                sources={name: strategy},
+                strategy=name,
+                router=None,
+                transformer=None,
+                depth=recipe.k,
+                alone=tuple(recipe.sources),
+            )
+        added_transformer, own_transformer = strategy.adds, recipe.transformer
+        if added_transformer is not None and own_transformer is not None:
+            from pointsman.retrieval.plan.transform.base_transformer import QueryTransformer
+
+            added_transformer = QueryTransformer(own_transformer, added_transformer)
+        policy = self.stages.policy if strategy.method == "auto" else None
+        if detail := getattr(strategy, "detail", ""):
+            recipe = recipe.deciding("strategy", name, "default", detail)
+        return replace(
+            recipe,
+            sources=by_name(strategy.searched),
+            strategy=name,
+            method=strategy.method,
+            transformer=added_transformer or own_transformer,
+            refiners=(*strategy.reshapes, *recipe.refiners),
+            variants_by_rank=strategy.variants_by_rank,
+            policy=policy,
+            budget=_with_call_limit(strategy.budget, self.settings.llm_timeout),
+        )
+
+    def _wants_rerank(self, request: SearchRequest) -> tuple[bool, str]:
+        """Whether to rerank, and what decided it."""
+        if request.rerank is not None:
+            return request.rerank is not False, "request"
+        return self.settings.enable_reranker_by_default, "settings"
+
+    def _reranking(self, recipe: Recipe, strategy: str, request: SearchRequest) -> Recipe:
+        """Add the reranker before all other refiners, or note why there is none.
+
+        The offline reranker sorts by the calibrated sum of both raw scores. Hybrid search is already sorted by it, so
+        the reranker would change nothing there; and if variants of the query added evidence of their own, it would undo
+        the benefit of the strategy.
+        """
+        rerank, decider = self._wants_rerank(request)
+        reranker = request.rerank if isinstance(request.rerank, BaseRefiner) else self.stages.reranker
+        if not rerank:
+            return recipe.deciding("rerank", "off", decider, "reranking is off")
+        if reranker is None and self.settings.reranker:
+            from pointsman.retrieval.refine.rerank.chosen_reranker import reranker_for
+
+            if request.rerank is not True:
+                return self._adopting(recipe, strategy, request)
+            reranker = reranker_for(self.settings)
+        if reranker is not None:
+            from pointsman.retrieval.refine.rerank.foreign_reranker import as_refiner
+
+            reranker = as_refiner(reranker)
+            if any(getattr(refiner, "refiner", None) is reranker for refiner in recipe.refiners):
+                return recipe.deciding("rerank", reranker.stage, decider, "by the strategy, on what it compressed")
+            name = str(getattr(reranker, "name", type(reranker).__name__))
+            recipe = replace(recipe, refiners=(reranker, *recipe.refiners))
+            return recipe.deciding("rerank", name, decider, "the reranker that was given")
+        if request.rerank is True and strategy in METHODS:
+            from pointsman.retrieval.refine.rerank.calibrated import CalibratedReranker
+
+            sources = [source for source in recipe.sources.values() if isinstance(source, Source)]
+            offline = CalibratedReranker(spread=lambda: _shared_spread(sources))
+            recipe = replace(recipe, refiners=(offline, *recipe.refiners))
+            return recipe.deciding("rerank", offline.name, decider, "the calibrated sum of both raw scores")
+        if request.rerank is True:
+            recipe = replace(recipe, notes=(*recipe.notes, _NO_RERANKER))
+        return recipe.deciding("rerank", "none", decider, _nothing_to_rerank(strategy, recipe))
+
+    def _adopting(self, recipe: Recipe, strategy: str, request: SearchRequest) -> Recipe:
+        """Add the reranker of the settings where ``auto`` searches datasets that were each measured to gain by it."""
+        if strategy != "auto":
+            reason = f"the reranker of the settings is for 'auto' and for rerank=True, not for {strategy!r}"
+            return recipe.deciding("rerank", "none", "settings", reason)
+        gains = {name: recipe.fitted[name].reranking if name in recipe.fitted else None for name in recipe.sources}
+        reason = "; ".join(f"{name}: {gain.reason if gain else _NOT_MEASURED}" for name, gain in gains.items())
+        adopted_gains = [gain for gain in gains.values() if gain is not None and gain.adopted]
+        if len(adopted_gains) < len(gains) or not gains:
+            return recipe.deciding("rerank", "none", "calibration", reason or "there is nothing to rerank")
+        price = max(gain.milliseconds for gain in adopted_gains)
+        if price > _affordable(request.effort):
+            return recipe.deciding("rerank", "none", "request", f"{price:.0f} ms are beyond the effort; {reason}")
+        from pointsman.retrieval.refine.rerank.chosen_reranker import reranker_for
+
+        try:
+            reranker = reranker_for(self.settings)
+        except PointsmanError as error:
+            note = f"rerank: the reranker of the settings cannot be used; the hits are not reranked: {error}"
+            log.warning("%s", note)
+            recipe = replace(recipe, notes=(*recipe.notes, note))
+            return recipe.deciding("rerank", "none", "settings", str(error))
+        assert reranker is not None, "the settings name one"
+        if {gain.name for gain in adopted_gains} != {reranker.name}:
+            reason = f"the settings name {reranker.name}, but another reranker was measured; {_REMEDY}; {reason}"
+            return recipe.deciding("rerank", "none", "calibration", reason)
+        recipe = replace(recipe, refiners=(reranker, *recipe.refiners))
+        return recipe.deciding("rerank", reranker.name, "calibration", reason)
+
+    def _refusing(self, recipe: Recipe, request: SearchRequest) -> Recipe:
+        """Add the refuser after the reranker and the strategy's own refiners, unless the request says otherwise."""
+        own_refusers = [refiner for refiner in recipe.refiners if refiner.stage == "refuse"]
+        if request.refuse is False or isinstance(request.refuse, BaseRefiner):
+            recipe = replace(recipe, refiners=[refiner for refiner in recipe.refiners if refiner.stage != "refuse"])
+        if request.refuse is False:
+            return recipe.deciding("refuse", "off", "request", "requested")
+        if isinstance(request.refuse, BaseRefiner):
+            refuser, decider = request.refuse, "request"
+        elif own_refusers:
+            return recipe.deciding("refuse", "on", "workflow", "the workflow's own refuser")
+        else:
+            refuser, decider = Refuser(), "default"
+        refiners = list(recipe.refiners)
+        index = len(refiners) - len(self.stages.refiners)
+        refiners.insert(index, refuser)
+        recipe = replace(recipe, refiners=refiners)
+        return recipe.deciding("refuse", "on", decider, "irrelevant results are refused")
+
+    # ── strategies ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def lack(self, name: str, sources: Sequence[Any]) -> str | None:
+        """The requirement of a strategy that these sources do not meet; None if it can be used."""
+        missing = _lists_missing(name, sources)
+        if missing is not None or name == "auto" or self._is_plain(name):
+            return missing
+        try:
+            factory = self.registry.get(name)
+        except InputError as error:
+            return str(error)
+        if needs := getattr(factory, "needs", ""):
+            return f"it needs {needs}"
+        if (lacks_of := getattr(factory, "lacks_of", None)) is not None and sources and (lack := lacks_of(sources)):
+            return str(lack)
+        choice = model_for(self.models, _task(name))
+        if choice.llm is None and getattr(factory, "needs_llm", False):
+            return f"it needs a language model: {choice.reason}"
+        return None
+
+    def strategy(self, name: str, sources: Sequence[Any], *, rerank: bool = True) -> Any:
+        """The registered strategy of this name over these sources, configured by the settings; created once.
+
+        Raises:
+            InputError: a requirement is not met, or it is not a retriever.
+        """
+        rerank = rerank and name == "compression" and self.settings.compression_rerank
+        key = (self.registry.version, name, rerank, *map(id, sources))
+        entry = self._strategies.get(key)
+        if entry is not None and all(a is b for a, b in zip(entry[0], sources, strict=True)):
+            return entry[1]
+        factory, task = self.registry.get(name), _task(name)
+        llm = model_for(self.models, task).llm if task in TASKS or getattr(factory, "needs_llm", False) else None
+        strategy = factory(*sources, llm=llm, **self._options(name, factory, rerank=rerank))
+        if not (callable(getattr(strategy, "retrieve", None)) and callable(getattr(strategy, "aretrieve", None))):
+            raise InputError(f"strategy {name!r} is a {type(strategy).__name__}, not a retriever; see BaseRetriever")
+        while len(self._strategies) >= _RECIPES_KEPT:
+            self._strategies.pop(next(iter(self._strategies)), None)
+        self._strategies[key] = (tuple(sources), strategy)
+        return strategy
+
+    def _options(self, name: str, factory: Callable[..., Any], *, rerank: bool) -> dict[str, Any]:
+        """The settings that match parameters of a factory: ``compression_max_length`` becomes ``max_length``.
+
+        Strategies of our base class also get a time limit and a reranker.
+        """
+        prefix = f"{name}_"
+        settings = {
+            setting: getattr(self.settings, setting) for setting in self.settings.origins if setting.startswith(prefix)
+        }
+        options = _accepted_options(
+            factory, {setting.removeprefix(prefix): value for setting, value in settings.items()}
+        )
+        if isinstance(factory, type) and hasattr(factory, "variants_by_rank"):
+            options["timeout"] = self.stages.timeout
+            if rerank:
+                options["reranker"] = self.stages.reranker
+        return options
+
+    def _is_plain(self, name: str) -> bool:
+        """Whether the lists suffice: true for the built-in plain strategies, unless one has been replaced."""
+        if name not in LISTS:
+            return False
+        if name not in self.registry.names():
+            return True
+        return str(getattr(self.registry.get(name), "__module__", "")).partition(".")[0] == "pointsman"
+
+    def check_name(self, name: str) -> None:
+        """Checks that a strategy with this name exists.
+
+        Raises:
+            UnknownNameError: no strategy has this name.
+        """
+        if name not in ("auto", *LISTS, *STRATEGY_ALIASES) and name not in self.registry.names():
+            raise UnknownNameError("strategy", name, ("auto", *LISTS, *self.registry.names()))
+
+
+_BATCH: Final = 16
+_BATCH_CHARS: Final = 4_000
+"""Questions per batch, and their characters, when all share a time limit: it is checked between batches."""
+
+_RECIPES_KEPT: Final = 64
+"""The maximum number of cached strategies and recipes; the oldest are evicted."""
+
+_LIST_WORDS: Final = {"bm25": "words", "vector": "vectors"}
+
+_NO_RERANKER: Final = (
+    "rerank: no reranker is configured, so nothing was reranked; set reranker to onnx:DIRECTORY (a cross-encoder) or "
+    "to the address of a rerank API"
+)
+_REMEDY: Final = "run pointsman tune or pointsman calibrate"
+_NOT_MEASURED: Final = f"the reranker of the settings was not measured here; {_REMEDY}"
+
+_deciding: Final = attrgetter(*[option.name for option in fields(SearchRequest) if option.name != "queries"])
+"""The options that a recipe depends on, besides the sources; the question counts only if its wording decides."""
+
+
+def _image_router(request: SearchRequest, sources: Sequence[Any]) -> BaseRouter | None:
+    """The router that keeps texts and pictures apart, where a search names no datasets and there are both."""
+    if request.datasets is not None or len({getattr(source, "holds_images", False) for source in sources}) < 2:
+        return None
+    from pointsman.retrieval.plan.routers import ImageRouter
+
+    return ImageRouter()
+
+
+def _grouping(key: str, size: int) -> Grouping:
+    from pointsman.retrieval.refine.diversity import Grouping
+
+    return Grouping(key, size)
+
+
+def _in_conversation(request: SearchRequest) -> bool:
+    """Whether a question follows earlier messages."""
+    return any(map(attrgetter("history"), request.queries))
+
+
+def _lists_missing(name: str, sources: Sequence[Any]) -> str | None:
+    """The lists that a strategy needs and no source has; None if none is missing, or a retriever's are not known."""
+    keeps = [lists for source in sources if (lists := _lists_of(source)) is not None]
+    if not sources or len(keeps) < len(sources):
+        return None
+    words, needs_vectors = LISTS.get(name, (False, name == "hyde"))
+    lacking = "".join(f": {cause}" for source in sources if (cause := getattr(source, "lacking", "")))
+    if needs_vectors and not any(has_vectors for _, has_vectors in keeps):
+        return f"there are no vectors to search{lacking}"
+    if words and not any(has_words for has_words, _ in keeps):
+        return f"there is no keyword index to search{lacking}"
+    datasets = all(isinstance(source, Source) for source in sources)
+    if words and needs_vectors and name != "hybrid" and datasets and not any(all(lists) for lists in keeps):
+        return "no dataset keeps both indexes"
+    return None
+
+
+def _lists_of(source: Any) -> tuple[bool, bool] | None:
+    """Whether a source or retriever searches words, and vectors; None if that is not known."""
+    lists: tuple[bool, bool] | None = (
+        source.lists_for("auto") if isinstance(source, Source) else getattr(source, "lists", None)
+    )
+    return lists
+
+
+def _only_list(sources: Sequence[Any]) -> str | None:
+    """The only list that these retrievers search; None if they search both, or that is not known, or are datasets."""
+    lists = {_lists_of(source) for source in sources if not isinstance(source, Source)}
+    if len(lists) != 1 or any(isinstance(source, Source) for source in sources):
+        return None
+    return {(True, False): "bm25", (False, True): "vector"}.get(lists.pop() or (True, True))
+
+
+def _batches(positions: Sequence[int], queries: Sequence[Query]) -> Iterator[list[int]]:
+    """The positions of questions in batches; a long question gets a batch to itself."""
+    batch: list[int] = []
+    size = 0
+    for position in positions:
+        length = len(queries[position].text)
+        if batch and (len(batch) == _BATCH or size + length > _BATCH_CHARS):
+            yield batch
+            batch, size = [], 0
+        batch, size = [*batch, position], size + length
+    if batch:
+        yield batch
+
+
+def sources_named(request: SearchRequest, sources: Sequence[Any]) -> list[Any]:
+    """The sources that a request names; all if it names none, and none for a name that does not exist."""
+    return [source for source in sources if request.datasets is None or getattr(source, "name", "") in request.datasets]
+
+
+def _on_day(request: SearchRequest, sources: Sequence[Any]) -> Sequence[Any]:
+    """The sources as of the day of the request, if it names one.
+
+    Raises:
+        UnmetNeedError: one of them cannot tell what is valid on a day.
+    """
+    day = request.as_of
+    if day is None:
+        return sources
+    for source in sources:
+        if not callable(getattr(source, "on_day", None)):
+            raise UnmetNeedError(
+                f"{getattr(source, 'name', source)!r:.80} cannot tell what is valid on a day; search a dataset"
+            )
+    return [source.on_day(day) for source in sources]
+
+
+def _selection(sources: dict[str, Any], names: Sequence[str] | None) -> dict[str, Any]:
+    """The sources that a request names; all if it names none."""
+    if names is None:
+        return sources
+    for name in names:
+        if name not in sources:
+            raise UnknownNameError("dataset", name, tuple(sources))
+    return {name: sources[name] for name in names}
+
+
+def is_recipe(strategy: Any) -> bool:
+    """Whether a strategy only adds to a search: it extends the base class and does not override how it searches."""
+    return bool(getattr(strategy, "is_recipe", False))
+
+
+def _nothing_to_rerank(strategy: str, recipe: Recipe) -> str:
+    if recipe.alone:
+        return f"{strategy!r} was chosen for its own order"
+    if recipe.transformer is not None and recipe.strategy:
+        return f"no reranker is configured, and the offline one would undo what {strategy!r} adds"
+    sources = list(recipe.sources.values())
+    method, _ = method_for(sources, recipe.method, recipe.policy)
+    if method in METHODS:
+        origin = "requested by name" if strategy == method else "fitted to your labels"
+        return f"{method!r} was {origin}, and the offline reranker would replace its order"
+    if method in {"bm25", "vector"}:
+        return "a single list has nothing to be weighed against"
+    if not all(isinstance(source, Source) for source in sources):
+        return "the offline reranker cannot weigh the scores of other retrievers"
+    return "the fusion already uses the calibrated sum of both scores"
+
+
+def _affordable(effort: EffortName | EffortLimits) -> float:
+    """Milliseconds that a reranker may take of a search."""
+    if effort == "fast":
+        return 0.0
+    if isinstance(effort, str) or effort.milliseconds is None:
+        return math.inf
+    from pointsman.retrieval.plan.transform.automatic_additions import additions
+
+    return effort.milliseconds - sum(measured().additions[name]["ms"] for name in additions(effort))
+
+
+def _shared_spread(sources: Sequence[Source]) -> Any:
+    from pointsman.retrieval.fusion import CosineSpread
+    from pointsman.retrieval.run.reading import spread_of
+
+    return CosineSpread.shared([spread_of(source) for source in sources])
+
+
+def _with_call_limit(budget: Budget | None, seconds: float) -> Budget:
+    """The budget with this limit for one call, if it has none of its own."""
+    budget = budget or Budget()
+    return replace(budget, call_seconds=seconds) if budget.call_seconds is None else budget
+
+
+def _task(strategy: str) -> str:
+    return strategy if strategy in TASKS else "general"
+
+
+def _accepted_options(factory: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that a factory has a parameter for."""
+    try:
+        parameters = inspect.signature(factory).parameters
+    except (TypeError, ValueError):  # its parameters are unknown: written in C, for example
+        return {}
+    return {name: value for name, value in options.items() if name in parameters}

@@ -1,0 +1,315 @@
+"""Retrievers and query engines, for text or images, that call what a selector chooses."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from pointsman.retrieval.parallel_calls import Deadline, DualCall, Mode, Tasks, Threads, describe, run
+from pointsman.retrieval.plan.routers import image_cue
+from pointsman.retrieval.retrievers.base_retriever import BaseRetriever
+from pointsman.retrieval.retrievers.foreign_retriever import as_retriever
+from pointsman.retrieval.retrievers.hybrid_retriever import TIMEOUT
+from pointsman.retrieval.run.candidates import RetrieverResults, hits_of, together
+from pointsman.selector.base_selector import BaseSelector, SelectorResult, SingleSelection, ToolMetadata
+from pointsman.tools.errors import InputError, RetrievalError
+from pointsman.tools.sync_and_async import in_thread
+from pointsman.values.types import Hit, Hits, Query, Span, Trace, check_top_k
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pointsman.values.protocols import Retriever
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Routed(Generic[T]):
+    """The answers of the chosen ones.
+
+    Attributes:
+        selection: the selector's decision.
+        answers: by the name of the choice, the answers received, in the order of the selection.
+        failures: by the name of the choice, the error of each that failed.
+    """
+
+    selection: SelectorResult
+    answers: Mapping[str, T]
+    failures: Mapping[str, Exception] = field(default_factory=dict)
+
+
+class _Switch(Generic[T]):
+    """Described choices, a selector, and an action for a chosen one; shared by the classes below."""
+
+    def __init__(
+        self, kind: str, names: Sequence[str], descriptions: Sequence[str], count: int, selector: BaseSelector
+    ) -> None:
+        if not count:
+            raise InputError(f"give at least one {kind}")
+        for option, values in (("descriptions", descriptions), ("names", names)):
+            if isinstance(values, str) or len(values) != count:
+                raise InputError(f"{count} {kind}s need {count} {option}, one each, not {values!r:.80}")
+        if len(set(names)) < count:
+            raise InputError(f"names differ from one another; {list(names)!r:.200} don't")
+        self.selector = selector
+        self.choices = tuple(ToolMetadata(name, text) for name, text in zip(names, descriptions, strict=True))
+
+    async def follow(
+        self,
+        mode: Mode,
+        query: Query,
+        selection: SelectorResult,
+        ask: Callable[[int], DualCall[T]],
+        limit: float | None,
+    ) -> Routed[T]:
+        """Call every chosen one, in parallel if there are several; a single one raises its own error."""
+        indexes = selection.inds
+        if len(indexes) == 1:
+            return Routed(selection, {self.choices[indexes[0]].name: await mode.one(ask(indexes[0]))})
+        answers: dict[str, T] = {}
+        failures: dict[str, Exception] = {}
+        outcomes = await mode.all([ask(index) for index in indexes], limit) if indexes else []
+        for index, outcome in zip(indexes, outcomes, strict=True):
+            name = self.choices[index].name
+            if outcome.error is not None:
+                failures[name] = outcome.error
+                log.warning("%s failed for %.80r, the others answer: %r", name, query.text, outcome.error)
+            else:
+                answers[name] = outcome.answer  # type: ignore[assignment]  # no error, so an answer
+        if failures and not answers:
+            raise RetrievalError("all that were chosen failed", failures)
+        return Routed(selection, answers, failures)
+
+
+class RouterRetriever(BaseRetriever):
+    """Retrieves from the retriever that a selector chooses; if it chooses several, fuses them by reciprocal rank.
+
+    A single chosen retriever behaves as if called directly, errors included. Several are called in parallel; one that
+    fails is logged and left out. If the selector abstains, there are no hits.
+
+    Args:
+        retrievers: at least one.
+        descriptions: what each is good for, in the same order.
+        selector: chooses among the descriptions.
+        names: their names for the selector and in the provenance of hits; by default ``retriever_0`` and so on.
+        timeout: seconds for several together; one that is late is left out. A single one has no time limit.
+
+    Raises:
+        InputError: the lists differ in length, or an object in ``retrievers`` is not a retriever.
+    """
+
+    def __init__(
+        self,
+        retrievers: Sequence[Retriever],
+        descriptions: Sequence[str],
+        selector: BaseSelector,
+        *,
+        names: Sequence[str] | None = None,
+        timeout: float | None = TIMEOUT,
+    ) -> None:
+        self.retrievers = tuple(map(as_retriever, retrievers))
+        Deadline(timeout)
+        self._timeout = timeout
+        names = [f"retriever_{number}" for number in range(len(self.retrievers))] if names is None else names
+        self.selector = selector
+        self._switch: _Switch[list[Hit]] = _Switch("retriever", names, descriptions, len(self.retrievers), selector)
+
+    def retrieve(self, query: str | Query, top_k: int = 10) -> Hits:
+        """Return at most ``top_k`` hits, best first; see ``routed`` for their origin.
+
+        Raises:
+            RetrievalError: several were chosen and all of them failed; it carries every error.
+        """
+        return _fuse_answers(self.routed(query, top_k), top_k)
+
+    async def aretrieve(self, query: str | Query, top_k: int = 10) -> Hits:
+        """Async version of `retrieve`."""
+        return _fuse_answers(await self.arouted(query, top_k), top_k)
+
+    def routed(self, query: str | Query, top_k: int = 10) -> Routed[list[Hit]]:
+        """Return the selection, the hits of each chosen retriever, and the failures."""
+        query = Query.of(query)
+        check_top_k(top_k)
+        selection = self.selector.select(self._switch.choices, query)
+        return run(self._switch.follow(Threads(), query, selection, self._asking(query, top_k), self._timeout))
+
+    async def arouted(self, query: str | Query, top_k: int = 10) -> Routed[list[Hit]]:
+        """Async version of `routed`."""
+        query = Query.of(query)
+        check_top_k(top_k)
+        selection = await self.selector.aselect(self._switch.choices, query)
+        return await self._switch.follow(Tasks(), query, selection, self._asking(query, top_k), self._timeout)
+
+    def _asking(self, query: Query, top_k: int) -> Callable[[int], DualCall[list[Hit]]]:
+        def ask(index: int) -> DualCall[list[Hit]]:
+            retriever = self.retrievers[index]
+            return DualCall(lambda: retriever.retrieve(query, top_k), lambda: retriever.aretrieve(query, top_k))
+
+        return ask
+
+
+def _fuse_answers(answers: Routed[list[Hit]], top_k: int) -> Hits:
+    """The hits of a single chosen retriever unchanged; of several, fused, each hit with its provenance.
+
+    Either way the trace says what was chosen and why, and ``degraded`` reports a fallback of the selector.
+    """
+    selection = answers.selection
+    names = ", ".join(answers.answers) or "nothing"
+    span = Span("route", f"{names}: {'; '.join(selection.reasons) or 'no choice fits'}", 0.0, len(selection.selections))
+    fallback = selection.fallback
+    notes = () if fallback is None else (f"route: fell back to {fallback.policy!r}: {fallback.why}",)
+    if len(selection.selections) <= 1:
+        hits = next(iter(answers.answers.values()), [])
+        trace, degraded = getattr(hits, "trace", Trace()), tuple(getattr(hits, "degraded", ()))
+        return Hits(hits, replace(trace, spans=(span, *trace.spans)), (*notes, *degraded))
+    results = together({n: RetrieverResults.of(name, hits) for n, (name, hits) in enumerate(answers.answers.items())})
+    failures = tuple(f"{name}: {describe(error)}" for name, error in answers.failures.items())
+    ranking = results.pool.fused("rrf")
+    return Hits(hits_of(results, ranking, top_k), Trace((span,)), (*notes, *failures, *results.degraded))
+
+
+class QueryEngine(Protocol):
+    """Anything that answers a question; ``aquery``, if present, is awaited."""
+
+    def query(self, query: str, /) -> Any:
+        """Answer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CombinedResponse:
+    """The answers of several query engines.
+
+    Attributes:
+        responses: by engine name, the unchanged responses, in the order of the selection.
+        failures: by engine name, the error of each that failed.
+    """
+
+    responses: Mapping[str, Any]
+    failures: Mapping[str, Exception]
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self.responses.values()))
+
+
+class MultiIndexQueryEngine:
+    """Passes a question to the query engine that a selector chooses.
+
+    A single chosen engine behaves as if called directly. Several are called in parallel, and the answer is a
+    `CombinedResponse`. It is a query engine itself, so engines nest.
+
+    Args:
+        query_engines: at least one; anything with ``query(str)``.
+        descriptions: what each knows, in the same order.
+        selector: chooses among the descriptions.
+        names: their names; by default ``index_0`` and so on.
+        timeout: seconds for several together; one that is late is left out. A single one has no time limit.
+
+    Raises:
+        InputError: the lists differ in length, or an object in ``query_engines`` has no ``query``.
+    """
+
+    def __init__(
+        self,
+        query_engines: Sequence[QueryEngine],
+        descriptions: Sequence[str],
+        selector: BaseSelector,
+        *,
+        names: Sequence[str] | None = None,
+        timeout: float | None = 10 * TIMEOUT,
+    ) -> None:
+        self.query_engines = tuple(query_engines)
+        Deadline(timeout)
+        self._timeout = timeout
+        for engine in self.query_engines:
+            if not callable(getattr(engine, "query", None)):
+                raise InputError(f"a query engine has a method query(str), {engine!r:.80} has not")
+        names = [f"index_{number}" for number in range(len(self.query_engines))] if names is None else names
+        self.selector = selector
+        self._switch: _Switch[Any] = _Switch("query engine", names, descriptions, len(self.query_engines), selector)
+
+    def query(self, query: str) -> Any:
+        """Return the chosen engine's response, or a `CombinedResponse` if several or none were chosen.
+
+        Raises:
+            RetrievalError: several were chosen and all of them failed; it carries every error.
+        """
+        question = Query.of(query)
+        selection = self.selector.select(self._switch.choices, question)
+        return _response(
+            run(self._switch.follow(Threads(), question, selection, self._asking(question), self._timeout))
+        )
+
+    async def aquery(self, query: str) -> Any:
+        """Async version of `query`; an engine without ``aquery`` runs in a worker thread."""
+        question = Query.of(query)
+        selection = await self.selector.aselect(self._switch.choices, question)
+        return _response(await self._switch.follow(Tasks(), question, selection, self._asking(question), self._timeout))
+
+    def _asking(self, query: Query) -> Callable[[int], DualCall[Any]]:
+        def ask(index: int) -> DualCall[Any]:
+            engine = self.query_engines[index]
+            aquery = getattr(engine, "aquery", None)
+            return DualCall(
+                lambda: engine.query(query.text),
+                lambda: aquery(query.text) if aquery is not None else in_thread(engine.query, query.text),
+            )
+
+        return ask
+
+
+def _response(answers: Routed[Any]) -> Any:
+    if len(answers.selection.selections) == 1:
+        return next(iter(answers.answers.values()))
+    return CombinedResponse(answers.answers, answers.failures)
+
+
+TEXT = ToolMetadata("text", "Written text: facts, explanations, definitions, documents.")
+IMAGE = ToolMetadata("image", "Pictures: photos, drawings, illustrations, screenshots and other images.")
+
+
+class MultiModalRetriever(RouterRetriever):
+    """Retrieves text or images, depending on the query.
+
+    Args:
+        text_retriever: finds text.
+        image_retriever: finds images.
+        selector: chooses between ``text`` and ``image``, given in this order; `ImageCueSelector` by default.
+    """
+
+    def __init__(
+        self, text_retriever: Retriever, image_retriever: Retriever, selector: BaseSelector | None = None
+    ) -> None:
+        super().__init__(
+            [text_retriever, image_retriever],
+            [TEXT.description, IMAGE.description],
+            selector or ImageCueSelector(),
+            names=[TEXT.name, IMAGE.name],
+        )
+
+
+class ImageCueSelector(BaseSelector):
+    """Selects ``image`` if a query asks for an image in English, Chinese or Russian, else the first other choice.
+
+    Cues are words, not substrings: *imagery* and *图书馆* (library) are not cues. Neither are images that nobody views:
+    *docker image*, *image processing*, *обработка изображений*.
+    """
+
+    def select(self, choices: Sequence[ToolMetadata | str], query: Query | str) -> SelectorResult:
+        """Return one choice.
+
+        Raises:
+            InputError: no choice is named ``image``, or all are.
+        """
+        names = [choice.name if isinstance(choice, ToolMetadata) else choice for choice in choices]
+        if IMAGE.name not in names or set(names) == {IMAGE.name}:
+            raise InputError(f"one choice is named 'image' and another is not; these are {names}")
+        cue = image_cue(Query.of(query).text)
+        if cue is not None:
+            return SelectorResult([SingleSelection(names.index(IMAGE.name), f"asks for an image: {cue}")])
+        text_index = next(index for index, name in enumerate(names) if name != IMAGE.name)
+        return SelectorResult([SingleSelection(text_index, "nothing asks for an image")])

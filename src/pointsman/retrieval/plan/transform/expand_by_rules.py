@@ -1,0 +1,336 @@
+"""Rule-based variants of a query: with synonyms, without function words, with corrected spelling."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pointsman.retrieval.plan.transform.base_transformer import BaseTransformer, Transformed, distinct
+from pointsman.retrieval.run.variant import Variant
+from pointsman.text import DEFAULT_ANALYZER, fold, scripts
+from pointsman.text.grammar import HAN_RUN, STOP
+from pointsman.text.grammar.thesaurus import longest_han
+from pointsman.text.grammar.thesaurus import synonyms as everyday_synonyms
+from pointsman.tools.errors import InputError
+from pointsman.tools.late_regex import late
+from pointsman.values.types import Query
+
+if TYPE_CHECKING:
+    from pointsman.text.spelling import Speller
+
+Thesaurus = Mapping[str, Sequence[str]]
+"""Synonyms by term; terms and synonyms may be phrases, of any language."""
+
+Neighbours = Callable[[str], Sequence[tuple[str, float]]]
+"""Words related to a word, with their similarity (1: identical), best first: from embeddings, for example."""
+
+KINDS = ("synonym", "paraphrase", "correction")
+"""The kinds of variants."""
+
+_LONGEST = 2_000
+"""The longest query, in characters, that is expanded; longer ones are specific enough."""
+
+_SYNONYM_VARIANTS = 3
+"""The maximum number of variants with synonyms: one synonym each, of different terms first."""
+
+_LONGEST_TERM = 6
+"""The number of words in the longest thesaurus term to look for; twice as many characters for Chinese."""
+
+_WORD = late(r"[^\W_]+(?:[-'’][^\W_]+)*")
+
+_EN_POLITE = late(
+    r"^\W*(?:(?:hi|hello|hey|please|so|well|ok|okay|thanks)\b[\s,.!]*)*"
+    r"(?:(?:can|could|would|will) (?:you|someone|anyone|anybody|i|we)(?: please| kindly)? (?:tell|explain"
+    r"|show|help|describe|give|find|list|get|ask|know)\b(?: to)?(?: me| us)?(?: about| out"
+    r"| with)?(?: a list of)?"
+    r"|(?:please )?(?:tell|explain|show|describe|give|find)(?: to)?(?: me| us)?\b(?: about| out)?(?: a list of)?"
+    r"|i(?:['’]d| would)? (?:want|like|need|am trying|wish)(?: to (?:know|find|find out|learn|understand"
+    r"|see|ask))?(?: about)?"
+    r"|i(?:['’]m| am) (?:looking for|interested in|searching for|wondering)|do you (?:know"
+    r"|happen to know)(?: about)?|i wonder|is there (?:any|a) way to|what can you tell me about)?\s*",
+    re.IGNORECASE,
+)
+_RU_POLITE = late(
+    r"^\W*(?:(?:привет|здравствуйте|добрый день|пожалуйста|скажите|подскажите|спасибо|ну|а)(?!\w)[\s,.!]*)*"
+    r"(?:(?:не )?(?:могли бы вы|можете(?: ли)?(?: вы)?|можешь(?: ли)?|расскажи(?:те)?|объясни(?:те)?"
+    r"|подскажи(?:те)?|скажи(?:те)?|опиши(?:те)?|покажи(?:те)?|найди(?:те)?|хочу (?:узнать|понять|найти"
+    r"|знать)|хотел(?:а)? бы (?:узнать|понять|знать)|мне (?:нужно|надо|нужна|нужен|нужны)|интересует"
+    r"|меня интересует|вы не знаете|дай(?:те)?)(?!\w)"
+    r"(?:\s+(?:мне|нам|пожалуйста|рассказать|объяснить|подсказать|сказать))*[\s,]*(?:(?:о|об|обо|про)(?!\w))?)?\s*",
+    re.IGNORECASE,
+)
+_ZH_POLITE = late(
+    "^(?:你好|您好|请问一下|请问|请|麻烦你?|劳驾|那么|[，,。！!\\s])*(?:(?:你|您)?(?:能不能|能否|可以"
+    "|可否|能)?(?:帮我|给我|帮忙|为我|告诉我|跟我|和我)?(?:介绍一下|介绍|讲一讲|讲讲|讲一下|说一说|说说"
+    "|说一下|谈谈|告诉我|解释一下|解释|描述一下|描述|查一下|查查|查询一下|找一下|找|列出|说明一下"
+    "|聊聊))?(?:我想知道|我想了解|我想问一下|想了解|想知道|想问|你知道|关于)?"
+)
+_ZH_ASKING = late(
+    "(?:什么是|是什么样的|是什么|是谁|是多少|是怎么样的|是怎样的|有哪些|有什么|有多少|叫做?什么|为什么"
+    "|怎么样|怎么办|怎么|怎样|如何|什么时候|何时|什么|哪里|哪儿|哪[个些种位年]|哪|多少|谁|是否|能不能"
+    "|可不可以|吗|呢|吧|啊|呀)"
+)
+_MATTERS = frozenset(
+    {
+        "not",
+        "no",
+        "without",
+        "between",
+        "before",
+        "after",
+        "under",
+        "over",
+        "against",
+        "не",
+        "без",
+        "нет",
+        "до",
+        "после",
+        "между",
+        "против",
+        "why",
+        "how",
+        "почему",
+        "when",
+        "where",
+        "who",
+        "как",
+        "когда",
+        "где",
+        "кто",
+    }
+)
+"""Function words that a paraphrase keeps because they change the meaning."""
+
+
+class RuleExpander(BaseTransformer):
+    """Variants of a query by rules, of the kinds ``"synonym"``, ``"paraphrase"`` and ``"correction"``.
+
+    *Paraphrase*: without greetings, requests, question words and other function words. *Correction*: as corrected by
+    the speller; the other kinds are then based on the corrected query. *Synonym*: one term of the query replaced by a
+    synonym, in up to three variants, from the thesaurus and then from the corpus' own neighbours; with neither, from
+    the built-in everyday thesaurus of some 500 words per language (en, zh, ru).
+
+    Example:
+        >>> expander = RuleExpander(thesaurus={"car": ["automobile"]})
+        >>> [(v.kind, v.text) for v in expander.transform("Could you tell me how to repair a car?").variants]
+        [('synonym', 'how to repair a automobile'), ('paraphrase', 'how repair car')]
+    """
+
+    def __init__(
+        self,
+        variants: Sequence[str] = KINDS,
+        thesaurus: Thesaurus | Mapping[str, Thesaurus] | str | Path | None = None,
+        neighbours: Neighbours | None = None,
+        speller: Speller | None = None,
+        *,
+        weights: Mapping[str, float] | None = None,
+        least_likeness: float = 0.0,
+    ) -> None:
+        """Choose the kinds and their sources; a kind without a source gives no variants.
+
+        Args:
+            variants: the kinds wanted, in the order of the result.
+            thesaurus: synonyms by term, or by language (``"en"``, ``"zh"``, ``"ru"``) and term; or a ``.json`` file of
+                the same, or a ``.tsv`` file with a term and its synonyms in each line. None: the built-in one, unless
+                there are neighbours; ``{}``: none.
+            neighbours: returns words related to a word; called for words that the thesaurus lacks.
+            speller: knows the words of the corpus.
+            weights: of the lists that the variants find, by kind; 1 for other kinds.
+            least_likeness: neighbours below it are ignored.
+
+        Raises:
+            InputError: a kind does not exist, or the thesaurus is invalid.
+        """
+        unknown_kinds = sorted({*variants, *(weights or {})} - set(KINDS))
+        if unknown_kinds:
+            raise InputError(f"variants are of the kinds {', '.join(KINDS)}, not {', '.join(map(repr, unknown_kinds))}")
+        self.variants = tuple(variants)
+        self.neighbours, self.speller = neighbours, speller
+        self.weights = dict(weights or {})
+        self.least_likeness = least_likeness
+        self._synonyms = _fold_thesaurus(
+            read_thesaurus(thesaurus) if isinstance(thesaurus, str | Path) else thesaurus or {}
+        )
+        self._longest = max((len(term.split()) for term in self._synonyms), default=1)
+        self._longest_han = max((len(term) for term in self._synonyms if HAN_RUN.fullmatch(term)), default=0)
+        self._is_default = thesaurus is None and neighbours is None
+
+    def transform(self, query: str | Query) -> Transformed:
+        """Return the query unchanged, with its variants."""
+        query = Query.of(query)
+        if not query.text.strip() or len(query.text) > _LONGEST:
+            return Transformed(query)
+        text = query.text
+        degraded: tuple[str, ...] = ()
+        texts: dict[str, list[str]] = {}
+        if "correction" in self.variants and self.speller is not None:
+            correction = self.speller.correct(text)
+            text = correction.text
+            if correction:  # both forms, if the speller is unsure
+                texts["correction"] = [item for item in (text, correction.alternative) if item and item != query.text]
+        if "paraphrase" in self.variants:
+            texts["paraphrase"] = [paraphrase(text)]
+        if "synonym" in self.variants:
+            texts["synonym"], degraded = self._with_synonyms(text)
+        candidates = (
+            Variant(variant_text, kind, self.weights.get(kind, 1.0))
+            for kind in self.variants
+            for variant_text in texts.get(kind, ())
+        )
+        variants = distinct(candidates, query.text)
+        detail = ", ".join(dict.fromkeys(variant.kind for variant in variants))
+        return Transformed(query, variants, detail, degraded)
+
+    def _with_synonyms(self, text: str) -> tuple[list[str], tuple[str, ...]]:
+        bare = without_request(text)
+        by_term: list[list[str]] = []
+        for start, end, synonyms in self._terms(bare):
+            by_term.append([bare[:start] + synonym + bare[end:] for synonym in synonyms])
+        degraded: tuple[str, ...] = ()
+        if not by_term and self.neighbours is not None:
+            for start, end, word in _content_words(bare):
+                try:
+                    neighbours = [
+                        (neighbours, like) for neighbours, like in self.neighbours(word) if like >= self.least_likeness
+                    ]
+                except Exception as error:  # noqa: BLE001  (reported in the result: it is the caller's own code)
+                    degraded = (f"no neighbours of words: {type(error).__name__}: {error}",)
+                    break
+                stem = DEFAULT_ANALYZER.tokens(word)
+                similar_words = [word for word, _ in neighbours if DEFAULT_ANALYZER.tokens(word) != stem]
+                if similar_words:
+                    by_term.append([bare[:start] + similar_word + bare[end:] for similar_word in similar_words])
+        # The first synonym of every term, then the second ones.
+        rounds = (texts[number] for number in range(_SYNONYM_VARIANTS) for texts in by_term if number < len(texts))
+        return list(rounds)[:_SYNONYM_VARIANTS], degraded
+
+    def _synonyms_of(self, term: str) -> tuple[str, ...]:
+        return everyday_synonyms(term) if self._is_default else self._synonyms.get(_key(term), ())
+
+    def _terms(self, text: str) -> Iterator[tuple[int, int, tuple[str, ...]]]:
+        """Yields the places of thesaurus terms, the longest first if they overlap."""
+        if not self._synonyms and not self._is_default:
+            return
+        words = [(match.start(), match.end()) for match in _WORD.finditer(text)]
+        position = 0
+        for number, (start, _) in enumerate(words):
+            if start < position:
+                continue
+            for count in range(min(self._longest, _LONGEST_TERM, len(words) - number), 0, -1):
+                end = words[number + count - 1][1]
+                if synonyms := self._synonyms_of(text[start:end]):
+                    yield start, end, synonyms
+                    position = end
+                    break
+        longest = longest_han() if self._is_default else min(self._longest_han, 2 * _LONGEST_TERM)
+        for run in HAN_RUN.finditer(text) if longest else ():
+            start = run.start()
+            while start < run.end():
+                for end in range(min(run.end(), start + longest), start, -1):
+                    if (synonyms := self._synonyms_of(text[start:end])) and (start, end) not in words:
+                        yield start, end, synonyms
+                        start = end - 1
+                        break
+                start += 1
+
+
+def paraphrase(text: str) -> str:
+    """A query without the words that only make it polite or a question; unchanged if nothing else would remain.
+
+    >>> paraphrase("Can you tell me what is the capital of France?"), paraphrase("请问什么是机器学习？")
+    ('capital France', '机器学习')
+    >>> paraphrase("Подскажите, пожалуйста, как установить Docker на сервер?")
+    'как установить Docker сервер'
+    """
+    bare = without_request(text)
+    if scripts(bare)["han"] > 0.3:
+        statement = _ZH_ASKING.sub(" ", bare)
+        statement = re.sub("[？?。！!]+", " ", statement)
+        statement = " ".join(
+            bare_word for segment in statement.split() if (bare_word := segment.strip("的是了在，,、；;：: "))
+        )
+        return statement if len(re.findall(r"\w", statement)) >= 2 else text
+    words = [
+        bare_word
+        for bare_word in bare.split()
+        if (word := fold(bare_word.strip(".,;:!?…()«»\"'“”"))) and (word in _MATTERS or word not in STOP)
+    ]
+    if not any(fold(bare_word.strip("?.,!")) not in _MATTERS for bare_word in words):
+        return text
+    return " ".join(words).strip(" .,;:!?…")
+
+
+def without_request(text: str) -> str:
+    """A query without greeting, request and final punctuation: «Hi, could you tell me about X?» is X."""
+    bare_text = text.strip()
+    shares = scripts(bare_text)
+    pattern = _ZH_POLITE if shares["han"] > 0.3 else _RU_POLITE if shares["cyrillic"] > 0.3 else _EN_POLITE
+    match = pattern.match(bare_text)
+    bare = (bare_text[match.end() :] if match else bare_text).strip(" ,.?!？。！，…")
+    return bare if any(map(str.isalnum, bare)) else bare_text
+
+
+def read_thesaurus(path: str | Path) -> dict[str, list[str]] | dict[str, dict[str, list[str]]]:
+    """Read a thesaurus: ``.json`` of terms and their synonyms (by language or not), or ``.tsv`` with one term per line.
+
+    Raises:
+        InputError: the file is neither, or its content is invalid.
+    """
+    path = Path(path)
+    try:
+        content = path.read_text(encoding="utf-8-sig")
+        if path.suffix.lower() == ".json":
+            data = json.loads(content)
+            if not isinstance(data, dict):
+                raise InputError(f"{path}: a thesaurus is an object of terms and lists of synonyms")
+            return data
+        if path.suffix.lower() in {".tsv", ".txt"}:
+            rows = csv.reader(content.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
+            terms: dict[str, list[str]] = {}
+            for row in rows:
+                cells = [cell.strip() for cell in row if cell.strip()]
+                if cells and not cells[0].startswith("#"):
+                    terms.setdefault(cells[0], []).extend(cells[1:])
+            return terms
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, csv.Error) as error:
+        raise InputError(f"cannot read the thesaurus {path}: {error}") from error
+    raise InputError(f"a thesaurus is a .json or .tsv file, not {path.name!r}")
+
+
+def _fold_thesaurus(thesaurus: Thesaurus | Mapping[str, Thesaurus]) -> dict[str, tuple[str, ...]]:
+    """One table for all languages: a term is looked for in queries of any language."""
+    if not isinstance(thesaurus, Mapping):
+        raise InputError(f"a thesaurus is a mapping of terms to synonyms or a file, not {type(thesaurus).__name__}")
+    table: dict[str, tuple[str, ...]] = {}
+    for term, synonyms in thesaurus.items():
+        if isinstance(synonyms, Mapping):
+            table |= _fold_thesaurus(synonyms)
+            continue
+        if not isinstance(term, str) or isinstance(synonyms, str) or not _are_texts(synonyms):
+            raise InputError(f"the synonyms of {term!r:.80} are a list of str, not {synonyms!r:.80}")
+        key = _key(term)
+        terms = (" ".join(synonym.split()) for synonym in synonyms)
+        table[key] = tuple(dict.fromkeys(term for term in terms if term and _key(term) != key))
+    return table
+
+
+def _are_texts(values: object) -> bool:
+    return isinstance(values, Iterable) and all(isinstance(value, str) for value in values)
+
+
+def _key(text: str) -> str:
+    return " ".join(fold(text).split())
+
+
+def _content_words(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yields content words, the longest first: rare words are more likely to have other names elsewhere."""
+    spans = [
+        (m.start(), m.end(), m[0]) for m in _WORD.finditer(text) if len(m[0]) > 2 and not any(map(str.isdigit, m[0]))
+    ]
+    words = [item for item in spans if fold(item[2]) not in STOP and not HAN_RUN.search(item[2])]
+    yield from sorted(words, key=lambda item: (-len(item[2]), item[0]))[:_SYNONYM_VARIANTS]

@@ -1,0 +1,296 @@
+"""Transforms queries with a language model: decompose, expand, fill in from the history."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pointsman.llm.base_llm import Completion, Schema, Talk, aconverse, checked_model, converse
+from pointsman.llm.prompt_templates import fenced, fill, for_language_of, quoted, templates
+from pointsman.retrieval.plan.transform.base_transformer import BaseTransformer, Transformed, distinct, same
+from pointsman.retrieval.plan.transform.transform_answers import one, strings, usable
+from pointsman.retrieval.plan.transform.transform_prompts import TRANSFORM, TransformPrompts
+from pointsman.retrieval.run.variant import Variant
+from pointsman.tools.errors import InputError, ModelError
+from pointsman.values.types import Message, Query
+
+_log = logging.getLogger(__name__)
+
+_LONGEST_QUERY = 4_000
+"""The longest query, in characters, that is shown to a model; a longer one is searched for unchanged."""
+
+_LONGEST_VARIANT = 500
+"""The longest query, in characters, that a model may write; longer texts are not queries."""
+
+_MESSAGES, _MESSAGE_LENGTH = 8, 1_000
+"""The number of last history messages shown to a model, and the characters of each."""
+
+_LIST_SCHEMA: Schema = {
+    "type": "object",
+    "properties": {"queries": {"type": "array", "items": {"type": "string"}}},
+    "required": ["queries"],
+    "additionalProperties": False,
+}
+_ONE_SCHEMA: Schema = {
+    "type": "object",
+    "properties": {"query": {"type": "string"}},
+    "required": ["query"],
+    "additionalProperties": False,
+}
+
+
+class _LLMTransformer(BaseTransformer):
+    """Asks a model once, and once more if its answer is unusable and ``retries`` is 1."""
+
+    _schema: Schema = _LIST_SCHEMA
+
+    def __init__(
+        self,
+        llm: Any,
+        *,
+        timeout: float | None = 30.0,
+        retries: int = 0,
+        prompts: TransformPrompts | Mapping[str, TransformPrompts] | None = None,
+    ) -> None:
+        if retries not in {0, 1}:
+            raise InputError(f"retries is 0 or 1, not {retries}")
+        self.llm = checked_model(llm)
+        self.timeout = timeout
+        self.retries = retries
+        self.prompts = templates(prompts, TRANSFORM)
+
+    def transform(self, query: str | Query) -> Transformed:
+        """Ask the model; unusable answers are reported in ``degraded``, and the query stays unchanged."""
+        return converse(self.llm, self._talk(Query.of(query)), schema=self._schema, timeout=self.timeout)
+
+    async def atransform(self, query: str | Query) -> Transformed:
+        """Async version of `transform`; uses the model's ``acomplete`` if it has one."""
+        return await aconverse(self.llm, self._talk(Query.of(query)), schema=self._schema, timeout=self.timeout)
+
+    def _talk(self, query: Query) -> Talk[Transformed]:
+        if (reason := self._needless(query)) is not None:
+            return Transformed(query, detail=reason)
+        if len(query.text) > _LONGEST_QUERY:
+            complaint = (
+                f"the model was not called: the query has {len(query.text)} characters, more than {_LONGEST_QUERY}"
+            )
+            return Transformed(query, degraded=(complaint,))
+        prompts = for_language_of(query.text, self.prompts)
+        template, prompt = self._prompt(prompts, query)
+        problem = ""
+        for _ in range(1 + self.retries):
+            answer = yield prompt
+            if isinstance(answer, ModelError):
+                problem = str(answer)
+                continue
+            result, problem = self._read(answer, query, template)
+            if result is not None:
+                return result
+        message = f"{type(self).__name__}: the model's answer was unusable ({problem}); the query is searched unchanged"
+        _log.warning("%s", message)
+        return Transformed(query, degraded=(message,))
+
+    def _needless(self, query: Query) -> str | None:
+        """Why the model need not be asked; None if it must be."""
+        return None if query.text.strip() else "the query is empty"
+
+    def _prompt(self, prompts: TransformPrompts, query: Query) -> tuple[str, str]:
+        """Return the template and the prompt."""
+        raise NotImplementedError
+
+    def _read(self, answer: Completion, query: Query, template: str) -> tuple[Transformed | None, str]:
+        """Parses the answer; returns None and the reason if it is unusable."""
+        raise NotImplementedError
+
+    def _texts(
+        self,
+        answer: Completion,
+        query: Query,
+        template: str,
+        *,
+        limit: int,
+        kind: str,
+        weight: float,
+        may_be_none: bool,
+    ) -> tuple[Transformed | None, str]:
+        """Makes variants from an answer that lists queries."""
+        texts = strings(_text(answer), answer.data)
+        if not texts:
+            if may_be_none and _empty_list(answer):
+                return Transformed(query, detail="the model considers it a simple question"), ""
+            return None, usable(answer.text, query.text, template) or "it lists no queries"
+        problems: dict[str, None] = {}
+        good = []
+        for text in texts:
+            problem = usable(text, query.text, template, longest=_LONGEST_VARIANT)
+            if problem is None:
+                problem = _no_query(text, query.text)
+            if problem is None:
+                good.append(Variant(text, kind, weight, by_model=True))
+            else:
+                problems[problem] = None
+        if not good:
+            return None, ", ".join(problems)
+        variants = distinct(good, query.text)[:limit]
+        degraded = (
+            (f"{type(self).__name__}: dropped some of the model's queries: {', '.join(problems)}",) if problems else ()
+        )
+        return Transformed(query, variants, f"{len(variants)} written by the model", degraded), ""
+
+
+class LLMDecomposer(_LLMTransformer):
+    """Decomposes a complex question with a language model; a simple one gets no variants."""
+
+    def __init__(
+        self,
+        llm: Any,
+        max_subqueries: int = 5,
+        *,
+        weight: float = 1.0,
+        timeout: float | None = 30.0,
+        retries: int = 0,
+        prompts: TransformPrompts | Mapping[str, TransformPrompts] | None = None,
+    ) -> None:
+        """Choose the model.
+
+        Args:
+            llm: anything with ``complete(prompt)``; see `pointsman.llm.base_llm.ask`.
+            max_subqueries: the maximum number of sub-questions.
+            weight: of each of them.
+            timeout: seconds for one call; None leaves it to the model.
+            retries: 1: ask once more after an unusable answer.
+            prompts: other templates, for all languages or by language; other languages keep the built-in ones.
+
+        Raises:
+            InputError: an argument is out of range, or ``llm`` is not a language model.
+        """
+        super().__init__(llm, timeout=timeout, retries=retries, prompts=prompts)
+        if max_subqueries < 1:
+            raise InputError(f"max_subqueries is at least 1, not {max_subqueries}")
+        self.max_subqueries, self.weight = max_subqueries, weight
+
+    def _prompt(self, prompts: TransformPrompts, query: Query) -> tuple[str, str]:
+        prompt = fill(prompts.decompose, query=fenced(quoted(query.text)), most=self.max_subqueries)
+        return prompts.decompose, prompt
+
+    def _read(self, answer: Completion, query: Query, template: str) -> tuple[Transformed | None, str]:
+        return self._texts(
+            answer, query, template, limit=self.max_subqueries, kind="subquestion", weight=self.weight, may_be_none=True
+        )
+
+
+class LLMExpander(_LLMTransformer):
+    """Has a language model write other queries for the same thing."""
+
+    def __init__(
+        self,
+        llm: Any,
+        num: int = 3,
+        *,
+        weight: float = 1.0,
+        timeout: float | None = 30.0,
+        retries: int = 0,
+        prompts: TransformPrompts | Mapping[str, TransformPrompts] | None = None,
+    ) -> None:
+        """Choose the model; same arguments as `LLMDecomposer`, with ``num`` queries.
+
+        Raises:
+            InputError: an argument is out of range, or ``llm`` is not a language model.
+        """
+        super().__init__(llm, timeout=timeout, retries=retries, prompts=prompts)
+        if num < 1:
+            raise InputError(f"num is at least 1, not {num}")
+        self.num, self.weight = num, weight
+
+    def _prompt(self, prompts: TransformPrompts, query: Query) -> tuple[str, str]:
+        return prompts.expand, fill(prompts.expand, query=fenced(quoted(query.text)), most=self.num)
+
+    def _read(self, answer: Completion, query: Query, template: str) -> tuple[Transformed | None, str]:
+        return self._texts(
+            answer, query, template, limit=self.num, kind="expansion", weight=self.weight, may_be_none=False
+        )
+
+
+class LLMDisambiguator(_LLMTransformer):
+    """Has a language model fill in what the conversation leaves implicit; without a history it is not called.
+
+    The model sees the first 1,000 characters of each of the last 8 messages.
+    """
+
+    _schema = _ONE_SCHEMA
+
+    def __init__(
+        self,
+        llm: Any,
+        *,
+        timeout: float | None = 30.0,
+        retries: int = 0,
+        prompts: TransformPrompts | Mapping[str, TransformPrompts] | None = None,
+    ) -> None:
+        """Choose the model; same arguments as `LLMDecomposer`.
+
+        Raises:
+            InputError: an argument is out of range, or ``llm`` is not a language model.
+        """
+        super().__init__(llm, timeout=timeout, retries=retries, prompts=prompts)
+
+    def _needless(self, query: Query) -> str | None:
+        return super()._needless(query) or (None if query.history else "there is no history")
+
+    def _prompt(self, prompts: TransformPrompts, query: Query) -> tuple[str, str]:
+        return prompts.disambiguate, fill(
+            prompts.disambiguate, query=fenced(quoted(query.text)), history=fenced(_history_text(query.history))
+        )
+
+    def _read(self, answer: Completion, query: Query, template: str) -> tuple[Transformed | None, str]:
+        text = one(_text(answer), answer.data)
+        longest = max(_LONGEST_VARIANT, 2 * len(query.text))
+        problem = usable(text or answer.text, query.text, template, longest=longest)
+        if problem is None and not text:
+            problem = "it gives no question"
+        if problem is not None:
+            return None, problem
+        if same(text) == same(query.text):
+            return Transformed(query, detail="the model finds nothing to fill in"), ""
+        if any(same(text) == same(message.text) for message in query.history[-_MESSAGES:]):
+            return None, "it repeats the history"
+        return Transformed(replace(query, text=text), detail=f"{query.text!r} filled in by the model: {text!r}"), ""
+
+
+_CHATTER = re.compile(
+    r"(?:certainly|absolutely|of course|sure(?: thing)?)\s?[!,.]"
+    r"|(?:i['’]d|i would|i['’]ll|i will) (?:be )?(?:happy|glad)\b"
+    r"|(?:当然|好的|没问题)[!！，,。]|很(?:高兴|乐意)"
+    r"|(?:конечно|разумеется|хорошо)\s?[!,.]|(?:с удовольствием|рад помочь)\b",
+    re.IGNORECASE,
+)
+
+
+def _no_query(text: str, query: str) -> str | None:
+    """Why a text that may be a valid answer is not suitable for a search."""
+    if not any(map(str.isalpha, text)) and any(map(str.isalpha, query)):
+        return "there is no word in it"
+    chatter = _CHATTER.match(text)
+    return None if chatter is None or chatter[0].lower() in query.lower() else "it is small talk"
+
+
+def _text(answer: Completion) -> str:
+    return answer.text or ("" if answer.data is None else json.dumps(answer.data, ensure_ascii=False))
+
+
+def _empty_list(answer: Completion) -> bool:
+    """Whether the answer is JSON with an empty list."""
+    bare = "".join(_text(answer).split())
+    return bare.endswith(("[]", "[]}", "[]}```", "[]```"))
+
+
+def _history_text(history: Sequence[Message]) -> str:
+    """The history as data, one message per line."""
+    return "\n".join(
+        f'{{"role": {quoted(message.role[:40])}, "text": {quoted(message.text[:_MESSAGE_LENGTH])}}}'
+        for message in history[-_MESSAGES:]
+    )

@@ -1,0 +1,84 @@
+"""Corrects the spelling of queries: replaces probable typos with words of the documents, or with common words."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from pointsman.retrieval.plan.transform.base_transformer import BaseTransformer, Lookup, Transformed
+from pointsman.retrieval.plan.vocabulary import FIRST_SECONDS, Vocabulary
+from pointsman.retrieval.run.reading import reading_of
+from pointsman.retrieval.run.source import Source
+from pointsman.retrieval.run.variant import Variant
+from pointsman.store.base_store import Capability
+from pointsman.values.types import Query, Spelling
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_NOT_YET: Final = "spelling: not corrected, the words of the documents are still being read; search again in a moment"
+_WORD: Final = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")
+
+
+class Corrector(BaseTransformer):
+    """Replaces words that no document has with words of the datasets, if they are probably typos.
+
+    The original query is searched beside the corrected one if the correction may be wrong, as with names, or if it is
+    a common word that no document has, which still helps vectors. Words that a document contains are never changed.
+    They are looked up in the keyword index, so correct queries cost microseconds; the vocabulary is read from the
+    documents only when the first unknown word occurs.
+
+    Args:
+        datasets: the datasets whose words are used; those without a keyword index are skipped. In a search they are the
+            routed ones.
+    """
+
+    only_computes = True
+
+    def __init__(self, datasets: Sequence[Source] = ()) -> None:
+        self.datasets = [source for source in datasets if source.lists_for("auto")[0] and source.can(Capability.TERMS)]
+        self._vocabulary = Vocabulary(self.datasets)
+
+    def over(self, lookup: Lookup) -> Corrector:
+        """Return a copy for the sources of a search; it corrects nothing if the words of a source are unknown."""
+        sources = [source for source in lookup.sources if isinstance(source, Source) and source.lists_for("auto")[0]]
+        return Corrector(sources if len(sources) == len(lookup.sources) else ())
+
+    def at_once(self, query: Query) -> Transformed | None:
+        """Return the query unchanged in the usual case, after one lookup: a document contains all its words."""
+        return Transformed(query) if not self.datasets or len(query.text) > 2000 or self._is_known(query.text) else None
+
+    def transform(self, query: str | Query) -> Transformed:
+        """Return the query with corrected words; the same object if there is nothing to correct."""
+        query = Query.of(query)
+        if (result := self.at_once(query)) is not None:
+            return result
+        unknown_words = {word for word in set(_WORD.findall(query.text)) if not self._is_known(word)}
+        if not unknown_words:
+            return Transformed(query)
+        speller = self._vocabulary.speller_in_time(FIRST_SECONDS)
+        if speller is None:
+            return Transformed(query, degraded=(_NOT_YET,))
+        correction = speller.correct(query.text)
+        changes = [
+            change
+            for change in correction.changes
+            if not self._is_known(change.old) and (self._is_known(change.new) or not change.sure)  # it may be stale
+        ]
+        text = query.text
+        for change in reversed(changes):
+            text = text[: change.start] + change.new + text[change.end :]
+        if not changes:
+            return Transformed(query)
+        pairs = ", ".join(f"{change.old} → {change.new}" for change in changes)
+        are_own_words = all(self._is_known(change.new) for change in changes)
+        detail = f"corrected by the documents' own words{'' if are_own_words else ' and common ones'}: {pairs}"
+        if all(change.sure for change in changes):
+            return Transformed(replace(query, text=text), (), detail, spelling=Spelling(text, query.text))
+        original = Variant(query.text, "correction")
+        detail = f"{detail}; searched as written as well"
+        return Transformed(replace(query, text=text), (original,), detail, spelling=Spelling(text, query.text, True))
+
+    def _is_known(self, word: str) -> bool:
+        return any(reading_of(dataset).store.frequencies([word])[0] > 0 for dataset in self.datasets)

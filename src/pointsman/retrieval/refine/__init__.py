@@ -1,0 +1,1 @@
+"""Reshaping a ranking: rerank, refuse, diversify, compress."""

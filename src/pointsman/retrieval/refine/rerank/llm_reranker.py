@@ -1,0 +1,222 @@
+"""A language model as a reranker: it grades documents one by one, or orders them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Literal, TypeVar, get_args
+
+import anyio
+
+from pointsman.llm.base_llm import Completion, Schema, aask, ask, checked_model
+from pointsman.llm.prompt_templates import fenced, fill, for_language_of, quoted, templates
+from pointsman.retrieval.refine.rerank.base_reranker import BaseReranker, count_of
+from pointsman.retrieval.refine.rerank.rerank_answers import HIGHEST, OrderDefectError, read_grade, read_order
+from pointsman.retrieval.refine.rerank.rerank_prompts import RERANK, RerankPrompts
+from pointsman.retrieval.refine.rerank.rerank_scores import PartialScores
+from pointsman.retrieval.refine.rerank.shorten import shortened
+from pointsman.tools.errors import InputError, ModelError
+from pointsman.tools.sync_and_async import in_thread, wait_for
+
+_log = logging.getLogger(__name__)
+
+Mode = Literal["pointwise", "listwise"]
+T = TypeVar("T")
+Ask = Callable[[str, Schema], Awaitable[Completion]]
+
+WINDOW: Final = 20
+
+_GRADE_SCHEMA: Final[Schema] = {
+    "type": "object",
+    "properties": {"grade": {"type": "integer", "enum": list(range(HIGHEST + 1))}},
+    "required": ["grade"],
+    "additionalProperties": False,
+}
+
+
+class LLMReranker(BaseReranker):
+    """Asks a language model which documents answer the query best.
+
+    - ``"pointwise"``: a grade from 0 to 10 for each document, each in its own call, several at once. A document without
+      a grade stays near its place, and ``degraded`` reports the number of them; if that is more than half, the previous
+      order is kept.
+    - ``"listwise"``: the model orders numbered passages; Sun et al., "Is ChatGPT good at search?", EMNLP 2023,
+      https://arxiv.org/abs/2304.09542. More than ``window`` of them are ordered in windows from the last to the first,
+      each sharing half with the one before, so that the best rise to the top. Documents that an answer omits stay
+      behind those named, in their previous order; unknown numbers and repeats are dropped. A score is the place, from 1
+      down to ``1 / n``: it does not say how relevant the best one is.
+
+    The prompt is in the query's language. After an unusable answer the model is asked again, with the problem named.
+    """
+
+    def __init__(
+        self,
+        llm: Any,
+        mode: Mode = "pointwise",
+        *,
+        window: int = WINDOW,
+        concurrency: int = 8,
+        max_chars: int = 2000,
+        call_timeout: float | None = 20.0,
+        prompts: RerankPrompts | Mapping[str, RerankPrompts] | None = None,
+        name: str | None = None,
+        max_candidates: int = WINDOW,
+        timeout: float | None = 30.0,
+        cache: bool | int = True,
+    ) -> None:
+        """Choose the model and how to ask it.
+
+        Args:
+            llm: anything with ``complete(prompt)``; see `pointsman.llm.base_llm.ask`.
+            mode: see the class.
+            window: passages in one prompt, in listwise mode.
+            concurrency: parallel calls, in pointwise mode.
+            max_chars: characters of a document shown to the model, a Chinese one counting as three.
+            call_timeout: seconds for one call; None leaves it to ``timeout``.
+            prompts: other templates, for all languages or by language; other languages keep the built-in ones.
+            name: of the model; scores are cached and distinguished by it; None: ``llm.name`` or ``llm.model`` if
+                present, otherwise its class name.
+            max_candidates: hits of a ranking to consider: a call each, or a window for every ten or so.
+            timeout: seconds for one ``rerank`` or ``refine``, all calls together.
+            cache: how many scores to remember.
+
+        Raises:
+            InputError: an argument is invalid.
+        """
+        super().__init__(max_candidates=max_candidates, timeout=timeout, cache=cache)
+        if mode not in get_args(Mode):
+            raise InputError(f"mode is one of {', '.join(get_args(Mode))}, not {mode!r}")
+        if call_timeout is not None and not (math.isfinite(call_timeout) and call_timeout > 0):
+            raise InputError(f"call_timeout is in seconds, above 0, or None, not {call_timeout!r}")
+        if count_of(window, "window") < 2:
+            raise InputError("window is at least 2: one passage alone has no order")
+        self.llm, self.mode = checked_model(llm), mode
+        self.independent = mode == "pointwise"
+        self._window = window
+        self._concurrency = count_of(concurrency, "concurrency")
+        self._max_chars = count_of(max_chars, "max_chars")
+        self._call_timeout = call_timeout
+        self._prompts = templates(prompts, RERANK)
+        self._model = name or next(
+            (value for key in ("name", "model") if isinstance(value := getattr(llm, key, None), str) and value),
+            type(llm).__name__,
+        )
+
+    @property
+    def name(self) -> str:
+        """The mode and the model."""
+        return f"{self.mode}:{self._model}"
+
+    def score(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        """Return grades from 0 to 10, or places as scores; see the class.
+
+        Raises:
+            ModelError: the model failed or its answers are unusable; pointwise only if no document got a grade.
+        """
+        return wait_for(self._score, query, texts, self._ask_in_thread)
+
+    async def ascore(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        """Async version of `score`; uses the model's ``acomplete`` if it has one."""
+        return await self._score(query, texts, self._ask)
+
+    def unit_scores(self, query: str, texts: Sequence[str], scores: Sequence[float]) -> list[float]:  # noqa: ARG002
+        """Return scores from 0 to 1: grades are divided by 10, and places stay as they are."""
+        return [score / 10 for score in scores] if self.mode == "pointwise" else list(scores)
+
+    async def _ask(self, prompt: str, schema: Schema) -> Completion:
+        return await aask(self.llm, prompt, schema=schema, timeout=self._call_timeout)
+
+    async def _ask_in_thread(self, prompt: str, schema: Schema) -> Completion:
+        # Not acomplete: its connections may belong to another event loop, that of the caller.
+        return await in_thread(ask, self.llm, prompt, schema=schema, timeout=self._call_timeout)
+
+    async def _score(self, query: str, texts: Sequence[str], ask_model: Ask) -> Sequence[float]:
+        prompts = for_language_of(query, self._prompts)
+        passages = [shortened(text, self._max_chars) for text in texts]
+        if self.mode == "pointwise":
+            return await self._grades(query, passages, prompts, ask_model)
+        return await self._order_of_group(query, passages, prompts, ask_model)
+
+    async def _grades(
+        self, query: str, texts: Sequence[str], prompts: RerankPrompts, ask_model: Ask
+    ) -> Sequence[float]:
+        grades = [0.0] * len(texts)
+        missing: dict[int, str] = {}
+        slots = anyio.CapacityLimiter(self._concurrency)
+
+        async def grade(index: int, text: str) -> None:
+            prompt = fill(prompts.pointwise, query=fenced(quoted(query)), passage=fenced(quoted(text)))
+            async with slots:
+                try:
+                    grades[index] = await self._follow_order(prompt, _GRADE_SCHEMA, read_grade, prompts, ask_model)
+                except ModelError as error:
+                    missing[index] = str(error)
+
+        async with anyio.create_task_group() as calls:
+            for index, text in enumerate(texts):
+                calls.start_soon(grade, index, text)
+        if len(missing) == len(texts):
+            raise ModelError(next(iter(missing.values())))
+        return PartialScores(grades, missing)
+
+    async def _order_of_group(
+        self, query: str, texts: Sequence[str], prompts: RerankPrompts, ask_model: Ask
+    ) -> Sequence[float]:
+        order = list(range(len(texts)))
+        end = len(order)
+        while True:
+            start = max(0, end - self._window)
+            passages = order[start:end]
+            if len(passages) > 1:
+                lines = "\n".join(f"{number}. {quoted(texts[index])}" for number, index in enumerate(passages, 1))
+                prompt = fill(
+                    prompts.listwise, query=fenced(quoted(query)), passages=fenced(lines), count=len(passages)
+                )
+                reader = partial(read_order, count=len(passages))
+                answer = await self._follow_order(prompt, _order_schema(len(passages)), reader, prompts, ask_model)
+                ranked_places = [passages[index] for index in answer]
+                order[start:end] = ranked_places + [index for index in passages if index not in set(ranked_places)]
+            if not start:
+                break
+            end -= max(1, self._window // 2)
+        scores = [0.0] * len(texts)
+        for rank, index in enumerate(order):
+            scores[index] = (len(texts) - rank) / len(texts)
+        return scores
+
+    async def _follow_order(
+        self, first: str, schema: Schema, reader: Callable[[str], T], prompts: RerankPrompts, ask_model: Ask
+    ) -> T:
+        """The model's parsed answer; asks twice at most.
+
+        Raises:
+            ModelError: the model failed twice, or its answers are unusable.
+        """
+        prompt, complaint = first, ""
+        for _ in range(2):
+            try:
+                answer = await ask_model(prompt, schema)
+                return reader(answer.text or ("" if answer.data is None else json.dumps(answer.data)))
+            except OrderDefectError as error:
+                complaint = f"the answer cannot be used ({error})"
+                # The problem is named in our own words: no part of an answer is sent back as if it were ours.
+                message = fill(prompts.retry, problem=prompts.problems.get(str(error), str(error)), count="")
+                prompt = f"{first}\n\n{message}"
+            except ModelError as error:
+                complaint, prompt = str(error), first
+            _log.info("%s: %s", self.name, complaint)
+        raise ModelError(f"{self.name}: {complaint}")
+
+
+def _order_schema(count: int) -> Schema:
+    """Lists the numbers, since not every server supports ranges."""
+    items = {"type": "integer", "enum": list(range(1, count + 1))}
+    return {
+        "type": "object",
+        "properties": {"ranking": {"type": "array", "items": items, "minItems": 1, "maxItems": count}},
+        "required": ["ranking"],
+        "additionalProperties": False,
+    }

@@ -1,0 +1,248 @@
+"""Retrievers of other libraries: they are called as their signatures allow, and their results become hits."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pointsman.retrieval.retrievers.base_retriever import BaseRetriever
+from pointsman.retrieval.run.candidates import DEPTH
+from pointsman.tools.errors import InputError, PointsmanError
+from pointsman.tools.sync_and_async import in_thread, wait_for
+from pointsman.values.types import Document, Hit, Provenance, Query, check_top_k
+
+if TYPE_CHECKING:
+    from pointsman.values.protocols import Retriever
+
+
+class _Interface(NamedTuple):
+    """How the retrievers of a framework are called.
+
+    Attributes:
+        method: its synchronous method (or an asynchronous one of that name).
+        twin: its asynchronous method.
+        query: the keyword of the text; None: the first argument.
+        top_k: the keyword of the number of results; None: the second argument.
+        counts: whether a number of results may be passed.
+    """
+
+    method: str
+    twin: str
+    query: str | None = None
+    top_k: str | None = None
+    counts: bool = True
+
+    def arguments(self, text: str, top_k: int | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the positional and keyword arguments of a call; ``top_k`` is left out if it is None."""
+        keywords = {self.query: text} if self.query else {}
+        numbers = {self.top_k: top_k} if self.top_k and top_k is not None else {}
+        positional = (() if self.query else (text,)) + (() if self.top_k or top_k is None else (top_k,))
+        return positional, {**keywords, **numbers}
+
+
+_INTERFACES: Final = (
+    _Interface("retrieve", "aretrieve"),  # LlamaIndex, and classes of one's own
+    _Interface("invoke", "ainvoke", counts=False),  # LangChain
+    _Interface("run", "run_async", "query", "top_k"),  # Haystack
+    _Interface("similarity_search", "asimilarity_search"),  # vector stores
+)
+
+
+class ForeignRetriever(BaseRetriever):
+    """Adapter for a retriever of another library.
+
+    Its results are documents or nodes of any library that `pointsman.values.types.Document.of` reads, hits, or pairs
+    of either
+    and a score. Scores are comparable within its own list only; if one is missing, a hit's score is 1 / rank. Methods
+    ``add_nodes`` and ``persist`` are those of the retriever.
+
+    Args:
+        retriever: has ``retrieve(query)``, ``invoke(query)``, ``run(query=…)`` or ``similarity_search(query, k)``, or
+            their asynchronous versions.
+        name: of its list in traces; its class name by default.
+
+    Raises:
+        InputError: it has none of these methods, or they cannot be called with a query alone.
+    """
+
+    def __init__(self, retriever: Any, name: str | None = None) -> None:
+        self.retriever, self.name = retriever, name or type(retriever).__name__
+        self._interface, self._passes_top_k = _interface_of(retriever)
+        if self._interface.method == "similarity_search":
+            self.lists = (False, True)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in {"add_nodes", "persist"}:
+            return getattr(self.retriever, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def retrieve(self, query: str | Query, top_k: int = 10, **options: Any) -> list[Hit]:
+        """Return at most ``top_k`` hits, best first.
+
+        Args:
+            query: without filters.
+            top_k: the number of hits.
+            options: further arguments of the retriever's own method.
+
+        Raises:
+            InputError: the query has filters; filter in the retriever itself.
+            PointsmanError: the retriever failed.
+        """
+        text = without_filters(query, top_k, self.name).text
+        method = getattr(self.retriever, self._interface.method, None)
+        if method is None:
+            return wait_for(self.aretrieve, query, top_k, **options)
+        try:
+            answer = self._call(method, text, top_k, options)
+            if inspect.isawaitable(answer):
+                answer = wait_for(_waited_for, answer)
+        except Exception as error:
+            raise failed(self.retriever, error) from error
+        return self._hits(answer, top_k)
+
+    async def aretrieve(self, query: str | Query, top_k: int = 10, **options: Any) -> list[Hit]:
+        """Async version of `retrieve`; a retriever that has none runs in a worker thread."""
+        text = without_filters(query, top_k, self.name).text
+        twin = getattr(self.retriever, self._interface.twin, None)
+        try:
+            if twin is not None:
+                answer = self._call(twin, text, top_k, options)
+            else:
+                method = getattr(self.retriever, self._interface.method)
+                answer = await in_thread(self._call, method, text, top_k, options)
+            if inspect.isawaitable(answer):
+                answer = await answer
+        except Exception as error:
+            raise failed(self.retriever, error) from error
+        return self._hits(answer, top_k)
+
+    def _call(self, method: Callable[..., Any], text: str, top_k: int, options: dict[str, Any]) -> Any:
+        positional, keywords = self._interface.arguments(text, top_k if self._passes_top_k else None)
+        return method(*positional, **keywords, **options)
+
+    def _hits(self, answer: Any, top_k: int) -> list[Hit]:
+        items: Sequence[Any] = answer["documents"] if isinstance(answer, dict) else answer
+        documents = [self._document_and_score(item) for item in items]
+        all_have_scores = all(
+            score is not None for _, score in documents
+        )  # otherwise ignore all: they would be on two scales
+        hits = []
+        for rank, (document, own_score) in enumerate(documents[:top_k], 1):
+            score = own_score if all_have_scores else None
+            hits.append(
+                Hit(document, 1 / rank if score is None else score, None, (Provenance(self.name, rank, score),))
+            )
+        return hits
+
+    def _document_and_score(self, item: Any) -> tuple[Document, float | None]:
+        """Return a result as a document, and its score if it has one."""
+        if isinstance(item, Hit):
+            return item.document, item.score
+        if isinstance(item, tuple) and len(item) == 2:
+            return Document.of(item[0]), float(item[1])
+        score = getattr(item, "score", None)
+        return Document.of(item), None if score is None else float(score)
+
+
+def is_retriever(source: Any) -> bool:
+    """Whether an object of any library can be called as a retriever."""
+    try:
+        as_retriever(source)
+    except InputError:
+        return False
+    return True
+
+
+def as_retriever(source: Any) -> Retriever:
+    """Return a retriever as it is, or an adapter for one of another library, or for the retriever of its index.
+
+    Raises:
+        InputError: it cannot be called with a query.
+
+    >>> class Shelf:
+    ...     def retrieve(self, query):
+    ...         return [{"id": "a", "text": f"about {query}"}]
+    >>> [hit.text for hit in as_retriever(Shelf()).retrieve("tea", 3)]
+    ['about tea']
+    """
+    if isinstance(source, BaseRetriever) or (
+        _can_call(source, "retrieve", "", 1) and _can_call(source, "aretrieve", "", 1)
+    ):
+        retriever: Retriever = source
+        return retriever
+    if not hasattr(source, "similarity_search") and _can_call(source, "as_retriever", similarity_top_k=DEPTH):
+        of_index = ForeignRetriever(source.as_retriever(similarity_top_k=DEPTH), type(source).__name__)  # LlamaIndex
+        of_index.lists = (False, True) if hasattr(source, "vector_store") else None
+        return of_index
+    return ForeignRetriever(source)
+
+
+def _interface_of(retriever: Any) -> tuple[_Interface, bool]:
+    """Return how a retriever is called, and whether it takes the number of results.
+
+    Raises:
+        InputError: it cannot be called.
+    """
+    for interface in _INTERFACES:
+        for name in (interface.method, interface.twin):
+            for top_k in (1, None) if interface.counts else (None,):
+                positional, keywords = interface.arguments("", top_k)
+                if _can_call(retriever, name, *positional, **keywords):
+                    return interface, top_k is not None
+    if _is_document(retriever):
+        raise InputError(
+            "these are documents, not a retriever; put them into a dataset, Dataset('name').add(documents), and give "
+            "its retriever()"
+        )
+    if callable(getattr(retriever, "retriever", None)):
+        raise InputError(f"{retriever!r:.80} is searched, but is no retriever; give its retriever()")
+    raise InputError(
+        f"{retriever!r:.80} cannot be called as a retriever; it needs retrieve(query, top_k) or retrieve(query), as a "
+        "subclass of BaseRetriever has it, invoke(query), run(query=…), or similarity_search(query, k)"
+    )
+
+
+def _is_document(item: object) -> bool:
+    """Whether something is a document, of whatever library."""
+    try:
+        Document.of(item)
+    except InputError:
+        return False
+    return True
+
+
+def _can_call(source: object, name: str, *positional: Any, **keywords: Any) -> bool:
+    """Whether an object has a method that takes these arguments."""
+    method = getattr(source, name, None)
+    if isinstance(source, type) or not callable(method):  # a class has to be made an object first
+        return False
+    try:
+        inspect.signature(method).bind(*positional, **keywords)
+    except TypeError:
+        return False
+    except ValueError:  # some built-in functions tell no signature
+        return True
+    return True
+
+
+async def _waited_for(answer: Any) -> Any:
+    return await answer
+
+
+def without_filters(query: str | Query, top_k: int, name: str) -> Query:
+    """Return the query for a retriever of another framework.
+
+    Raises:
+        InputError: it has filters, which such retrievers do not support, or ``top_k`` is invalid.
+    """
+    query = Query.of(query)
+    check_top_k(top_k)
+    if query.filters is not None:
+        raise InputError(f"{name} takes no filters; filter in the retriever itself")
+    return query
+
+
+def failed(source: object, error: Exception) -> PointsmanError:
+    """Converts an error of another framework to a Pointsman error."""
+    return PointsmanError(f"{type(source).__name__} failed: {type(error).__name__}: {error}")

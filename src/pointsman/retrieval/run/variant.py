@@ -1,0 +1,42 @@
+"""A variant of a question: another text to search for, beside the question itself."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from pointsman.retrieval.fusion import LISTS
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """Another text to search for, beside the query itself.
+
+    Attributes:
+        text: what to search for.
+        kind: its origin: ``"subquestion"``, ``"synonym"``, ``"paraphrase"``, ``"correction"``,
+            ``"expansion"``, ``"hypothetical"`` or a new one.
+        weight: of the list that it finds; the original query's list has 1.
+        method: how datasets are searched for it: ``"bm25"``, ``"vector"`` or ``"hybrid"``; by default as for the query
+            itself. A dataset that lacks the index for it is searched with the ones it has.
+        as_passage: it reads like a document, not like a question, and is embedded as one (HyDE).
+        by_model: a language model wrote it; it is left out if it has nothing to do with the query.
+    """
+
+    text: str
+    kind: str
+    weight: float = 1.0
+    method: str | None = None
+    as_passage: bool = False
+    by_model: bool = False
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether its text, method and weight are valid; a transformer of the user's may have set anything."""
+        return (
+            isinstance(self.text, str)
+            and (self.method is None or self.method in LISTS)
+            and isinstance(self.weight, int | float)
+            and math.isfinite(self.weight)
+            and self.weight >= 0
+        )

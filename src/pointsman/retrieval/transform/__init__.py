@@ -1,8 +1,0 @@
-"""Transforms a query before the search: decomposing it, completing it, adding variants.
-
-Every name is loaded on first use.
-"""
-
-from pointsman._lazy_imports import lazily
-
-__getattr__, __dir__, __all__ = lazily(__name__)

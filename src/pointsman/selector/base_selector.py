@@ -1,0 +1,202 @@
+"""The interface of all selectors.
+
+To write one, subclass `BaseSelector` and implement ``select`` or ``aselect``. The base class supplies the other,
+turns plain strings into queries and choices, handles trivial cases, and checks the result, so that selecting a choice
+that does not exist is always an error.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from pointsman.tools.errors import InputError
+from pointsman.tools.sync_and_async import Twins, in_thread, wait_for
+from pointsman.values.types import Query
+
+
+@dataclass(frozen=True, slots=True)
+class ToolMetadata:
+    """A choice: its name and what it is for. ``metadata["examples"]`` may list queries that belong to it, or be one."""
+
+    name: str
+    description: str
+    metadata: Mapping[str, Any] | None = field(default=None, hash=False)
+
+    @property
+    def examples(self) -> tuple[str, ...]:
+        """Example queries from the metadata, if any."""
+        examples = (self.metadata or {}).get("examples") or ()
+        return (examples,) if isinstance(examples, str) else tuple(examples)
+
+    @property
+    def text(self) -> str:
+        """Name and description as one text for selectors."""
+        return f"{self.name}: {self.description}" if self.description else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class SingleSelection:
+    """One selected choice: its 0-based index, the reason, and its score if the selector has one."""
+
+    index: int
+    reason: str
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """Why a selector could not decide as intended (``why``), and what it did instead (``policy``)."""
+
+    why: str
+    policy: str
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorResult:
+    """The selected choices, best first.
+
+    Attributes:
+        selections: a list; empty if the selector abstains: no choice fits.
+        confidence: 0 to 1, the selector's own estimate that its first selection is right; None if it has no estimate.
+            Each selector documents the meaning of its number.
+        fallback: None, or why the selector did not decide as intended and what it did instead.
+        notes: how the answer was read leniently, such as an unknown number that was dropped.
+    """
+
+    selections: Sequence[SingleSelection] = field(hash=False)
+    confidence: float | None = None
+    fallback: Fallback | None = None
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "selections", list(self.selections))
+
+    @property
+    def abstained(self) -> bool:
+        """Whether no choice was selected, as none fits."""
+        return not self.selections
+
+    @property
+    def ind(self) -> int:
+        """The index of the single selection.
+
+        Raises:
+            ValueError: there are several selections, or none.
+        """
+        return self._selection_of("inds").index
+
+    @property
+    def inds(self) -> list[int]:
+        """The indices of all selections."""
+        return [selection.index for selection in self.selections]
+
+    @property
+    def reason(self) -> str:
+        """The reason of the single selection.
+
+        Raises:
+            ValueError: there are several selections, or none.
+        """
+        return self._selection_of("reasons").reason
+
+    @property
+    def reasons(self) -> list[str]:
+        """The reasons of all selections."""
+        return [selection.reason for selection in self.selections]
+
+    def _selection_of(self, alternative: str) -> SingleSelection:
+        if len(self.selections) != 1:
+            raise ValueError(f"There are {len(self.selections)} selections, use .{alternative} instead")
+        return self.selections[0]
+
+
+Choices = Sequence[ToolMetadata | str]
+
+
+class BaseSelector(Twins, needs=("select", "aselect")):
+    """Chooses among described choices. Implement ``select`` or ``aselect``; this class supplies the other.
+
+    An implementation may rely on: ``choices`` is a tuple of at least two `ToolMetadata`, ``query`` is a `Query`.
+    """
+
+    allow_abstain: bool = False
+    """Whether an empty result is allowed; if so, a single choice is also put to the selector, as it may not fit."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "select" in cls.__dict__:
+            cls.select = _with_checks(cls.__dict__["select"])  # type: ignore[method-assign]  # same signature
+        if "aselect" in cls.__dict__:
+            cls.aselect = _with_async_checks(cls.__dict__["aselect"])  # type: ignore[method-assign]
+
+    def select(self, choices: Choices, query: Query | str) -> SelectorResult:
+        """Choose.
+
+        Raises:
+            InputError: there are no choices, or one is neither `ToolMetadata` nor a string.
+        """
+        return wait_for(self.aselect, choices, query)
+
+    async def aselect(self, choices: Choices, query: Query | str) -> SelectorResult:
+        """Async version of `select`; a synchronous ``select`` runs in a worker thread."""
+        return await in_thread(self.select, choices, query)
+
+
+Select = Callable[..., SelectorResult]
+ASelect = Callable[..., Coroutine[Any, Any, SelectorResult]]
+
+
+def _with_checks(select: Select) -> Select:
+    @functools.wraps(select)
+    def wrapper(self: BaseSelector, choices: Choices, query: Query | str) -> SelectorResult:
+        metadata, easy = _easy(self, choices)
+        return easy or _sound(self, metadata, select(self, metadata, Query.of(query)))
+
+    return wrapper
+
+
+def _with_async_checks(aselect: ASelect) -> ASelect:
+    @functools.wraps(aselect)
+    async def wrapper(self: BaseSelector, choices: Choices, query: Query | str) -> SelectorResult:
+        metadata, easy = _easy(self, choices)
+        return easy or _sound(self, metadata, await aselect(self, metadata, Query.of(query)))
+
+    return wrapper
+
+
+def _easy(selector: BaseSelector, choices: Choices) -> tuple[tuple[ToolMetadata, ...], SelectorResult | None]:
+    """Return the choices as metadata, and the result if there is nothing to choose."""
+    if isinstance(choices, str) or not isinstance(choices, Sequence):
+        raise InputError(f"choices are a list of ToolMetadata or strings, not {type(choices).__name__}")
+    if set(map(type, choices)) == {ToolMetadata}:  # one pass in C: this runs before every selection
+        metadata = cast("tuple[ToolMetadata, ...]", tuple(choices))
+    else:
+        metadata = tuple(_choice(choice) for choice in choices)
+    if not metadata:
+        raise InputError("there are no choices; give at least one to select from")
+    if len(metadata) == 1 and not selector.allow_abstain:
+        return metadata, SelectorResult([SingleSelection(0, "the only choice")], confidence=1.0)
+    return metadata, None
+
+
+def _choice(choice: object) -> ToolMetadata:
+    if isinstance(choice, str):
+        return ToolMetadata(choice, "")
+    if not isinstance(choice, ToolMetadata):
+        raise InputError(f"a choice is a ToolMetadata or a str, not {type(choice).__name__}: {choice!r:.80}")
+    return choice
+
+
+def _sound(selector: BaseSelector, choices: Sequence[ToolMetadata], result: SelectorResult) -> SelectorResult:
+    """Check that a result is valid, and return it."""
+    name = type(selector).__name__
+    if not isinstance(result, SelectorResult):
+        raise InputError(f"{name}.select returned {type(result).__name__}, not a SelectorResult")
+    if len(set(result.inds)) != len(result.inds) or not all(0 <= index < len(choices) for index in result.inds):
+        raise InputError(f"{name} selected {result.inds} of {len(choices)} choices; indices are 0-based and distinct")
+    if result.abstained and not selector.allow_abstain:
+        raise InputError(f"{name} selected nothing, which is not allowed; set allow_abstain to allow it")
+    return result

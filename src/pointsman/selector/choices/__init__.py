@@ -1,0 +1,1 @@
+"""The described choices as features: words, vectors, examples."""

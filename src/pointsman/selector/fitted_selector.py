@@ -1,0 +1,610 @@
+"""Fits a `DescriptionSelector` to labelled queries and stores the result as JSON, which is validated when read."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy as np
+import xxhash
+
+from pointsman.selector.choices.choice_features import PARTS, SCALE, WEIGHTS, LabelledExamples
+from pointsman.selector.choices.choice_vectors import centred, centroids, embed_texts, learned_mean, softmax_share
+from pointsman.text import DEFAULT_ANALYZER
+from pointsman.tools.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pointsman.selector.base_selector import ToolMetadata
+    from pointsman.selector.choices.choice_features import ChoiceSet
+    from pointsman.values.protocols import Embedder
+
+Label = int | str | None | Sequence[int | str]
+"""The right choice of a query: its index, its name, several of these if each is right, or None if none is."""
+
+_FORMAT: Final = "pointsman description selector"
+_VERSION: Final = 1
+_FEWEST: Final = 10  # labels below which nothing is learned: a single error would decide
+_FEWEST_TO_CALIBRATE: Final = 30  # with fewer, two slopes and an intercept are worse than the softmax
+_MAX_MEASURED: Final = 2_000  # maximum held-out queries; only a few parameters are learned from them
+_CANDIDATES: Final = 64  # choices per query used to learn the weights; the others are far behind
+_PRIOR: Final = 20.0  # precision of the prior on weights, roughly in labels
+_LOGISTIC_PRIOR: Final = 1.0
+_BINS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class FitReport:
+    """Accuracy of a selector on held-out labelled queries.
+
+    Attributes:
+        labels: number of labelled queries.
+        none: number of these labelled None.
+        held_out: number of measured queries.
+        unfitted: the share of measured queries (except those labelled None) with a right first selection, unfitted.
+        weighted: the share with learned query mean and weights.
+        with_examples: the share with learned examples as well.
+        used: the variant in use: ``"unfitted"``, ``"weighted"`` or ``"with_examples"``.
+        accuracy: the share for that variant.
+        calibration_error: expected calibration error (ECE) over ten equal bins, on held-out queries.
+    """
+
+    labels: int
+    none: int
+    held_out: int
+    unfitted: float
+    weighted: float
+    with_examples: float
+    used: str
+    accuracy: float
+    calibration_error: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """The result of fitting.
+
+    Attributes:
+        embedder: the name of the embedder of the vectors.
+        weights: weights of words, meaning and examples.
+        query_mean: the mean on which queries are centred.
+        calibration: intercept and slopes (lead, highest cosine) of the logistic function that gives a confidence; None
+            with too few labels, in which case the softmax of the sums gives it.
+        threshold: the confidence below which no choice fits, or None.
+        labelled: examples by name of the choice.
+        report: the accuracy on held-out queries.
+    """
+
+    embedder: str
+    weights: tuple[float, float, float]
+    query_mean: NDArray[np.float32]
+    calibration: tuple[float, float, float] | None
+    threshold: float | None
+    labelled: LabelledExamples
+    report: FitReport
+
+    def confidence(self, sums: NDArray[np.float64], highest: float) -> float:
+        """Return the probability that the first selection is right, from its lead and the highest cosine."""
+        if self.calibration is None:
+            return softmax_share(sums, 1.0)
+        intercept, by_lead, by_cosine = self.calibration
+        lead = float(np.subtract(*np.partition(sums, -2)[[-1, -2]])) if len(sums) > 1 else 0.0
+        return 0.5 * (1 + math.tanh((intercept + by_lead * lead + by_cosine * highest) / 2))
+
+    def check_embedder(self, embedder: Embedder) -> None:
+        """Check that vectors are comparable.
+
+        Raises:
+            InputError: this was fitted with another embedder.
+        """
+        if (name := embedder.name) != self.embedder:
+            raise InputError(
+                f"this was fitted with the embedder {self.embedder!r}, not {name!r}; fit it again, or use that one"
+            )
+
+    def to_json(self) -> str:
+        """Return this as JSON; vectors have five decimals."""
+        return json.dumps(
+            {
+                "format": _FORMAT,
+                "version": _VERSION,
+                "embedder": self.embedder,
+                "weights": dict(zip(PARTS, self.weights, strict=True)),
+                "calibration": self.calibration,
+                "threshold": self.threshold,
+                "report": asdict(self.report),
+                "query_mean": _round(self.query_mean),
+                "choices": {
+                    name: {
+                        "terms": dict(self.labelled.terms[name]),
+                        "centroids": [_round(row) for row in self.labelled.centroids[name]],
+                    }
+                    for name in self.labelled.centroids
+                },
+            },
+            ensure_ascii=False,
+            allow_nan=False,
+        )
+
+    @classmethod
+    def read(cls, path: str | Path) -> Fitted:
+        """Read a file with the output of `to_json`.
+
+        Raises:
+            InputError: the file is unreadable or invalid; the message says why.
+        """
+        try:
+            text = Path(path).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{path} cannot be read: {error}") from error
+        try:
+            return cls.from_json(text)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
+
+    @classmethod
+    def from_json(cls, text: str) -> Fitted:
+        """Build from the output of `to_json`; everything is checked before it is used.
+
+        Raises:
+            InputError: the text is invalid.
+        """
+        try:
+            data = json.loads(text, parse_constant=_no_constant)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"this is not JSON: {error}") from None
+        data = _object(data, "the file")
+        if data.get("format") != _FORMAT or data.get("version") != _VERSION:
+            raise InputError(f"this is not a {_FORMAT} of version {_VERSION}; fit it again")
+        mean = _vector(data.get("query_mean"), "query_mean", None)
+        weights = _object(data.get("weights"), "weights")
+        threshold = data.get("threshold")
+        means, terms = {}, {}
+        for name, choice in _object(data.get("choices"), "choices").items():
+            location = f"choice {name!r:.80}"
+            choice = _object(choice, location)  # noqa: PLW2901
+            rows = choice.get("centroids")
+            if not isinstance(rows, list) or not rows:
+                raise InputError(f"{location}: centroids are a list of at least one vector")
+            means[name] = np.stack([_vector(row, f"{location}: a centroid", len(mean)) for row in rows])
+            terms[name] = {
+                term: _count(count, f"{location}: the term {term!r:.80}")
+                for term, count in _object(choice.get("terms"), f"{location}: terms").items()
+            }
+        values = [_number(weights.get(feature), f"the weight of {feature}") for feature in PARTS]
+        if min(values) < 0:
+            raise InputError(f"a weight is a number from 0 up, not {min(values)}")
+        calibration = data.get("calibration")
+        if calibration is not None and not (isinstance(calibration, list) and len(calibration) == 3):
+            raise InputError("calibration is a list of three numbers, or null")
+        slopes = [_number(value, "calibration") for value in calibration or ()]
+        if threshold is not None and not 0 <= _number(threshold, "threshold") <= 1:
+            raise InputError(f"threshold is a confidence from 0 to 1 or null, not {threshold!r:.80}")
+        embedder = data.get("embedder")
+        if not isinstance(embedder, str):
+            raise InputError(f"embedder is a name, not {embedder!r:.80}")
+        return cls(
+            embedder,
+            (values[0], values[1], values[2]),
+            mean,
+            (slopes[0], slopes[1], slopes[2]) if slopes else None,
+            threshold,
+            LabelledExamples(means, terms),
+            _report(data.get("report")),
+        )
+
+
+# -- learning ----------------------------------------------------------------------------------------------------------
+
+
+class _Learner(Protocol):
+    """What is asked of the selector that learns, a `DescriptionSelector`; its methods say what they do."""
+
+    embedder: Embedder
+    options: dict[str, Any]
+
+    def usual_query_mean(self) -> NDArray[np.float32]: ...
+
+    def unfitted(self, query_mean: NDArray[np.float32]) -> _Learner: ...
+
+    def choice_set(self, choices: tuple[ToolMetadata, ...], examples: LabelledExamples | None = None) -> ChoiceSet: ...
+
+    def centred_query(self, query: NDArray[np.float32], choice_set: ChoiceSet) -> NDArray[np.float32]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Labels:
+    """The queries with precomputed values that are used repeatedly."""
+
+    texts: Sequence[str]
+    right: list[frozenset[int]]
+    vectors: NDArray[np.float32]
+    fold: NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """Held-out queries, each with its top choices.
+
+    Attributes:
+        features: shape ``(queries, 3, candidates)``.
+        right: shape ``(queries, candidates)``.
+        highest: the highest cosine, shape ``(queries,)``.
+    """
+
+    features: NDArray[np.float64]
+    right: NDArray[np.bool_]
+    highest: NDArray[np.float64]
+
+
+def learn(
+    selector: _Learner,
+    queries: Sequence[str],
+    labels: Sequence[Label],
+    choices: tuple[ToolMetadata, ...],
+    folds: int,
+) -> Fitted:
+    """Implement `DescriptionSelector.fit`.
+
+    Three variants are compared on held-out queries: unfitted; with learned mean and weights; and with examples in
+    addition. Each fold's examples come from the other folds, and its weights are learned on the held-out features of
+    the other folds.
+
+    Raises:
+        InputError: labels, queries or choices are invalid.
+    """
+    if not isinstance(folds, int) or isinstance(folds, bool) or folds < 2:
+        raise InputError(f"folds is an int from 2 up, not {folds!r}")
+    right = _checked_labels(queries, labels, choices)
+    name = selector.embedder.name
+    vectors = embed_texts(selector.embedder, list(queries), "query")
+    own_mean = selector.usual_query_mean()
+    # Equal texts go into the same fold; else a query could be both learned from and held out.
+    fold = np.array([xxhash.xxh64_intdigest(text.encode("utf-8", "surrogatepass")) % folds for text in queries])
+    training = _Labels(queries, right, vectors, fold)
+    mean = learned_mean(vectors, own_mean)
+    plain = selector.unfitted(own_mean)
+    centred_selector = selector.unfitted(mean)
+    measured_rows = np.linspace(0, len(queries) - 1, min(len(queries), _MAX_MEASURED)).astype(np.intp)
+    start = SCALE * np.array(WEIGHTS)
+
+    samples = {
+        "unfitted": _held_out(plain, choices, training, measured_rows, None),
+        "weighted": _held_out(centred_selector, choices, training, measured_rows, None),
+        "with_examples": _held_out(centred_selector, choices, training, measured_rows, mean),
+    }
+    has_label = np.array([bool(right[index]) for index in measured_rows])
+    sums = {}
+    for form, sample in samples.items():
+        if form == "unfitted":
+            sums[form] = _weighted_sum(sample, np.tile(start, (len(measured_rows), 1)))
+        else:
+            sums[form] = _weighted_sum(sample, _weights_by_fold(sample, training.fold[measured_rows], start))
+    hits = {form: _is_right(total, samples[form])[has_label] for form, total in sums.items()}
+    best_form = "unfitted"
+    if has_label.sum() >= _FEWEST:
+        for form in ("weighted", "with_examples"):
+            best_form = form if _beats(hits[form], hits[best_form]) else best_form
+    sample, total = samples[best_form], sums[best_form]
+    weights = start if best_form == "unfitted" else _fit_weights(sample, start)
+    evidence = np.column_stack([np.ones(len(total)), _lead(total), sample.highest])
+    correct = _is_right(total, sample) & has_label
+    calibration = None
+    if len(measured_rows) < _FEWEST_TO_CALIBRATE:
+        held_out_confidence = np.array([softmax_share(row, 1.0) for row in total])
+    else:
+        held_out_confidence = _confidence_by_fold(evidence, correct, training.fold[measured_rows])
+        slopes = _fit_logistic(evidence, correct)
+        calibration = float(slopes[0]), float(slopes[1]), float(slopes[2])
+    rates = {form: float(hit.mean()) if len(hit) else 0.0 for form, hit in hits.items()}
+    report = FitReport(
+        labels=len(queries),
+        none=sum(not answer for answer in right),
+        held_out=len(measured_rows),
+        unfitted=rates["unfitted"],
+        weighted=rates["weighted"],
+        with_examples=rates["with_examples"],
+        used=best_form,
+        accuracy=rates[best_form],
+        calibration_error=calibration_error(held_out_confidence, correct),
+    )
+    return Fitted(
+        embedder=name,
+        weights=(float(weights[0]), float(weights[1]), float(weights[2])),
+        query_mean=own_mean if best_form == "unfitted" else mean,
+        calibration=calibration,
+        threshold=_threshold(held_out_confidence, correct, has_label),
+        labelled=_examples(training, choices, np.ones(len(queries), bool), mean, selector.options["centroids"])
+        if best_form == "with_examples"
+        else LabelledExamples(),
+        report=report,
+    )
+
+
+def calibration_error(confidence: NDArray[np.float64], correct: NDArray[np.bool_]) -> float:
+    """Return the expected calibration error: over ten equal bins, the distance of mean confidence from accuracy.
+
+    Naeini, Cooper and Hauskrecht, "Obtaining well calibrated probabilities using Bayesian binning", AAAI 2015,
+    https://doi.org/10.1609/aaai.v29i1.9602.
+
+    >>> calibration_error(np.array([0.8, 0.8]), np.array([True, False]))  # half was right
+    0.3
+    """
+    if not len(confidence):
+        return 0.0
+    bins = np.minimum((confidence * _BINS).astype(int), _BINS - 1)
+    gaps = [abs(float(confidence[bins == b].sum()) - float(correct[bins == b].sum())) for b in range(_BINS)]
+    return round(math.fsum(gaps) / len(confidence), 6)
+
+
+def _checked_labels(
+    queries: Sequence[str], labels: Sequence[Label], choices: tuple[ToolMetadata, ...]
+) -> list[frozenset[int]]:
+    """Return the indices of the right choices of each query."""
+    if isinstance(queries, str) or isinstance(labels, str) or len(queries) != len(labels) or not len(queries):
+        raise InputError(f"queries and labels are two lists of one length, not {len(queries)} and {len(labels)} things")
+    for query in queries:
+        if not isinstance(query, str):
+            raise InputError(f"a query to learn from is a str, not {type(query).__name__}: {query!r:.80}")
+    indices = {choice.name: index for index, choice in enumerate(choices)}
+    if len(choices) < 2 or len(indices) != len(choices):
+        duplicates = [name for name, count in Counter(choice.name for choice in choices).items() if count > 1]
+        raise InputError(
+            f"expected at least two choices with distinct names; given {len(choices)}, twice: {duplicates!r:.80}"
+        )
+
+    def index(label: object) -> int:
+        if isinstance(label, str) and label in indices:
+            return indices[label]
+        if isinstance(label, int | np.integer) and not isinstance(label, bool) and 0 <= label < len(choices):
+            return int(label)
+        raise InputError(f"the label {label!r:.80} is neither the name nor the 0-based index of one of the choices")
+
+    answers = []
+    for label in labels:
+        is_collection = isinstance(label, Sequence | set | frozenset) and not isinstance(label, str)
+        answers.append(frozenset(() if label is None else map(index, label) if is_collection else (index(label),)))  # type: ignore[arg-type]
+    return answers
+
+
+def _examples(
+    training: _Labels,
+    choices: tuple[ToolMetadata, ...],
+    mask: NDArray[np.bool_],
+    mean: NDArray[np.float32],
+    limit: int,
+) -> LabelledExamples:
+    """Return the examples from the training queries."""
+    by_choice: dict[int, list[int]] = {}
+    for query in np.flatnonzero(mask):
+        for choice in training.right[query]:
+            by_choice.setdefault(choice, []).append(int(query))
+    means, terms = {}, {}
+    for choice, queries in sorted(by_choice.items()):
+        name = choices[choice].name
+        means[name] = centroids(centred(training.vectors[queries], mean), limit)
+        terms[name] = Counter(
+            token for query in queries for token in DEFAULT_ANALYZER.query_tokens(training.texts[query])
+        )
+    return LabelledExamples(means, terms)
+
+
+def _held_out(
+    selector: _Learner,
+    choices: tuple[ToolMetadata, ...],
+    training: _Labels,
+    rows: NDArray[np.intp],
+    mean: NDArray[np.float32] | None,
+) -> _Sample:
+    """Return features of the measured queries; given a mean, each fold uses the examples of the other folds."""
+    count = min(len(choices), _CANDIDATES)
+    features = np.zeros((len(rows), 3, count))
+    right = np.zeros((len(rows), count), bool)
+    highest = np.zeros(len(rows))
+    one_set = selector.choice_set(choices, LabelledExamples()) if mean is None else None
+    for fold in np.unique(training.fold[rows]):
+        choice_set = one_set or selector.choice_set(
+            choices,
+            _examples(training, choices, training.fold != fold, mean, selector.options["centroids"]),  # type: ignore[arg-type]
+        )
+        for row in np.flatnonzero(training.fold[rows] == fold):
+            query = rows[row]
+            direction = selector.centred_query(training.vectors[query], choice_set)
+            tokens = DEFAULT_ANALYZER.query_tokens(training.texts[query])
+            all_features, highest[row] = choice_set.features(direction, tokens)
+            foremost = all_features.max(axis=0)
+            if answer := training.right[query]:
+                foremost[list(answer)] = np.inf  # right choices are always among those compared
+            columns = np.sort(np.argsort(-foremost, kind="stable")[:count])
+            features[row] = all_features[:, columns]
+            right[row] = [column in answer for column in columns]
+    return _Sample(features, right, highest)
+
+
+def _weighted_sum(sample: _Sample, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return weighted sums, shape ``(queries, candidates)``, with each query's own weights."""
+    sums: NDArray[np.float64] = np.einsum("qp,qpc->qc", weights, sample.features)
+    return sums
+
+
+def _is_right(sums: NDArray[np.float64], sample: _Sample) -> NDArray[np.bool_]:
+    right: NDArray[np.bool_] = sample.right[np.arange(len(sums)), sums.argmax(axis=1)]
+    return right
+
+
+def _lead(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    top = np.partition(sums, -2, axis=1)[:, -2:]
+    lead: NDArray[np.float64] = top[:, 1] - top[:, 0]
+    return lead
+
+
+def _beats(hits: NDArray[np.bool_], other_hits: NDArray[np.bool_]) -> bool:
+    """Whether the first is right more often by more than one standard error of the difference."""
+    differences = hits.astype(float) - other_hits
+    return bool(differences.mean() > differences.std(ddof=1) / math.sqrt(len(differences)))
+
+
+def _weights_by_fold(sample: _Sample, fold: NDArray[np.intp], start: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return, for each query, the weights learned on the queries of the other folds."""
+    weights = np.tile(start, (len(fold), 1))
+    for number in np.unique(fold):
+        in_training = fold != number
+        training = _Sample(sample.features[in_training], sample.right[in_training], sample.highest[in_training])
+        weights[~in_training] = _fit_weights(training, start)
+    return weights
+
+
+def _fit_weights(sample: _Sample, start: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the non-negative weights that maximise the likelihood of the right choices, regularised to ``start``.
+
+    Conditional logit (McFadden, 1974): a choice's probability is its share of the softmax of the weighted sums; the
+    prior is Gaussian around ``start``. Uses Newton steps with the information matrix, halved until they improve.
+    """
+    has_label = sample.right.any(axis=1)
+    features, right = sample.features[has_label], sample.right[has_label]
+    if not len(features):
+        return start
+
+    def worth(weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
+        sums = np.einsum("p,qpc->qc", weights, features)
+        sums -= sums.max(axis=1, keepdims=True)
+        likely = np.exp(sums)
+        total = likely.sum(axis=1)
+        among_right = np.where(right, likely, 0)
+        of_right = among_right.sum(axis=1)
+        value = float(np.log(of_right / total).sum() - _PRIOR / 2 * ((weights - start) ** 2).sum())
+        return value, likely / total[:, None], among_right / of_right[:, None]
+
+    weights = start
+    value, share, share_of_right = worth(weights)
+    for _ in range(50):
+        expected = np.einsum("qc,qpc->qp", share, features)
+        gradient = (np.einsum("qc,qpc->qp", share_of_right, features) - expected).sum(axis=0)
+        gradient -= _PRIOR * (weights - start)
+        information = np.einsum("qc,qpc,qrc->pr", share, features, features, optimize=True) - expected.T @ expected
+        step = np.linalg.solve(information + _PRIOR * np.eye(3), gradient)
+        while np.abs(step).max() > 1e-6:
+            candidate = np.maximum(weights + step, 0)
+            better, *shares = worth(candidate)
+            if better > value:
+                break
+            step /= 2
+        else:
+            break
+        weights, value, (share, share_of_right) = candidate, better, shares
+    return weights
+
+
+def _logistic(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(0.5 * (1 + np.tanh(values / 2)))  # this form cannot overflow
+
+
+def _fit_logistic(evidence: NDArray[np.float64], correct: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return the coefficients that make ``correct`` likeliest, with a weak prior around 0 except on the intercept.
+
+    Platt, "Probabilistic outputs for support vector machines", 1999. Uses Newton's method with bounded steps.
+    """
+    prior = np.diag([1e-6, *[_LOGISTIC_PRIOR] * (evidence.shape[1] - 1)])
+    # As in Platt scaling, targets stop short of 0 and 1: if all answers were right, no finite slope would be optimal.
+    short = 0.5 / (len(correct) + 1)
+    target = np.where(correct, 1 - short, short)
+    coefficients = np.zeros(evidence.shape[1])
+    for _ in range(50):
+        probability = _logistic(evidence @ coefficients)
+        gradient = evidence.T @ (target - probability) - prior @ coefficients
+        spread = np.maximum(probability * (1 - probability), 1e-6)
+        step = np.linalg.solve((evidence * spread[:, None]).T @ evidence + prior, gradient)
+        coefficients = coefficients + step * min(1.0, 5 / max(float(np.abs(step).max()), 1e-12))
+        if np.abs(step).max() < 1e-8:
+            break
+    return coefficients
+
+
+def _confidence_by_fold(
+    evidence: NDArray[np.float64], correct: NDArray[np.bool_], fold: NDArray[np.intp]
+) -> NDArray[np.float64]:
+    """Return, for each query, the confidence learned from the queries of the other folds."""
+    confidence = np.zeros(len(evidence))
+    for number in np.unique(fold):
+        in_training = fold != number
+        learned_from = in_training if in_training.any() else ~in_training
+        confidence[~in_training] = _logistic(
+            evidence[~in_training] @ _fit_logistic(evidence[learned_from], correct[learned_from])
+        )
+    return confidence
+
+
+def _threshold(
+    confidence: NDArray[np.float64], correct: NDArray[np.bool_], has_label: NDArray[np.bool_]
+) -> float | None:
+    """Return the confidence below which abstaining is right most often; None if every query has a right choice.
+
+    Selecting is right if the selection is; abstaining is right if the label is None.
+    """
+    if has_label.all():
+        return None
+    order = np.argsort(confidence, kind="stable")
+    abstaining = np.concatenate([[0], np.cumsum(~has_label[order])])
+    selecting = np.concatenate([np.cumsum(correct[order][::-1])[::-1], [0]])
+    best = int((abstaining + selecting).argmax())  # number of least confident queries that abstain
+    if best == 0:
+        return 0.0
+    lower = float(confidence[order[best - 1]])
+    upper = float(confidence[order[best]]) if best < len(order) else 1.0
+    return round((lower + upper) / 2, 6)
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number")
+
+
+def _round(row: NDArray[np.float32]) -> list[float]:
+    return [round(float(value), 5) for value in row]
+
+
+def _object(value: object, subject: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError(f"{subject} is a JSON object, not {value!r:.80}")
+    return value
+
+
+def _number(value: object, subject: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e9:
+        raise InputError(f"{subject} is a number, not {value!r:.80}")
+    return float(value)
+
+
+def _count(value: object, subject: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 1e9:
+        raise InputError(f"{subject} occurs a whole number of times from 1 up, not {value!r:.80}")
+    return value
+
+
+def _vector(value: object, subject: str, dimensions: int | None) -> NDArray[np.float32]:
+    if not isinstance(value, list) or not value or (dimensions is not None and len(value) != dimensions):
+        raise InputError(f"{subject} is a list of {dimensions or 'at least one'} numbers")
+    return np.array([_number(number, subject) for number in value], np.float32)
+
+
+def _report(value: object) -> FitReport:
+    data = _object(value, "report")
+    values: dict[str, Any] = {}
+    for field in fields(FitReport):
+        item = data.get(field.name)
+        if field.name == "used":
+            if item not in ("unfitted", "weighted", "with_examples"):
+                raise InputError(f"report: used is unfitted, weighted or with_examples, not {item!r:.80}")
+            values[field.name] = item
+        else:
+            number = _number(item, f"report: {field.name}")
+            values[field.name] = int(number) if field.type == "int" else number
+    return FitReport(**values)

@@ -1,5 +1,0 @@
-"""The HTTP service: search over the network, with keys, limits, metrics and a console."""
-
-from pointsman._lazy_imports import lazily
-
-__getattr__, __dir__, __all__ = lazily(__name__)

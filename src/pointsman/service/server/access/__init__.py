@@ -1,0 +1,1 @@
+"""Who asks: keys, tokens, hosts, rates."""

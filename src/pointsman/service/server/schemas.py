@@ -1,0 +1,552 @@
+"""The shapes of requests and answers, from which the OpenAPI description is made.
+
+Requests are strict: a number in quotes is not a number, and unknown names are errors rather than ignored.
+Answers that the library makes are described by their classes; see
+`pointsman.service.server.protocol.json_form_schemas`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, create_model
+
+from pointsman.retrieval.plan import routers as router
+from pointsman.retrieval.request import OPTIONS
+from pointsman.selector.heuristic_route import RouteChoice
+from pointsman.service.server.protocol.json_form_schemas import Forms, option_fields
+from pointsman.store.local import collection
+from pointsman.values import citations, types
+from pointsman.workspace import passages
+from pointsman.workspace.workspace_search import Routing
+
+Text = Annotated[str, StringConstraints(min_length=1)]
+NAME = r"^[\w\-]([\w.\-]{0,62}[\w\-])?$"
+"""A dataset's name, as `pointsman.workspace.dataset.check_name` has it."""
+
+Name = Annotated[str, StringConstraints(max_length=64, pattern=NAME)]
+Object = dict[str, JsonValue]
+Filters = Annotated[Object | str | None, Field(description=OPTIONS["filters"].help)]
+
+
+class StrictRequest(BaseModel):
+    """A request; unknown members are errors, and values are not converted."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Open(BaseModel):
+    """An answer; it may contain more fields than described."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class ProblemDocument(Open):
+    """An error, as in RFC 9457."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str | None = None
+
+
+# ── retrieval ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Message(StrictRequest):
+    """A turn of the conversation before the question."""
+
+    role: Annotated[str, StringConstraints(min_length=1, max_length=32)]
+    text: str
+
+
+_History = Annotated[list[Message], Field(max_length=100, description="Earlier turns of the conversation.")]
+_Trace = Annotated[
+    Literal["none", "stages", "lists"],
+    Field(description="Contents of `trace`: nothing, every stage, or every stage and list."),
+]
+_Datasets = Annotated[
+    list[Name] | None, Field(max_length=1000, description="Only these datasets; default: all that the key allows.")
+]
+
+_Timeout = Annotated[float | None, Field(gt=0, le=600, description=OPTIONS["timeout"].help)]
+
+if TYPE_CHECKING:  # the options are declared in `pointsman.retrieval.request`
+
+    class SearchOptions(StrictRequest):
+        """What the type checker sees of the model below."""
+
+        def __init__(self, **options: Any) -> None: ...
+        def __getattr__(self, name: str) -> Any: ...
+
+    RetrievalRequest: TypeAlias = SearchOptions
+else:
+    _options = {
+        **option_fields(OPTIONS, datasets=_Datasets, filters=Filters, timeout=_Timeout),
+        "history": (_History, []),
+        "trace": (_Trace, "none"),
+    }
+    SearchOptions = create_model(
+        "SearchOptions", __base__=StrictRequest, __doc__="Search options; all are optional.", **_options
+    )
+    RetrievalRequest = create_model(
+        "RetrievalRequest",
+        __base__=StrictRequest,
+        __doc__="A question and search options, with the names of the retrieval API.",
+        query=Annotated[str, Field(description="The question or keywords.")],
+        **{"use_rerank" if name == "rerank" else name: field for name, field in _options.items()},
+    )
+
+
+class SearchRequest(SearchOptions):
+    """A question and search options."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"query": "什么是环保设备?", "k": 10, "filters": {"category": "环保", "year": 2023}},
+                {"query": "how does a train change tracks?", "strategy": "hybrid", "filters": "year >= 2020"},
+            ]
+        }
+    )
+
+    query: Annotated[str, Field(description="The question or keywords.")]
+
+
+class SearchManyRequest(SearchOptions):
+    """Several questions with the same search options."""
+
+    queries: Annotated[list[str], Field(min_length=1, description="The questions.")]
+
+
+class ExplainRequest(SearchRequest):
+    """A search, and the document whose rank to explain."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"query": "how does a train change tracks?", "document_id": "switch"}]}
+    )
+
+    document_id: Annotated[Text, Field(description="The document's id.")]
+    dataset: Annotated[Name | None, Field(description="Its dataset; needed if several have this id.")] = None
+
+
+class ReplayRequest(StrictRequest):
+    """A receipt, whose answer to give again."""
+
+    receipt: Annotated[str, Field(min_length=1, max_length=200_000, description="The `receipt` of an answer.")]
+    trace: _Trace = "none"
+
+
+class RouteRequest(StrictRequest):
+    """A question to route, without searching."""
+
+    query: str
+    datasets: Annotated[list[Name] | None, Field(max_length=1000)] = None
+    strategy: Annotated[str, Field(min_length=1, max_length=64, description="As in a search.")] = "auto"
+
+
+class HitKey(StrictRequest):
+    """A hit, by dataset and id."""
+
+    dataset: Name
+    id: Text
+
+
+class CheckRequest(StrictRequest):
+    """A language model's answer and its sources, in the order of their numbers in the prompt."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"answer": 'It "guides trains" [1].', "hits": [{"dataset": "notes", "id": "switch"}]}]
+        }
+    )
+
+    answer: Annotated[str, Field(max_length=200_000, description="The text whose quotes and numbers are checked.")]
+    hits: Annotated[list[HitKey], Field(max_length=1000)]
+
+
+class Excerpt(Open):
+    """Positions of an excerpt's parts in the full text."""
+
+    spans: list[list[int]]
+    full_text: str
+
+
+class HeuristicRoute(Open):
+    """The route suggested by the form of the query alone."""
+
+    route: str
+    reasons: list[str]
+
+
+_forms = Forms(Open)
+_forms.put(types.Metadata, dict[str, Any])
+_forms.put(types.Excerpt, Excerpt)
+_forms.put(RouteChoice, HeuristicRoute)
+
+if TYPE_CHECKING:  # the models of forms are made at run time
+    Hit: TypeAlias = Open
+    Answer: TypeAlias = Open
+    Explanation: TypeAlias = Open
+    Route: TypeAlias = Open
+    AnswerCheck: TypeAlias = Open
+    SourceText: TypeAlias = Open
+    Verification: TypeAlias = Open
+else:
+    Hit = _forms.model(types.Hit, rank=int)
+    Trace = _forms.model(types.Trace, records=list[dict[str, Any]] | None)
+    Answer = _forms.model(types.RetrievalContext, "Answer", query=str, asked=str, trace=Trace | None)
+    Explanation = _forms.model(types.Explanation)
+    RouteDecision = _forms.model(router.RouteDecision, datasets=list[str])
+    Route = _forms.model(Routing, "Route")
+    AnswerCheck = _forms.model(citations.AnswerCheck)
+    SourceText = _forms.model(passages.SourceText)
+    Verification = _forms.model(collection.Verification)
+
+
+class Answers(Open):
+    """One answer per question, in order."""
+
+    answers: list[Answer]
+
+
+class Alternative(Open):
+    """Another suitable strategy."""
+
+    strategy: str
+    confidence: float
+
+
+class Recommendation(Open):
+    """The strategy suggested by the form of a question."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "recommended_strategy": "hyde",
+                    "confidence": 0.85,
+                    "reason": "疑问句（问号结尾）：适合用HyDE，以假设答案检索",
+                    "alternatives": [
+                        {"strategy": "hybrid", "confidence": 0.75},
+                        {"strategy": "multi_query", "confidence": 0.7},
+                    ],
+                }
+            ]
+        }
+    )
+
+    recommended_strategy: str
+    confidence: float
+    reason: str
+    alternatives: list[Alternative]
+
+
+class Performance(Open):
+    """Duration of the search, and confidence in the choice of strategy."""
+
+    latency_ms: float
+    strategy_confidence: Annotated[float | None, Field(description="0 to 1; null: unknown.")]
+
+
+class RetrievalAnswer(Open):
+    """Hits, best first, in the form of the retrieval API; all other members are those of an answer to a search."""
+
+    results: list[Hit]
+    strategy_used: str
+    reranking_applied: bool
+    performance: Performance
+
+
+class ExplainedAnswer(Explanation):
+    """Why a document is, or is not, among the hits of an answer."""
+
+    answer: Answer
+
+
+class Strategy(Open):
+    """A strategy, and why it is unavailable here, if it is."""
+
+    name: str
+    about: str
+    usable: bool
+    why_not: str | None
+
+
+class Strategies(Open):
+    """All strategies."""
+
+    strategies: list[Strategy]
+
+
+# ── datasets ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class DatasetRequest(StrictRequest):
+    """A dataset to create, or whose description to change."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "notes", "description": "Notes on railways"}]})
+
+    name: Name
+    description: Annotated[str | None, Field(max_length=10_000)] = None
+    indexing_technique: Literal["hybrid", "keyword", "vector"] | None = None
+    versions: Annotated[
+        str | None,
+        Field(
+            max_length=40,
+            description="Keep what is replaced or deleted for a time such as `90 days`, so that answers have receipts; "
+            "`off`: keep nothing.",
+        ),
+    ] = None
+
+
+class VersionProblem(Open):
+    """A `version_of` that names nothing."""
+
+    path: Annotated[str, Field(description="The file that says it, or the id of the document.")]
+    reason: str
+
+
+class Memory(Open):
+    """The memory of the process that answers, with all that it has open; null where its system does not tell."""
+
+    resident: Annotated[int | None, Field(description="Bytes.")]
+    files: Annotated[
+        int | None,
+        Field(description="Of these, pages of files: the system takes them back when others need the room."),
+    ]
+
+
+class Dataset(Open):
+    """A dataset and its state; it is up to date if both sequence numbers are equal.
+
+    A write-only key gets null instead of stored data, and its own description and technique.
+    """
+
+    name: str
+    description: str
+    indexing_technique: str
+    documents: int | None
+    embedder: str | None
+    relevance: Annotated[
+        str | None, Field(description="What the relevance of its hits comes from; `none: …`: why they have none.")
+    ]
+    vectors_due: Annotated[
+        int | None, Field(description="Documents that have no vector yet; only keyword search finds them.")
+    ]
+    kept_days: Annotated[
+        int | None, Field(description="For how many days it keeps what is replaced or deleted; 0: it does not.")
+    ]
+    sequence: int | None
+    keyword_index_sequence: int | None
+    bytes: int | None
+    bytes_by_part: Annotated[
+        dict[str, int] | None,
+        Field(description="What the bytes are for: the documents, each index, columns, words, and all else."),
+    ] = None
+    memory: Annotated[Memory | None, Field(description="Null for a key for some datasets only.")] = None
+    version_problems: Annotated[
+        list[VersionProblem] | None,
+        Field(description="Documents that are versions of something that is not there; null: not said."),
+    ] = None
+    problem: Annotated[str | None, Field(description="Why it cannot be opened; null: it can.")] = None
+
+
+class Datasets(Open):
+    """All datasets that the key allows."""
+
+    datasets: list[Dataset]
+
+
+Vector = Annotated[
+    Annotated[list[float], Field(min_length=1)] | str,
+    Field(description="Numbers, or base64 of little-endian float32; from the dataset's embedder, of any length."),
+]
+
+
+class DocumentRequest(StrictRequest):
+    """A document to add."""
+
+    id: Text
+    text: str
+    metadata: Object = {}
+    vector: Vector | None = None
+
+
+class DocumentsRequest(StrictRequest):
+    """Documents to add, or to update if the id exists."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"documents": [{"id": "switch", "text": "A switch guides trains.", "metadata": {"year": 2021}}]}
+            ]
+        }
+    )
+
+    documents: list[DocumentRequest]
+
+
+class DocumentAnswer(Open):
+    """A stored document."""
+
+    id: str
+    text: str
+    metadata: dict[str, Any]
+
+
+class DocumentPage(Open):
+    """A page of documents; `next` is the cursor of the next page."""
+
+    documents: list[DocumentAnswer]
+    next: str | None
+
+
+class IdPage(Open):
+    """A page of ids; `next` is the cursor of the next page."""
+
+    ids: list[str]
+    next: str | None
+
+
+class Added(Open):
+    """Numbers of documents added, updated and unchanged; null for a write-only key."""
+
+    added: int | None
+    updated: int | None
+    unchanged: int | None
+
+
+class Progress(Added):
+    """Totals so far, all of them durable. The last line has `finished` or `problem`."""
+
+    done: int
+    finished: bool = False
+    problem: ProblemDocument | None = None
+
+
+class MetadataRequest(StrictRequest):
+    """Metadata to change; texts stay unchanged, and so do vectors unless a title changes."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"metadata": {"switch": {"year": 2022, "draft": None}}}]})
+
+    metadata: Annotated[
+        dict[Text, Object],
+        Field(min_length=1, max_length=100_000, description="New values by document id; null removes a key."),
+    ]
+    replace: Annotated[bool, Field(description="Whether to remove a document's other keys.")] = False
+
+
+class DeleteRequest(StrictRequest):
+    """Documents to delete: by id, by filter, or by both (the given ids that match)."""
+
+    ids: Annotated[list[Text] | None, Field(max_length=100_000, description="Unknown ids are ignored; null: any.")] = (
+        None
+    )
+    filters: Annotated[Object | str | None, Field(description="As in a search; null: any.")] = None
+
+
+class SparseVector(StrictRequest):
+    """A learned sparse vector, as documents have it in their metadata under `_sparse`."""
+
+    indices: Annotated[list[int], Field(max_length=100_000, description="Token ids, from 0 up.")]
+    values: Annotated[list[float], Field(max_length=100_000, description="The weight of each, from 0 up.")]
+
+
+class NearestRequest(StrictRequest):
+    """A vector, or a sparse vector, to search with."""
+
+    vector: Vector | None = None
+    sparse: SparseVector | None = None
+    k: Annotated[int, Field(ge=1, le=1000, description="Maximum number of hits.")] = 5
+    filters: Annotated[Object | str | None, Field(description="As in a search; null: any.")] = None
+    group_by: Annotated[str | None, Field(description=OPTIONS["group_by"].help, min_length=1, max_length=1000)] = None
+    group_size: Annotated[int, Field(description=OPTIONS["group_size"].help, ge=1)] = 1
+
+
+class Nearest(Open):
+    """Hits, best first; their scores are cosines, or inner products of sparse vectors."""
+
+    hits: list[Hit]
+
+
+class VectorsRequest(StrictRequest):
+    """Documents whose vectors to return."""
+
+    ids: Annotated[list[Text], Field(max_length=1000)]
+
+
+class Vectors(Open):
+    """Vectors of length 1 in the order of the ids, base64 of little-endian float32; null: there is none."""
+
+    embedder: str | None
+    vectors: list[str | None]
+
+
+class MetadataKeys(Open):
+    """The keys of a dataset's metadata, in alphabetical order."""
+
+    keys: list[str]
+
+
+class Count(Open):
+    """The number of documents."""
+
+    documents: int
+
+
+class Deleted(Open):
+    """The number of deleted documents; null for a write-only key."""
+
+    deleted: int | None
+
+
+class Dropped(Deleted):
+    """A deleted dataset, and its number of documents."""
+
+    dataset: str
+
+
+# ── the service ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Key(Open):
+    """A key, without its text."""
+
+    id: str
+    name: str
+
+
+class Me(Open):
+    """Permissions of the key, and limits of the service."""
+
+    key: Key | None
+    datasets: list[str]
+    scopes: list[str]
+    version: str
+    limits: dict[str, Any]
+
+
+class Runs(Open):
+    """Stored evaluations, newest first."""
+
+    runs: list[dict[str, Any]]
+
+
+class PolicyRequest(BaseModel):
+    """A policy, as fitted by `pointsman tune`."""
+
+    model_config = ConfigDict(extra="allow", json_schema_extra={"examples": [{"name": "ours", "vector_weight": 1.5}]})
+
+
+class PolicyAnswer(Open):
+    """The policy fitted to this workspace; null: the measured one applies."""
+
+    policy: dict[str, Any] | None
+
+
+class Status(Open):
+    """The status of the service."""
+
+    status: str

@@ -1,0 +1,655 @@
+"""The Store protocol: where the documents of one dataset are stored, and how they are searched.
+
+A store does as much of one search as it can in **one round trip**: `Store.search` takes all looks at once (a query and
+its variants, or fifty questions) and returns both lists for each, with the scores of every candidate in both lists if
+it can. `Store.score` is the second and last round trip.
+
+A document has a *key* in its store: an id in most servers, an integer in the embedded store, which was measured to be
+faster. A key is opaque outside its store. Ids are always strings.
+
+Each list states the `Scale` of its scores. Only BM25 in Lucene's form over Pointsman's tokens, and cosines, are added
+up; everything else is fused by rank.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from pointsman.store.sampling import evenly
+from pointsman.tools.errors import UnmetNeedError
+from pointsman.tools.sync_and_async import in_thread
+from pointsman.values.views import VALIDITY_KEYS
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pointsman.store.history import PastStore
+    from pointsman.values.filters import Filter
+    from pointsman.values.types import AddResult, Document, Metadata
+    from pointsman.values.views import View
+
+Key = Hashable
+"""A store's key of a document; opaque outside the store."""
+
+Ranking = Sequence[tuple[Any, "float | None"]]
+"""Keys with their scores, best first; the score is None in a list without scores."""
+
+WORDS: Final = "bm25"
+"""The name of a store's keyword list in provenance and traces."""
+NEAR: Final = "vector"
+"""The name of a store's vector list."""
+MATCHED: Final = "matched"
+"""The name under which a store's scores also say how much of the query's words each document has; see `Scores`."""
+
+
+SPREAD_NOTE: Final = "cosine_spread"
+"""The note that holds the mean and deviation of the cosines, as a JSON list."""
+
+WORDS_FIRST: Final = "words_first"
+"""The note of a dataset that stores documents before their vectors: every document without one is due to get it."""
+
+VERSIONS: Final = "versions"
+"""The note of a dataset with documents that say when they are valid, or what they are a new version of."""
+
+
+class Scale(StrEnum):
+    """What the scores of a list mean."""
+
+    BM25 = "bm25"
+    """BM25 in Lucene's form, without its factor k1 + 1, over Pointsman's tokens."""
+    COSINE = "cosine"
+    RANK = "rank"
+    """Only the order has a meaning."""
+    FOREIGN = "foreign"
+    """Scores of a foreign engine: comparable within one list only."""
+
+
+SCALES_OF: Final[Mapping[str, Mapping[str, Scale]]] = {
+    "hybrid": {WORDS: Scale.BM25, NEAR: Scale.COSINE},
+    "keyword": {WORDS: Scale.BM25},
+    "vector": {NEAR: Scale.COSINE},
+}
+"""The lists of the built-in stores, by indexing technique."""
+
+
+class Capability(StrEnum):
+    """An optional ability of a store; without it the feature that needs it is left out, and reported."""
+
+    WRITE = "write"
+    FILTERS = "filters"
+    SCORES_OTHERS = "scores_others"
+    """`Store.score`, or a ``search`` that returns both scores for the whole union."""
+    VECTORS = "vectors"
+    """`Store.vectors`: stored vectors can be read."""
+    TERMS = "terms"
+    """`Store.frequencies`: how many documents contain a word."""
+    LATER = "later"
+    """`Store.bare`, and `Store.write` with ``stored_only``: vectors can be added after their documents."""
+    CHANGES = "changes"
+    """`Store.changes`: what was written since a sequence number."""
+    VIEWS = "views"
+    """`Store.in_view`: part of the documents, as if there were no others."""
+    DAYS = "days"
+    """`Store.in_view` of a day: the documents that are valid on it, as if there were no others."""
+    RECORDS = "records"
+    """`Store.keep_versions`: what is replaced or deleted can be kept for some days, for `pointsman replay`."""
+    LOCAL = "local"
+    """Runs in this process: a further call costs microseconds, so a search may make more than two."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreInfo:
+    """A store's description of itself.
+
+    Attributes:
+        kind: such as ``"local"`` or ``"postgresql"``.
+        identity: unique for every dataset ever created, even under the same name.
+        embedder: the name of the embedder whose vectors are stored; None before the first vector.
+        dimensions: of those vectors; None before the first vector.
+        scales: what the scores of each list mean, by list name; a store has only these lists.
+        capabilities: what it can do besides searching and reading.
+    """
+
+    kind: str
+    identity: str
+    embedder: str | None
+    dimensions: int | None
+    scales: Mapping[str, Scale]
+    capabilities: frozenset[Capability]
+
+    def can(self, capability: Capability) -> bool:
+        """Whether the store has a capability."""
+        return capability in self.capabilities
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoreQuery:
+    """One query to a store.
+
+    Attributes:
+        text: for the keyword list; None skips that list.
+        vector: for the vector list, shape ``(dimensions,)``, L2-normalised; None skips that list.
+        depth: candidates per list.
+        filters: which documents are eligible; applied before the cut.
+    """
+
+    text: str | None
+    vector: NDArray[np.float32] | None = None
+    depth: int = 100
+    filters: Filter | None = None
+
+
+Scores = Mapping[str, Mapping[Any, float]]
+"""Raw scores by list, then by key. A document without any query word has BM25 0; one without a vector has NaN. Beside
+BM25, `MATCHED` has the sum of the idf of the words that a document has, counting words that the query repeats."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """A store's result for one `StoreQuery`.
+
+    Attributes:
+        rankings: by list name, at most ``depth`` candidates each.
+        scores: by list name, the raw scores of *every* candidate of the union, if the store can compute them.
+        documents: by key, those returned in the same round trip; the others are fetched.
+        degraded: what went wrong, such as shards that did not answer.
+        idf: the sum of the idf of the look's words, counting repeats: an upper bound of BM25, 0 without words. With it,
+            and with `MATCHED` among the scores, hits are judged by their words. None if the store needs another round
+            trip to compute it.
+    """
+
+    rankings: Mapping[str, Ranking]
+    scores: Scores = field(default_factory=dict)
+    documents: Mapping[Any, Document] = field(default_factory=dict)
+    degraded: tuple[str, ...] = ()
+    idf: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Documents in a stable order, and where the next page begins (None at the end)."""
+
+    documents: list[Document]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedState:
+    """The state of a dataset that keeps versions, as a receipt names it.
+
+    Attributes:
+        sequence: the number of its last write.
+        notes: a digest of its notes.
+        days: for how many days it keeps what is replaced or deleted.
+        key: what its receipts are sealed with.
+    """
+
+    sequence: int
+    notes: str
+    days: int
+    key: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Facts about a store's contents as a whole; None for unknown ones.
+
+    Attributes:
+        sequence: grows with every write, so that values computed from the store can be dated.
+        documents: their number.
+        notes: small texts saved with `Store.annotate`, such as the spread of cosines.
+        vectors_due: number of documents that still lack their vector; 0 without the note `WORDS_FIRST`. If it is above
+            0, ``documents`` is known too.
+        recorded_state: the state, also that of which a view is, if the dataset keeps versions; otherwise None.
+    """
+
+    sequence: int
+    documents: int | None = None
+    notes: Mapping[str, str] = field(default_factory=dict)
+    vectors_due: int = 0
+    recorded_state: RecordedState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataResult:
+    """What `Store.set_metadata` has done.
+
+    Attributes:
+        counts: of the changed documents.
+        texts: the new searchable texts of documents with a vector, for which no vector was given.
+        remaining: ids of the documents that were not changed, because ``texts`` are to be embedded first.
+    """
+
+    counts: AddResult
+    texts: tuple[str, ...] = ()
+    remaining: tuple[str, ...] = ()
+
+
+class Store(Protocol):
+    """The documents of one dataset. Implementations subclass `BaseStore`, which provides the async versions.
+
+    Every method may raise `pointsman.tools.errors.StoreError` or a subclass of it, and no foreign errors.
+    """
+
+    @property
+    def info(self) -> StoreInfo:
+        """Return identity, embedder, scales and capabilities."""
+        ...
+
+    def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
+        """Run all looks in one round trip; returns one result per look, in order."""
+        ...
+
+    def score(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:
+        """Score given documents for each look, in one round trip (``SCORES_OTHERS``)."""
+        ...
+
+    def fetch(self, keys: Sequence[Any]) -> list[Document | None]:
+        """Return the documents with these keys in order, None for deleted ones."""
+        ...
+
+    def keys(self, ids: Sequence[str]) -> dict[str, Any]:
+        """Return the keys of existing documents by id."""
+        ...
+
+    def write(
+        self,
+        documents: Sequence[Document],
+        vectors: NDArray[np.float32] | None = None,
+        embedder: str | None = None,
+        *,
+        stored_only: bool = False,
+        has_vector: NDArray[np.bool_] | None = None,
+    ) -> AddResult:
+        """Add or update documents with distinct ids durably; identical stored documents are skipped (``WRITE``).
+
+        A document written without a vector loses the one it had. ``has_vector`` says which documents have a row of
+        ``vectors``, by default all; the rows of the others mean nothing, and they are written without one, in the same
+        step. With ``stored_only`` only vectors are written, and only for documents that are stored identically; those
+        changed or deleted meanwhile are skipped and not counted (``LATER``).
+
+        Raises:
+            InputError: a document cannot be stored, or the vectors are from another embedder; nothing is written.
+        """
+        ...
+
+    def set_metadata(
+        self,
+        changes: Mapping[str, Metadata],
+        vectors: Mapping[str, NDArray[np.float32]] | None = None,
+        embedder: str | None = None,
+        *,
+        replace: bool = False,
+    ) -> MetadataResult:
+        """Change the metadata of stored documents, reading and writing each as one step that no other write divides.
+
+        Texts stay. So do vectors, unless a new title changes the searchable text: then the document gets the vector
+        that ``vectors`` has for its new searchable text, whatever that has become meanwhile. If there is none, the
+        document is left as it is and named in ``remaining``: embed ``texts``, and call again for those. Either all
+        documents change or none does, except in a store without transactions, where each does by itself (``WRITE``).
+
+        Args:
+            changes: by id, the values to set; None removes the key.
+            vectors: by searchable text, shape ``(dimensions,)``.
+            embedder: the name of the vectors' embedder.
+            replace: whether to remove all other metadata of these documents.
+
+        Raises:
+            InputError: there is no such document, or the metadata cannot be stored; nothing is changed. In a store
+                without transactions, others may have been changed if the document is deleted during the call.
+        """
+        ...
+
+    def unchanged(self, documents: Sequence[Document]) -> list[bool]:
+        """Return whether each document is stored identically and completely, so that it need not be embedded again."""
+        ...
+
+    def bare(self, limit: int) -> list[Document]:
+        """Return at most ``limit`` documents without a vector, in order of first arrival (``LATER``)."""
+        ...
+
+    def delete(self, ids: Sequence[str] | None = None, filters: Filter | None = None) -> int:
+        """Delete the documents with these ids, those that match, or both; returns how many existed (``WRITE``)."""
+        ...
+
+    def get(self, ids: Sequence[str]) -> list[Document | None]:
+        """Return the documents with these ids in order, None for unknown ids."""
+        ...
+
+    def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
+        """Return at most ``limit`` documents in a stable order; ``after`` is where the previous page ended."""
+        ...
+
+    def documents(self, filters: Filter | None = None) -> Iterator[Document]:
+        """Yields all documents, or those that match, in the order of `page`."""
+        ...
+
+    def ids(self, *, source: str | None = None, filters: Filter | None = None) -> list[str]:
+        """Return all ids in the order of `page`, or those of documents with this ``source``, or that match."""
+        ...
+
+    def sample(self, count: int) -> list[Document]:
+        """Return at most ``count`` documents, evenly spaced in the order of `page`."""
+        ...
+
+    def count(self, filters: Filter | None = None) -> int:
+        """Return the number of documents, or of those that match."""
+        ...
+
+    def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
+        """Return the stored vectors of these keys in order, skipping missing ones, or an even sample (``VECTORS``)."""
+        ...
+
+    def best_cosines(self, questions: NDArray[np.float32]) -> list[float]:
+        """Return the score of the nearest document of each question; NaN without a vector.
+
+        Args:
+            questions: of length 1, shape ``(questions, dimensions)``.
+        """
+        ...
+
+    def frequencies(self, words: Sequence[str]) -> list[int]:
+        """Return how many documents contain each word; for a word of several tokens, its rarest (``TERMS``)."""
+        ...
+
+    def metadata_keys(self) -> Collection[str] | None:
+        """Return the metadata keys that filters can use; None if they are not at hand."""
+        ...
+
+    def statistics(self) -> Statistics:
+        """Return sequence number, size and notes: current, or up to a second old if asking takes a round trip."""
+        ...
+
+    def annotate(self, **notes: str) -> None:
+        """Save small texts with the documents; this does not advance ``sequence``."""
+        ...
+
+    def keep_versions(self, days: int) -> None:
+        """Keep what is replaced or deleted from now on for so many days; 0: keep nothing more (``RECORDS``)."""
+        ...
+
+    def past_store(self, name: str, bm25: Mapping[str, float]) -> PastStore:
+        """Return a copy that can be brought to each state that is kept (``RECORDS``).
+
+        Args:
+            name: of the dataset, for messages.
+            bm25: ``k1`` and ``b`` by which the copy scores.
+        """
+        ...
+
+    def drop(self) -> None:
+        """Delete the dataset with all its contents."""
+        ...
+
+    def pinned(self) -> Store:
+        """Return this store for one search: it looks for changes by others now, and not before each of its reads."""
+        ...
+
+    def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> Store:
+        """Return the documents that exist in a view now, as a store to read, with a ``state`` (``VIEWS``).
+
+        ``state`` is a text that differs whenever anything about these documents does.
+
+        Args:
+            view: the view.
+            notes: measures what `Statistics.notes` says of these documents.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release files and connections."""
+        ...
+
+    async def asearch(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
+        """Async version of `search`; native if the store's client is."""
+        ...
+
+    async def ascore(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:
+        """Async version of `score`."""
+        ...
+
+    async def afetch(self, keys: Sequence[Any]) -> list[Document | None]:
+        """Async version of `fetch`."""
+        ...
+
+
+class BaseStore(ABC):
+    """The base class of stores: the async versions, and methods derived from others.
+
+    A subclass implements the abstract methods; unsupported optional methods raise `UnmetNeedError`.
+    """
+
+    @property
+    @abstractmethod
+    def info(self) -> StoreInfo:
+        """See `Store`."""
+
+    @abstractmethod
+    def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
+        """See `Store`."""
+
+    @abstractmethod
+    def get(self, ids: Sequence[str]) -> list[Document | None]:
+        """See `Store`."""
+
+    @abstractmethod
+    def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
+        """See `Store`."""
+
+    @abstractmethod
+    def statistics(self) -> Statistics:
+        """See `Store`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """See `Store`."""
+
+    def pinned(self) -> Store:
+        """See `Store`; one that never looks for changes is returned as it is."""
+        return self
+
+    def fetch(self, keys: Sequence[Any]) -> list[Document | None]:
+        """See `Store`; keys are ids unless a subclass overrides this."""
+        return self.get(keys)
+
+    def keys(self, ids: Sequence[str]) -> dict[str, Any]:
+        """See `Store`."""
+        return {id_: id_ for id_, document in zip(ids, self.get(ids), strict=True) if document is not None}
+
+    def documents(self, filters: Filter | None = None) -> Iterator[Document]:
+        """See `Store`."""
+        cursor: str | None = None
+        while True:
+            page = self.page(cursor, 1000, filters)
+            yield from page.documents
+            if page.next is None:
+                return
+            cursor = page.next
+
+    def ids(self, *, source: str | None = None, filters: Filter | None = None) -> list[str]:
+        """See `Store`."""
+        return [
+            document.id
+            for document in self.documents(filters)
+            if source is None or document.metadata.get("source") == source
+        ]
+
+    def sample(self, count: int) -> list[Document]:
+        """See `Store`; by default all ids are read."""
+        return [document for document in self.get(evenly(self.ids(), count)) if document is not None]
+
+    def count(self, filters: Filter | None = None) -> int:
+        """See `Store`."""
+        return sum(1 for _ in self.documents(filters))
+
+    def score(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:  # noqa: ARG002
+        """See `Store`."""
+        raise self._cannot(Capability.SCORES_OTHERS)
+
+    def write(
+        self,
+        documents: Sequence[Document],  # noqa: ARG002
+        vectors: NDArray[np.float32] | None = None,  # noqa: ARG002
+        embedder: str | None = None,  # noqa: ARG002
+        *,
+        stored_only: bool = False,  # noqa: ARG002
+        has_vector: NDArray[np.bool_] | None = None,  # noqa: ARG002
+    ) -> AddResult:
+        """See `Store`."""
+        raise self._cannot(Capability.WRITE)
+
+    def set_metadata(
+        self,
+        changes: Mapping[str, Metadata],  # noqa: ARG002
+        vectors: Mapping[str, NDArray[np.float32]] | None = None,  # noqa: ARG002
+        embedder: str | None = None,  # noqa: ARG002
+        *,
+        replace: bool = False,  # noqa: ARG002
+    ) -> MetadataResult:
+        """See `Store`."""
+        raise self._cannot(Capability.WRITE)
+
+    def unchanged(self, documents: Sequence[Document]) -> list[bool]:
+        """See `Store`; by default every document counts as changed."""
+        return [False] * len(documents)
+
+    def bare(self, limit: int) -> list[Document]:  # noqa: ARG002
+        """See `Store`."""
+        raise self._cannot(Capability.LATER)
+
+    def delete(self, ids: Sequence[str] | None = None, filters: Filter | None = None) -> int:  # noqa: ARG002
+        """See `Store`."""
+        raise self._cannot(Capability.WRITE)
+
+    def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:  # noqa: ARG002
+        """See `Store`."""
+        raise self._cannot(Capability.VECTORS)
+
+    def best_cosines(self, questions: NDArray[np.float32]) -> list[float]:
+        """See `Store`; by default by one search for all of them."""
+        lists = self.search([StoreQuery(None, question, 1) for question in questions])
+        scores = [next((score for _, score in ranked.rankings.get(NEAR, ())), None) for ranked in lists]
+        return [math.nan if score is None else score for score in scores]
+
+    def frequencies(self, words: Sequence[str]) -> list[int]:  # noqa: ARG002
+        """See `Store`."""
+        raise self._cannot(Capability.TERMS)
+
+    def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> Store:  # noqa: ARG002
+        """See `Store`."""
+        raise self._cannot(Capability.VIEWS)
+
+    def note_versions(self, metadata: Iterable[Metadata]) -> None:
+        """Note, before documents with this metadata are written, that there are `VERSIONS` among them."""
+        has_versions = any(key in values for values in metadata for key in VALIDITY_KEYS)
+        if has_versions and VERSIONS not in self.statistics().notes:
+            self.annotate(**{VERSIONS: "1"})
+
+    def annotate(self, **notes: str) -> None:  # noqa: B027  (a store without a place for notes is valid)
+        """See `Store`; discarded unless a subclass stores them."""
+
+    def keep_versions(self, days: int) -> None:
+        """See `Store`."""
+        if days:
+            raise UnmetNeedError(
+                f"a {self.info.kind} store keeps no versions (it lacks the capability {Capability.RECORDS.value!r}), "
+                "so its answers have no receipts: leave versions out, or index the documents into a workspace in a "
+                "folder or in PostgreSQL"
+            )
+
+    def past_store(self, name: str, bm25: Mapping[str, float]) -> PastStore:  # noqa: ARG002
+        """See `Store`."""
+        raise self._cannot(Capability.RECORDS)
+
+    def drop(self) -> None:
+        """See `Store`."""
+        raise self._cannot(Capability.WRITE)
+
+    def metadata_keys(self) -> Collection[str] | None:
+        """See `Store`; by default they are unknown."""
+        return None
+
+    async def asearch(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
+        """See `Store`."""
+        return await in_thread(self.search, store_queries)
+
+    async def ascore(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:
+        """See `Store`."""
+        return await in_thread(self.score, store_queries, keys)
+
+    async def afetch(self, keys: Sequence[Any]) -> list[Document | None]:
+        """See `Store`."""
+        return await in_thread(self.fetch, keys)
+
+    def _cannot(self, capability: Capability) -> UnmetNeedError:
+        return UnmetNeedError(f"a {self.info.kind} store has no {capability.value!r} capability")
+
+
+class EmptyStore(BaseStore):
+    """A store without documents, for a dataset that has not been created.
+
+    Args:
+        scales: of the lists that the store would have.
+    """
+
+    def __init__(self, scales: Mapping[str, Scale]) -> None:
+        can = frozenset(Capability) - {Capability.WRITE, Capability.LATER, Capability.CHANGES, Capability.RECORDS}
+        self._info = StoreInfo("empty", "", None, None, scales, can)
+
+    @property
+    def info(self) -> StoreInfo:
+        """See `Store`."""
+        return self._info
+
+    def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
+        """See `Store`."""
+        rankings: dict[str, Ranking] = {WORDS: ()} if WORDS in self._info.scales else {}
+        return [Lists(rankings, {name: {} for name in rankings}) for _ in store_queries]
+
+    def score(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:  # noqa: ARG002
+        """See `Store`."""
+        return [{} for _ in store_queries]
+
+    def get(self, ids: Sequence[str]) -> list[Document | None]:
+        """See `Store`."""
+        return [None] * len(ids)
+
+    def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:  # noqa: ARG002
+        """See `Store`."""
+        return Page([], None)
+
+    def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:  # noqa: ARG002
+        """See `Store`."""
+        import numpy as np
+
+        return np.zeros((0, 0), np.float32)
+
+    def frequencies(self, words: Sequence[str]) -> list[int]:
+        """See `Store`."""
+        return [0] * len(words)
+
+    def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> Store:  # noqa: ARG002
+        """See `Store`."""
+        return self
+
+    @property
+    def state(self) -> str:
+        """See `Store.in_view`."""
+        return ""
+
+    def metadata_keys(self) -> Collection[str]:
+        """See `Store`."""
+        return ()
+
+    def statistics(self) -> Statistics:
+        """See `Store`."""
+        return Statistics(0, 0)
+
+    def close(self) -> None:
+        """See `Store`."""

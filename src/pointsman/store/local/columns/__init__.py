@@ -1,0 +1,1 @@
+"""Metadata as columns in memory: filters and views."""

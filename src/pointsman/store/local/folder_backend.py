@@ -1,0 +1,330 @@
+"""A workspace in a folder: which datasets are in it, and its records as files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, unquote
+
+from filelock import FileLock, Timeout
+
+from pointsman.store.backend import (
+    NEW,
+    SURROGATE,
+    BaseBackend,
+    DatasetRecord,
+    Record,
+    bm25_of,
+    check_record,
+    check_version,
+)
+from pointsman.tools.errors import CorruptStoreError, FormatVersionError, InputError, LockedError, UnknownNameError
+
+if TYPE_CHECKING:
+    from pointsman.store.local.local_store import LocalStore
+    from pointsman.store.local.repair import Repair
+
+FORMAT: Final = 1
+
+_MANIFEST: Final = "workspace.json"
+_DATASETS: Final = "datasets"
+_OF_DATASET: Final = "manifest.json"
+_REMEMBERED_MANIFESTS: Final = 10_000  # manifests that are read again only when they change
+_PATIENCE: Final = 10.0  # seconds; changing a record takes milliseconds
+
+
+class LocalBackend(BaseBackend):
+    """A workspace in a folder, which is created on the first write.
+
+    ``workspace.json`` marks the folder as one. Each dataset has a folder in ``datasets``. A record named ``""`` is the
+    file ``<kind>.json``, any other ``<kind>/<name>.json``; only their owner may read them.
+
+    Args:
+        path: the folder.
+
+    Raises:
+        FormatVersionError: a newer Pointsman wrote it.
+        InputError: the path holds something other than a workspace.
+    """
+
+    has_views = True
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._datasets = f"{self.path}/{_DATASETS}"
+        self._abouts: dict[str, tuple[object, DatasetRecord | None]] = {}  # with the stamp of the manifest, by name
+        self._check()
+
+    @property
+    def url(self) -> str:
+        """See `Backend`."""
+        return str(self.path)
+
+    @contextmanager
+    def scratch(self) -> Iterator[LocalBackend]:
+        """See `BaseBackend`."""
+        with temporary_backend() as backend:
+            yield backend
+
+    def make(self) -> None:
+        """Create the empty folder unless it exists."""
+        from pointsman.store.local.files_and_locks import make_directory, replacing, translated
+
+        if not (self.path / _MANIFEST).exists():
+            make_directory(self.path)
+            with translated(self.path), replacing(self.path / _MANIFEST) as file:
+                file.write(json.dumps({"format": FORMAT}).encode())
+
+    def folder(self, name: str) -> Path:
+        """Return the folder of a dataset."""
+        return self.path / _DATASETS / name
+
+    def datasets(self) -> list[DatasetRecord]:
+        """See `Backend`."""
+        records = (self.about(name) for name in self.names())
+        return [record for record in records if record is not None]
+
+    def create(self, name: str, about: Mapping[str, Any]) -> LocalStore:
+        """See `Backend`."""
+        from pointsman.store.local.local_store import LocalStore
+
+        self.make()
+        settings = {"name": name, "description": "", "indexing_technique": "hybrid", **about}
+        return LocalStore(self.folder(name), settings, **bm25_of(settings))
+
+    def open(self, name: str, bm25: Mapping[str, float] | None = None) -> LocalStore | None:
+        """See `Backend`."""
+        from pointsman.store.local.local_store import LocalStore
+
+        record = self.about(name)
+        if record is None:
+            return None
+        return LocalStore(self.folder(name), {}, **{**bm25_of(record.settings), **(bm25 or {})})
+
+    def describe(self, name: str, description: str) -> None:
+        """See `Backend`."""
+        from pointsman.store.local.files_and_locks import steady, translated
+        from pointsman.store.local.manifest import read_manifest, write_manifest
+
+        folder = self._existing(name)
+        with translated(folder), steady(folder, alone=True) as exists:
+            manifest = read_manifest(folder) if exists else None  # one that came meanwhile may go again: it is not held
+            if manifest is None:  # another process has just deleted it
+                raise UnknownNameError("dataset", name, tuple(self.names()))
+            write_manifest(folder, {**manifest, "description": description})
+
+    def drop(self, name: str) -> None:
+        """See `Backend`; deletes everything under the name, even a damaged dataset."""
+        from pointsman.store.local.manifest import drop_collection
+
+        if not drop_collection(self.folder(name)):
+            raise UnknownNameError("dataset", name, tuple(self.names()))
+
+    def repair(self, name: str) -> Repair:
+        """Recover the intact part of a damaged dataset; see `Workspace.repair`."""
+        from pointsman.store.local.repair import repair_collection
+
+        try:
+            return repair_collection(self.folder(name))
+        except UnknownNameError:
+            raise UnknownNameError("dataset", name, tuple(self.names())) from None
+
+    def record(self, kind: str, name: str = "") -> Record | None:
+        """See `Backend`."""
+        return self._read(self._file(kind, name))
+
+    def records(self, kind: str) -> dict[str, Record]:
+        """See `Backend`."""
+        paths = (self.path / kind / name for name in _list_folder(self.path / kind))
+        files = [self._file(kind, ""), *(path for path in paths if path.suffix == ".json")]
+        records = ((unquote(path.stem) if path.parent != self.path else "", self._read(path)) for path in files)
+        return {name: record for name, record in records if record is not None}
+
+    def put_record(self, kind: str, name: str, value: str | None, expected_version: str | None = None) -> str:
+        """See `Backend`."""
+        from pointsman.store.local.files_and_locks import make_directory, remove_file, replacing
+
+        check_record(kind, name, value)
+        path = self._file(kind, name)
+        self.make()
+        make_directory(path.parent)
+        with _changing(self.path / kind):  # one lock file for all records of a kind
+            check_version(self._read(path), expected_version, f"{kind} {name}".strip())
+            if value is None:
+                remove_file(path)
+                return NEW
+            with replacing(path) as file:
+                Path(file.name).chmod(0o600)  # before anything is written
+                file.write(value.encode())
+            return _version(value.encode())
+
+    def _file(self, kind: str, name: str) -> Path:
+        check_record(kind, name)
+        return self.path / kind / f"{quote(name, safe=' ')}.json" if name else self.path / f"{kind}.json"
+
+    def _read(self, path: Path) -> Record | None:
+        from pointsman.store.local.files_and_locks import read_regular, store_error
+
+        try:
+            data = read_regular(path)
+            return Record(data.decode(), _version(data))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise store_error(path, error) from error
+        except UnicodeDecodeError as error:
+            raise CorruptStoreError(f"{path} cannot be read ({error}); restore it from a backup") from error
+
+    def _existing(self, name: str) -> Path:
+        if self.about(name) is None:
+            raise UnknownNameError("dataset", name, tuple(record.name for record in self.datasets()))
+        return self.folder(name)
+
+    def names(self) -> list[str]:
+        """Return the names of all datasets, sorted."""
+        return [
+            name
+            for name in _list_folder(self._datasets)
+            if not name.startswith(".") and _holds_dataset(f"{self._datasets}/{name}")
+        ]
+
+    def about(self, name: str) -> DatasetRecord | None:
+        """Return the record of a dataset; None if no dataset has this name."""
+        from pointsman.store.local.files_and_locks import file_stamp
+
+        if name.startswith("."):  # a dataset that is being deleted
+            return None
+        manifest = f"{self._datasets}/{name}/{_OF_DATASET}"
+        stamp = file_stamp(manifest)
+        if stamp == "absent":
+            if _has_documents(f"{self._datasets}/{name}") and not _exists(manifest):  # not just created
+                raise CorruptStoreError(
+                    f"{manifest} is missing; 'pointsman verify --repair' makes a new one, or restore it from a backup"
+                )
+            return None
+        cached_stamp, record = self._abouts.get(name, (None, None))
+        if stamp != cached_stamp:
+            record = self._read_about(name)
+            if len(self._abouts) >= _REMEMBERED_MANIFESTS:
+                self._abouts.clear()
+            self._abouts[name] = stamp, record
+        return record
+
+    def _read_about(self, name: str) -> DatasetRecord | None:
+        from pointsman.store.local.manifest import read_manifest
+
+        manifest = read_manifest(self.folder(name))
+        if manifest is None:
+            return None
+        settings = {
+            key: value
+            for key, value in manifest.items()
+            if key not in {"format", "identity", "name", "description", "indexing_technique"}
+        }
+        technique = manifest.get("indexing_technique", "hybrid")
+        return DatasetRecord(name, manifest.get("description", ""), technique, manifest.get("identity", ""), settings)
+
+    def _is_foreign(self) -> bool:
+        try:
+            names = {entry.name for entry in self.path.iterdir()}
+        except FileNotFoundError:
+            return False
+        except NotADirectoryError:
+            return True
+        # Another process may be making the workspace, or was killed doing it: the manifest has a temporary name then.
+        return bool(names) and not any(name == _DATASETS or name.startswith(_MANIFEST) for name in names)
+
+    def _check(self) -> None:
+        from pointsman.store.local.files_and_locks import read_regular, translated
+
+        if SURROGATE.search(str(self.path)):
+            raise InputError(f"the path {str(self.path)!r} is not UTF-8, which the index needs; name another path")
+        manifest = self.path / _MANIFEST
+        with translated(self.path):
+            if not manifest.exists():
+                if self._is_foreign():
+                    raise InputError(f"{self.path} is not a workspace and not an empty folder; name another path")
+                return
+        try:
+            with translated(manifest):
+                version = json.loads(read_regular(manifest))["format"]
+        except (ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
+            raise CorruptStoreError(
+                f"{manifest} cannot be read ({error}); restore it from a backup, or delete it: it only "
+                f"records that this is a workspace of format {FORMAT}"
+            ) from error
+        if version != FORMAT:
+            raise FormatVersionError(
+                f"{manifest}: the workspace is in format {version!r}, this version of pointsman knows format {FORMAT}; "
+                "open it with the version that wrote it"
+            )
+
+
+def _list_folder(folder: str | Path) -> list[str]:
+    """Return the names in a folder, sorted; none if it is missing. ``glob`` would hide that a folder is unreadable.
+
+    Raises:
+        StoreError: the folder cannot be read.
+    """
+    try:
+        return sorted(os.listdir(folder))  # noqa: PTH208  (called by every search)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        from pointsman.store.local.files_and_locks import store_error
+
+        raise store_error(Path(folder), error) from error
+
+
+def _holds_dataset(folder: str) -> bool:
+    """Whether a folder holds a dataset; an unreadable one counts as a dataset, and so does one without its manifest."""
+    try:
+        return _exists(f"{folder}/{_OF_DATASET}") or _has_documents(folder)
+    except PermissionError:
+        return True
+
+
+def _has_documents(folder: str | Path) -> bool:
+    return _exists(f"{folder}/documents.sqlite")
+
+
+def _exists(path: str) -> bool:
+    """Whether there is such a file; unlike `os.path.exists`, raises PermissionError if that cannot be seen."""
+    try:
+        os.stat(path)  # noqa: PTH116  (called by every search)
+    except PermissionError:
+        raise
+    except OSError:  # missing, or a link to itself
+        return False
+    return True
+
+
+@contextmanager
+def _changing(path: Path) -> Iterator[None]:
+    """Lock a file against changes by others within the block, using the lock file beside it."""
+    try:
+        with FileLock(path.with_suffix(".lock"), timeout=_PATIENCE, mode=0o600):
+            yield
+    except Timeout as error:
+        raise LockedError(f"{path} is being changed by another process; try again") from error
+    except OSError as error:
+        from pointsman.store.local.files_and_locks import store_error
+
+        raise store_error(path, error) from error
+
+
+@contextmanager
+def temporary_backend() -> Iterator[LocalBackend]:
+    """Yield a workspace in a temporary folder, which is deleted afterwards."""
+    with tempfile.TemporaryDirectory(prefix="pointsman-scratch-", ignore_cleanup_errors=True) as folder:
+        yield LocalBackend(Path(folder) / "work")
+
+
+def _version(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=12).hexdigest()

@@ -1,0 +1,1 @@
+"""The keyword index of a dataset in a folder."""

@@ -1,0 +1,420 @@
+"""The embedded store: a folder with SQLite, tantivy and vectors, as a `Store`."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import compress
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from pointsman.store.base_store import (
+    NEAR,
+    SCALES_OF,
+    WORDS,
+    WORDS_FIRST,
+    BaseStore,
+    Capability,
+    Lists,
+    MetadataResult,
+    Page,
+    RecordedState,
+    Scores,
+    Statistics,
+    StoreInfo,
+    StoreQuery,
+)
+from pointsman.store.history import digest_of
+from pointsman.store.local.collection import Collection, Verification, score_both, search_both
+from pointsman.store.local.keyword.words_file import WORDS_FILE, are_words_due, read_words, write_words
+from pointsman.store.local.local_view import ViewStore
+from pointsman.store.local.truth.local_history import KEPT_DAYS, KEPT_FROM, RECEIPT_KEY, UNNOTED
+from pointsman.store.prepared_documents import UNREADABLE, edits, position, prepare
+from pointsman.store.sampled_texts import texts
+from pointsman.store.sampling import evenly
+from pointsman.tools.batched import batched
+from pointsman.tools.errors import InputError, StoreError
+from pointsman.values.types import AddResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from pointsman.store.base_store import Store
+    from pointsman.store.history import PastStore
+    from pointsman.store.local.keyword.keyword_index import WordQuery
+    from pointsman.store.local.truth.truth_rows import DocumentChange
+    from pointsman.store.local.vectors.vector_index import VectorQuery
+    from pointsman.text.spelling import HasFrequencies, Speller
+    from pointsman.values.filters import Filter
+    from pointsman.values.types import Document, Metadata
+    from pointsman.values.views import View
+
+log = logging.getLogger(__name__)
+
+_INTERNAL: Final = frozenset({"seq", "tally", "identity", "embedder", "dimensions", KEPT_DAYS, KEPT_FROM, RECEIPT_KEY})
+_DELETED_TOGETHER: Final = 10_000
+_READ_TOGETHER: Final = 1000
+
+
+def _as_it_is() -> None:
+    """What a pinned store does before it reads."""
+
+
+class LocalStore(BaseStore):
+    """A dataset in its own folder; keys are integers.
+
+    Args:
+        directory: created if missing.
+        about: stored in the manifest of a new dataset: name, description, indexing_technique.
+        k1: BM25 term frequency saturation.
+        b: BM25 length normalisation.
+
+    Raises:
+        FormatVersionError, CorruptStoreError: the existing files cannot be used.
+    """
+
+    def __init__(self, directory: Path, about: Mapping[str, Any], *, k1: float = 1.2, b: float = 0.75) -> None:
+        self.collection = Collection(directory, about=dict(about), k1=k1, b=b)
+        technique = self.collection.manifest.get("indexing_technique", about.get("indexing_technique", "hybrid"))
+        self._scales = SCALES_OF[technique]
+        self.folder = directory
+        self._info: StoreInfo | None = None
+        self._due: dict[int, int] = {}  # by the last sequence number, how many documents lack their vector
+        self._refresh: Callable[[], None] = self.collection.refresh
+        self._metas: Mapping[str, str] | None = None  # of a pinned store
+        self._unpinned_store: LocalStore | None = None  # of a pinned store, which holds it as every use does
+
+    @property
+    def info(self) -> StoreInfo:
+        """See `Store`."""
+        collection, info = self.collection, self._info
+        if info is None or info.embedder is None:  # once there are vectors, nothing changes
+            vectors = collection.vectors
+            dimensions = None if vectors is None else vectors.dimensions
+            info = self._info = StoreInfo(
+                "local", collection.truth.identity, collection.embedder, dimensions, self._scales, frozenset(Capability)
+            )
+        return info
+
+    @property
+    def indexed(self) -> int:
+        """The sequence number of the keyword index; lower than the documents' while the index is behind."""
+        return self.collection.keyword.applied
+
+    # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
+        """See `Store`."""
+        self._refresh()
+        lists = [self._search(query) for query in store_queries]
+        lag = self.collection.lagging(words=WORDS in self._scales) if self.collection.may_lag else None
+        return lists if lag is None else [replace(result, degraded=(lag,)) for result in lists]
+
+    def _search(self, store_query: StoreQuery) -> Lists:
+        return search_both(*self._queries(store_query), store_query.depth, store_query.filters)
+
+    def _queries(self, store_query: StoreQuery) -> tuple[WordQuery | None, VectorQuery | None]:
+        """Return what a look asks of the two indexes."""
+        vectors = self.collection.vectors if store_query.vector is not None else None
+        repeatable = KEPT_DAYS in self._values()  # the answer must not depend on how the indexes came about
+        return (
+            self.collection.keyword.query(store_query.text, repeatable=repeatable)
+            if store_query.text is not None and WORDS in self._scales
+            else None,
+            vectors.query(store_query.vector, repeatable=repeatable)
+            if store_query.vector is not None and vectors is not None
+            else None,
+        )
+
+    def _values(self) -> Mapping[str, str]:
+        """Return all values that are stored beside the documents."""
+        return self.collection.truth.metas() if self._metas is None else self._metas
+
+    def score(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:
+        """See `Store`."""
+        self._refresh()
+        return [self._score(query, candidates) for query, candidates in zip(store_queries, keys, strict=True)]
+
+    def _score(self, store_query: StoreQuery, keys: Sequence[Any]) -> Scores:
+        return score_both(*self._queries(store_query), keys)
+
+    # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def fetch(self, keys: Sequence[Any]) -> list[Document | None]:
+        """See `Store`."""
+        return self.collection.truth.fetch(keys)
+
+    def keys(self, ids: Sequence[str]) -> dict[str, Any]:
+        """See `Store`."""
+        return dict(self.collection.truth.keys(ids))
+
+    def get(self, ids: Sequence[str]) -> list[Document | None]:
+        """See `Store`."""
+        return self.collection.truth.get(ids)
+
+    def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
+        """See `Store`."""
+        last = position(after)
+        if filters is None:
+            documents, following = self.collection.truth.page(last, limit)
+            return Page(documents, None if following is None else str(following))
+        matching_keys = self._allowed_keys(filters)
+        matching_keys = matching_keys[matching_keys > last][: limit + 1]
+        page_documents = [document for document in self.fetch(matching_keys[:limit].tolist()) if document is not None]
+        return Page(page_documents, str(matching_keys[limit - 1]) if len(matching_keys) > limit else None)
+
+    def documents(self, filters: Filter | None = None) -> Iterator[Document]:
+        """See `Store`; the filter is evaluated once, when the first document is taken."""
+        if filters is None:
+            yield from self.collection.truth.documents()
+            return
+        for keys in batched(self._allowed_keys(filters).tolist(), _READ_TOGETHER):
+            yield from (document for document in self.fetch(keys) if document is not None)
+
+    def ids(self, *, source: str | None = None, filters: Filter | None = None) -> list[str]:
+        """See `Store`; only the ids of matching documents are read."""
+        truth = self.collection.truth
+        if filters is None:
+            return truth.ids(source=source)
+        ids = truth.ids_of(self._allowed_keys(filters).tolist())
+        of_source = None if source is None else set(truth.ids(source=source))
+        return ids if of_source is None else [id_ for id_ in ids if id_ in of_source]
+
+    def sample(self, count: int) -> list[Document]:
+        """See `Store`; of the other documents, only the keys are read."""
+        keys = evenly(self.collection.truth.all_keys(), count)
+        return [document for document in self.fetch(keys) if document is not None]
+
+    def count(self, filters: Filter | None = None) -> int:
+        """See `Store`."""
+        return len(self.collection.truth) if filters is None else len(self._allowed_keys(filters))
+
+    def _allowed_keys(self, filters: Filter) -> NDArray[np.int64]:
+        """Return the sorted keys of the documents that match."""
+        self._refresh()
+        return np.sort(self.collection.columns.allowed(filters))
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def write(
+        self,
+        documents: Sequence[Document],
+        vectors: NDArray[np.float32] | None = None,
+        embedder: str | None = None,
+        *,
+        stored_only: bool = False,
+        has_vector: NDArray[np.bool_] | None = None,
+    ) -> AddResult:
+        """See `Store`."""
+        items = [prepare(document) for document in documents]
+        with self.collection.writer():
+            self.note_versions(item.document.metadata for item in items)
+            if stored_only and vectors is not None:
+                is_stored = self.collection.truth.unchanged(items)
+                items, vectors = list(compress(items, is_stored)), vectors[is_stored]
+            return self.collection.write(items, vectors, embedder or "", has_vector)
+
+    def set_metadata(
+        self,
+        changes: Mapping[str, Metadata],
+        vectors: Mapping[str, NDArray[np.float32]] | None = None,
+        embedder: str | None = None,
+        *,
+        replace: bool = False,
+    ) -> MetadataResult:
+        """See `Store`; one transaction of the only writer."""
+        if not changes:
+            return MetadataResult(AddResult())
+        vectors = vectors or {}
+        with self.collection.writer():
+            self.note_versions(changes.values())
+            truth, ids = self.collection.truth, list(changes)
+            all_edits = edits(changes, truth.get(ids), replace=replace)
+            ids_with_vector = truth.embedded(ids)
+            title_edits = [edit for edit in all_edits if edit.retitled and edit.id in ids_with_vector]
+            texts = tuple(dict.fromkeys(edit.searchable for edit in title_edits if edit.searchable not in vectors))
+            if texts:
+                return MetadataResult(AddResult(), texts, tuple(ids))
+            new = {edit.id: vectors[edit.searchable] for edit in title_edits}
+            return MetadataResult(self.collection.edit([edit.prepared for edit in all_edits], new, embedder or ""))
+
+    def unchanged(self, documents: Sequence[Document]) -> list[bool]:
+        """See `Store`."""
+        items = [prepare(document) for document in documents]
+        return self.collection.truth.unchanged(items, with_vectors=NEAR in self._scales)
+
+    def bare(self, limit: int) -> list[Document]:
+        """See `Store`."""
+        self._refresh()
+        keys, vectors = np.array(self.collection.truth.all_keys(), np.int64), self.collection.vectors
+        if vectors is not None:
+            keys = np.setdiff1d(keys, vectors.keys(), assume_unique=True)
+        return [document for document in self.fetch(keys[:limit].tolist()) if document is not None]
+
+    def delete(self, ids: Sequence[str] | None = None, filters: Filter | None = None) -> int:
+        """See `Store`."""
+        if filters is None:
+            return sum(self.collection.delete(batch) for batch in batched(ids or (), _DELETED_TOGETHER))
+        id_set = None if ids is None else set(ids)
+        with self.collection.writer():  # what matches must still match when it is deleted
+            matching = [id_ for id_ in self.ids(filters=filters) if id_set is None or id_ in id_set]
+            return sum(self.collection.delete(batch) for batch in batched(matching, _DELETED_TOGETHER))
+
+    def writer(self) -> AbstractContextManager[None]:
+        """Hold the writer lock for several calls of `write`; the indexes follow at the end. See `Collection.writer`."""
+        return self.collection.writer()
+
+    @contextmanager
+    def writing(self, wait: float = 0.0) -> Iterator[None]:
+        """Hold the writer lock within the block only; see `Collection.writing`."""
+        with self.collection.writing(wait):
+            yield
+            try:
+                sequence = self.collection.truth.sequence()
+                if self._words_are_due(sequence):
+                    from pointsman.text.spelling import Speller
+
+                    self._write_words(Speller.from_texts(texts(self)), sequence)
+            except StoreError as error:  # such as of a dataset that was deleted within the block
+                log.debug("the words of a dataset are not stored now: %s", error)
+
+    # ── statistics ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def pinned(self) -> LocalStore:
+        """See `Store`."""
+        metas = self.collection.truth.metas()
+        self.collection.refresh(int(metas.get("seq", 0)))
+        snapshot = object.__new__(LocalStore)
+        snapshot.__dict__.update(self.__dict__, _info=self.info, _metas=metas, _refresh=_as_it_is, _unpinned_store=self)
+        return snapshot
+
+    def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
+        """See `Store`."""
+        self._refresh()
+        index = self.collection.vectors
+        if index is None:
+            return np.zeros((0, 0), np.float32)
+        return index.vectors(sample) if keys is None else index.of(keys)
+
+    def frequencies(self, words: Sequence[str]) -> list[int]:
+        """See `Store`."""
+        self._refresh()
+        return self.collection.keyword.frequencies(words)
+
+    def metadata_keys(self) -> frozenset[str] | None:
+        """See `Store`; known once a filter has been used."""
+        return self.collection.columns.names()
+
+    def changes(self, since: int) -> Iterator[list[DocumentChange]]:
+        """Yield the last operation per key after a sequence number, in batches, deletions first."""
+        return self.collection.truth.changes(since)
+
+    def changed_since(self, sequence: int, most: int) -> int:
+        """Return the number of documents written or deleted after ``sequence``, counting at most ``most``."""
+        return self.collection.truth.changed_since(sequence, most)
+
+    def statistics(self) -> Statistics:
+        """See `Store`; `count` counts the documents, unless vectors are still due."""
+        values = self._values()
+        notes = {name: value for name, value in values.items() if name not in _INTERNAL}
+        sequence = int(values.get("seq", 0))
+        due = self._vectors_due(sequence) if WORDS_FIRST in notes else 0
+        recorded_state = None if KEPT_DAYS not in values else _recorded_state(values, sequence)
+        return Statistics(sequence, self.count() if due else None, notes, due, recorded_state)
+
+    def _vectors_due(self, sequence: int) -> int:
+        """Return the number of documents without a vector; counted once per sequence number."""
+        due = self._due.get(sequence)
+        if due is None:
+            self._refresh()
+            vectors = self.collection.vectors
+            due = max(0, self.count() - (0 if vectors is None else len(vectors)))
+            if vectors is None or vectors.applied == sequence:  # else another thread is updating it
+                self._due.clear()
+                self._due[sequence] = due
+        return due
+
+    def annotate(self, **notes: str) -> None:
+        """See `Store`."""
+        if clashes := _INTERNAL & notes.keys():
+            raise InputError(f"{', '.join(sorted(clashes))}: reserved for the store; choose another name")
+        self.collection.truth.set_meta(**notes)
+
+    def keep_versions(self, days: int) -> None:
+        """See `Store`."""
+        with self.collection.writer():
+            self.collection.truth.keep_versions(days)
+
+    def past_store(self, name: str, bm25: Mapping[str, float]) -> PastStore:
+        """See `Store`."""
+        from pointsman.store.local.past_local_store import LocalPastStore
+
+        return LocalPastStore(self, name, bm25)
+
+    def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> ViewStore:
+        """See `Store`."""
+        return ViewStore(self, self.collection, self.collection.permissions.visible(view), notes)
+
+    # ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def stored_words(self, lexicon: HasFrequencies) -> tuple[Speller, int] | None:
+        """Return a speller that knows the words of the documents, and as of which write; None if none is stored."""
+        path = self.collection.file(WORDS_FILE)
+        try:
+            speller, sequence = read_words(path, self.info.identity, lexicon)
+        except FileNotFoundError:
+            return None
+        except (OSError, *UNREADABLE, KeyError) as error:
+            log.warning("%s cannot be used (%s); words are read from the documents", path, error)
+            return None
+        return (speller, sequence) if sequence <= self.collection.truth.sequence() else None
+
+    def keep_words(self, speller: Speller, sequence: int) -> None:
+        """Store the words of the documents as of a write, if they are many and no other process is writing."""
+        if self._words_are_due(sequence):
+            try:
+                with self.collection.healing() as is_writer:
+                    if is_writer:
+                        self._write_words(speller, sequence)
+            except StoreError as error:
+                log.debug("the words of %s are not stored now: %s", self.info.identity, error)
+
+    def _words_are_due(self, sequence: int) -> bool:
+        path, identity = self.collection.file(WORDS_FILE), self.info.identity
+        return are_words_due(path, identity, sequence, self.count, self.changed_since)
+
+    def _write_words(self, speller: Speller, sequence: int) -> None:
+        path = self.collection.file(WORDS_FILE)
+        try:
+            write_words(path, speller, self.info.identity, sequence)
+        except OSError as error:
+            log.warning("%s cannot be written now (%s); words are read from the documents", path, error)
+
+    # ── keeping ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def verify(self) -> Verification:
+        """Compare the indexes with the documents."""
+        return self.collection.verify()
+
+    def rebuild(self) -> None:
+        """Rebuild both indexes; nothing is embedded again."""
+        self.collection.rebuild()
+
+    def drop(self) -> None:
+        """See `Store`."""
+        self.collection.remove()
+
+    def close(self) -> None:
+        """See `Store`."""
+        self.collection.close()
+
+
+def _recorded_state(values: Mapping[str, str], sequence: int) -> RecordedState:
+    notes = {name: value for name, value in values.items() if name not in UNNOTED}
+    return RecordedState(sequence, digest_of(notes), int(values[KEPT_DAYS]), bytes.fromhex(values[RECEIPT_KEY]))

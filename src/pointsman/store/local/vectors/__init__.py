@@ -1,0 +1,1 @@
+"""The vector index of a dataset in a folder."""

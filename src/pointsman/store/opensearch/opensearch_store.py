@@ -1,0 +1,461 @@
+"""One dataset in OpenSearch."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from pointsman.embedders.base_embedder import mixed_embedders
+from pointsman.store.base_store import NEAR, MetadataResult
+from pointsman.store.opensearch.opensearch_queries import (
+    DERIVED,
+    LENGTH,
+    MOST,
+    clause,
+    coordinates,
+    facts_of,
+    key_of,
+    packed,
+    unpacked,
+    vector_field,
+)
+from pointsman.store.prepared_documents import Prepared, directions, edits, prepare, storable
+from pointsman.text import DEFAULT_ANALYZER
+from pointsman.tools.batched import batched
+from pointsman.tools.errors import ConflictError, InputError, StoreError
+from pointsman.values.types import AddResult, Document, Metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pointsman.store.opensearch.opensearch_client import Cluster
+    from pointsman.values.filters import Filter
+
+from pointsman.store.opensearch.opensearch_reader import (
+    BARE,
+    BATCH_DOCUMENTS,
+    SHOWN_FIELDS,
+    Factors,
+    OpenSearchReader,
+    document_from,
+    documents_from,
+)
+
+_TOGETHER_BYTES: Final = 8_000_000
+_TRIES: Final = 20  # attempts of a write when others change the same documents
+_ORDER_BITS: Final = 20  # bits for the number of a document within a write
+
+
+class _Bulk(threading.local):
+    """The group of writes of a thread: how many `writer` blocks are open, and whether any of them has written."""
+
+    depth = 0
+    has_written = False
+
+
+class OpenSearchStore(OpenSearchReader):
+    """A dataset in OpenSearch; keys are its ``_id``. `OpenSearchBackend` opens it.
+
+    A search is one request for all lists, and one for the scores of documents that only the other list contains. Words
+    are scored by BM25 with the statistics of all shards and exact lengths; until segments are merged, frequencies
+    include deleted documents (`compact` merges). When a write returns, it is durable on every copy in use,
+    and visible to searches.
+
+    Args:
+        cluster: the cluster.
+        alias: alias of its index.
+        catalogue: the index that contains its record.
+        record: the ``_id`` of that record.
+        about: the record.
+        factors: the cluster's score factors.
+
+    Raises:
+        FormatVersionError: the dataset was written by a newer Pointsman.
+    """
+
+    def __init__(
+        self, cluster: Cluster, alias: str, catalogue: str, record: str, about: Mapping[str, Any], factors: Factors
+    ) -> None:
+        super().__init__(cluster, alias, catalogue, record, about, factors)
+        self._bulk = _Bulk()
+        if about["analyzer"] != DERIVED:
+            self.rebuild()
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def write(
+        self,
+        documents: Sequence[Document],
+        vectors: NDArray[np.float32] | None = None,
+        embedder: str | None = None,
+        *,
+        stored_only: bool = False,
+        has_vector: NDArray[np.bool_] | None = None,
+    ) -> AddResult:
+        """See `Store`."""
+        items = [prepare(document) for document in documents]
+        self.note_versions(item.document.metadata for item in items)
+        rows = None if vectors is None else directions(vectors, items, has_vector)
+        if not items:
+            return AddResult()
+        if rows is not None:
+            self._fix_embedder(embedder or "", rows.shape[1])
+
+        def vector_of(index: int) -> NDArray[np.float32] | None:
+            return None if rows is None or (has_vector is not None and not has_vector[index]) else rows[index]
+
+        total = AddResult()
+        for batch in _batches_by_size(items):
+            total += self._write([(items[index], vector_of(index)) for index in batch], stored_only=stored_only)
+        return total
+
+    @contextmanager
+    def writer(self) -> Iterator[None]:
+        """Group several writes; they become visible to searches at their end, or every half a minute."""
+        self._bulk.depth += 1
+        try:
+            yield
+        finally:
+            self._bulk.depth -= 1
+            if not self._bulk.depth and self._bulk.has_written:
+                self._bulk.has_written = False
+                self._refresh()
+                self._note_change()
+
+    def _refresh(self) -> None:
+        self._cluster.ask("POST", f"/{self._alias}/_refresh")
+
+    def _write(
+        self, pairs: Sequence[tuple[Prepared, NDArray[np.float32] | None]], *, stored_only: bool = False
+    ) -> AddResult:
+        """Write documents and their vectors, if any, and retry those that others have changed meanwhile."""
+        pending = [(item, vector, _digest(item, vector)) for item, vector in pairs]
+        total = AddResult()
+        for _ in range(_TRIES):
+            records = self._records(
+                [key_of(item.document.id) for item, _, _ in pending], ["digest", "vector_digest", "order"]
+            )
+            if stored_only:
+                pending = [
+                    (item, vector, digest)
+                    for item, vector, digest in pending
+                    if (record := records.get(key_of(item.document.id))) is not None
+                    and record["_source"]["digest"] == digest[0]
+                ]
+            fresh = []
+            for item, vector, digest in pending:
+                record = records.get(key_of(item.document.id))
+                if record is None or not _has_digest(record["_source"], digest):
+                    fresh.append((item, vector, digest))
+            total += AddResult(unchanged=len(pending) - len(fresh))
+            if not fresh:
+                return total
+            begin = self._advance()["seq"] << _ORDER_BITS
+            lines: list[Mapping[str, Any]] = []
+            for number, (item, vector, digest) in enumerate(fresh):
+                record = records.get(key_of(item.document.id))
+                order = begin + number if record is None else record["_source"]["order"]
+                lines += [_action(key_of(item.document.id), record), _body(item, vector, digest, order, self._kind)]
+            conflicts, count_added, count_updated = self._bulk_write(lines, records)
+            total += AddResult(count_added, count_updated)
+            pending = [entry for entry in fresh if key_of(entry[0].document.id) in conflicts]
+            if not pending:
+                return total
+        raise self._busy()
+
+    def set_metadata(
+        self,
+        changes: Mapping[str, Metadata],
+        vectors: Mapping[str, NDArray[np.float32]] | None = None,
+        embedder: str | None = None,
+        *,
+        replace: bool = False,
+    ) -> MetadataResult:
+        """See `Store`; each document is written on the condition that it is still the one read, or else read again."""
+        vectors = vectors or {}
+        self.note_versions(changes.values())
+        if vectors:
+            self._fix_embedder(embedder or "", len(next(iter(vectors.values()))))
+        records = self._editable(changes)
+        edits(changes, documents_from(changes, records), replace=replace)  # all are checked before the first is written
+        results = []
+        for batch in batched(changes, BATCH_DOCUMENTS):
+            values = {id_: changes[id_] for id_ in batch}
+            results.append(self._edit(values, records, vectors, replace=replace))
+        return MetadataResult(
+            sum((result.counts for result in results), AddResult()),
+            tuple(dict.fromkeys(text for result in results for text in result.texts)),
+            tuple(id_ for result in results for id_ in result.remaining),
+        )
+
+    def _edit(
+        self,
+        changes: Mapping[str, Metadata],
+        records: Mapping[str, Any],
+        vectors: Mapping[str, NDArray[np.float32]],
+        *,
+        replace: bool,
+    ) -> MetadataResult:
+        """Change documents whose records have been read, and read them again if others have changed them meanwhile."""
+        counts = AddResult()
+        missing: dict[str, str] = {}  # by id, the searchable text without a vector
+        for _ in range(_TRIES):
+            lines: list[Mapping[str, Any]] = []
+            for edit in edits(changes, documents_from(changes, records), replace=replace):
+                record = records[key_of(edit.id)]
+                blob = record["_source"].get("stored_vector")
+                vector = None if blob is None else unpacked(blob)
+                if vector is not None and edit.retitled:
+                    if edit.searchable not in vectors:
+                        missing[edit.id] = edit.searchable
+                        continue
+                    [vector] = directions(vectors[edit.searchable][None], [edit.prepared])
+                digest = _digest(edit.prepared, vector)
+                if record["_source"]["digest"] == digest[0]:
+                    counts += AddResult(unchanged=1)
+                else:
+                    body = _body(edit.prepared, vector, digest, record["_source"]["order"], self._kind)
+                    lines += [_action(key_of(edit.id), record), body]
+            conflicts: set[str] = set()
+            if lines:
+                self._advance()
+                conflicts, _, count_updated = self._bulk_write(lines, records)
+                counts += AddResult(updated=count_updated)
+            if not conflicts:
+                return MetadataResult(counts, tuple(missing.values()), tuple(missing))
+            changes = {id_: values for id_, values in changes.items() if key_of(id_) in conflicts}
+            records = self._editable(changes)
+        raise self._busy()
+
+    def _editable(self, ids: Iterable[str]) -> dict[str, Any]:
+        """Return the records of documents, by key, with all that is needed to write them again."""
+        fields = ["id", "text", "metadata", "digest", "order", "stored_vector"]
+        return self._records([key_of(id_) for id_ in ids if storable(id_)], fields)
+
+    def _busy(self) -> ConflictError:
+        return ConflictError(f"{self._cluster.label}: other processes keep writing the same documents; try again")
+
+    def _bulk_write(self, lines: Sequence[Mapping[str, Any]], records: Mapping[str, Any]) -> tuple[set[str], int, int]:
+        """Send the actions; return the keys that others have changed meanwhile, and the numbers added and updated."""
+        refresh = not self._bulk.depth
+        answer = self._cluster.ask_many(f"/{self._alias}/_bulk", lines, refresh=refresh, require_alias=True)
+        conflicts: set[str] = set()
+        count_added = count_updated = 0
+        for item in answer["items"]:
+            (outcome,) = item.values()
+            if outcome["status"] == 409:
+                conflicts.add(outcome["_id"])
+            elif "error" in outcome:
+                raise self._cluster.complaint(outcome["error"], outcome["status"])
+            else:
+                count_added, count_updated = (
+                    count_added + (outcome["_id"] not in records),
+                    count_updated + (outcome["_id"] in records),
+                )
+        if count_added or count_updated:
+            self._bulk.has_written = True
+            self._note_change()
+        return conflicts, count_added, count_updated
+
+    def _note_change(self) -> None:
+        """Increment the sequence number once a write is visible: what was computed meanwhile then has an older one."""
+        self._advance()
+        self._forget()
+
+    def _advance(self) -> dict[str, Any]:
+        """Increment the sequence number; return the dataset's record."""
+        script = {"lang": "painless", "source": "ctx._source.seq += 1"}
+        return self._update({"script": script})
+
+    def _update(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        answer = self._cluster.ask(
+            "POST",
+            f"/{self._catalogue}/_update/{self._record}",
+            {**body, "_source": True},
+            accepted=(404,),
+            retry_on_conflict=_TRIES,
+        )
+        if answer is None:
+            raise self._cluster.gone()
+        record: dict[str, Any] = answer["get"]["_source"]
+        return record
+
+    def _fix_embedder(self, name: str, dimensions: int) -> None:
+        """Set the dataset's embedder with its first vectors.
+
+        Raises:
+            InputError: the dataset has vectors of another embedder.
+        """
+        record = self._record_fields()
+        if record.get("dimensions") is None:
+            first = (
+                "if (ctx._source.dimensions == null) "
+                "{ctx._source.embedder = params.embedder; ctx._source.dimensions = params.dimensions}"
+            )
+            parameters = {"embedder": name, "dimensions": dimensions}
+            record = self._update({"script": {"lang": "painless", "source": first, "params": parameters}})
+        if record["embedder"] != name:
+            raise mixed_embedders("this dataset", record["embedder"], name)
+        if record["dimensions"] != dimensions:
+            raise InputError(
+                f"this dataset holds vectors of {record['dimensions']} dimensions, not of {dimensions}; "
+                "open it with the embedder that made them, or index the documents into a new dataset"
+            )
+        if self._dimensions is None:
+            self._cluster.add_field(self._alias, "vector", vector_field(dimensions, self._kind))
+            self._embedder, self._dimensions = name, dimensions
+
+    def unchanged(self, documents: Sequence[Document]) -> list[bool]:
+        """See `Store`."""
+        items = [prepare(document) for document in documents]
+        records = self._records([key_of(item.document.id) for item in items], ["digest", "vector_digest"])
+        return [
+            (record := records.get(key_of(item.document.id))) is not None
+            and record["_source"]["digest"] == item.digest.hex()
+            and (NEAR not in self._scales or record["_source"].get("vector_digest") is not None)
+            for item in items
+        ]
+
+    def bare(self, limit: int) -> list[Document]:
+        """See `Store`."""
+        body = {"size": min(limit, MOST), "_source": SHOWN_FIELDS, "sort": [{"order": "asc"}], "query": BARE}
+        return [document_from(hit["_source"]) for hit in self._search_index(body)["hits"]["hits"]]
+
+    def delete(self, ids: Sequence[str] | None = None, filters: Filter | None = None) -> int:
+        """See `Store`."""
+        if ids is None and filters is None:
+            return 0
+        number = 0
+        if ids is None:
+            number = self._delete_matching([clause(filters)] if filters is not None else [])
+        else:
+            keys = [key_of(id_) for id_ in dict.fromkeys(ids) if storable(id_)]
+            for batch in batched(keys, BATCH_DOCUMENTS):
+                if filters is not None:
+                    number += self._delete_matching([clause(filters), {"ids": {"values": list(batch)}}])
+                else:
+                    number += self._delete_keys(batch)
+        if number:
+            self._note_change()
+        return number
+
+    def _delete_keys(self, keys: Sequence[str]) -> int:
+        lines = [{"delete": {"_id": key}} for key in keys]
+        answer = self._cluster.ask_many(f"/{self._alias}/_bulk", lines, refresh=True, require_alias=True)
+        for item in answer["items"]:
+            if "error" in item["delete"]:
+                raise self._cluster.complaint(item["delete"]["error"], item["delete"]["status"])
+        return len([item for item in answer["items"] if item["delete"]["result"] == "deleted"])
+
+    def _delete_matching(self, filters: Sequence[Mapping[str, Any]]) -> int:
+        """Delete matching documents, repeating those that others have changed meanwhile."""
+        number: int = 0
+        body = {"query": {"bool": {"filter": list(filters)}}}
+        for _ in range(_TRIES):
+            answer = self._cluster.ask(
+                "POST", f"/{self._alias}/_delete_by_query", body, refresh=True, conflicts="proceed", request_timeout=600
+            )
+            if answer["failures"]:
+                raise StoreError(f"{self._cluster.label}: {answer['failures'][0]!s:.300}")
+            number += int(answer["deleted"])
+            if not answer["version_conflicts"]:
+                return number
+        raise self._busy()
+
+    def rebuild(self) -> None:
+        """Recompute words and facts from the documents; nothing is embedded again."""
+        self._cluster.add_field(self._alias, "length", LENGTH)
+        with self.writer():
+            for batch in batched(self._all_hits(None, True), BATCH_DOCUMENTS):
+                items = [prepare(document_from(hit["_source"])) for hit in batch]
+                lines: list[Mapping[str, Any]] = []
+                for hit, item in zip(batch, items, strict=True):
+                    blob = hit["_source"].get("stored_vector")
+                    vector = None if blob is None else unpacked(blob)
+                    body = _body(item, vector, _digest(item, vector), hit["sort"][0], self._kind)
+                    lines += [{"index": {"_id": hit["_id"]}}, body]
+                self._bulk_write(lines, {hit["_id"]: hit for hit in batch})
+        self._update({"doc": {"analyzer": DERIVED}})
+        self._forget()
+
+    def compact(self) -> None:
+        """Merge segments to remove deleted documents, so that frequencies count only existing ones; takes a while."""
+        self._cluster.ask("POST", f"/{self._alias}/_flush", force=True, wait_if_ongoing=True, request_timeout=600)
+        self._cluster.ask("POST", f"/{self._alias}/_forcemerge", max_num_segments=1, request_timeout=3600)
+        self._refresh()
+
+    def annotate(self, **notes: str) -> None:
+        """See `Store`."""
+        self._update({"doc": {"notes": notes}})
+        self._statistics = None
+
+    # ── lifecycle ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def drop(self) -> None:
+        """See `Store`."""
+        self._cluster.ask("DELETE", f"/{self._catalogue}/_doc/{self._record}", accepted=(404,), refresh=True)
+        indexes = self._cluster.ask("GET", f"/_alias/{self._alias}", accepted=(404,)) or {}
+        for index in indexes:
+            self._cluster.ask("DELETE", f"/{index}", accepted=(404,))
+        self._statistics = None
+
+
+def _digest(item: Prepared, vector: NDArray[np.float32] | None) -> tuple[str, str | None]:
+    """Return the digests that identify a document and its vector."""
+    if vector is None:
+        return item.digest.hex(), None
+    return item.digest.hex(), hashlib.blake2b(vector.astype("<f4").tobytes(), digest_size=8).hexdigest()
+
+
+def _has_digest(source: Mapping[str, Any], digest: tuple[str, str | None]) -> bool:
+    """Whether the stored document equals this one; the vector is compared only if one is given."""
+    return source["digest"] == digest[0] and (digest[1] is None or source.get("vector_digest") == digest[1])
+
+
+def _action(key: str, record: Any) -> dict[str, Any]:
+    """Return the action that writes under this key, on the condition that the record is unchanged since it was read."""
+    if record is None:
+        return {"create": {"_id": key}}
+    return {"index": {"_id": key, "if_seq_no": record["_seq_no"], "if_primary_term": record["_primary_term"]}}
+
+
+def _body(
+    item: Prepared, vector: NDArray[np.float32] | None, digest: tuple[str, str | None], order: int, kind: str
+) -> dict[str, Any]:
+    """Return the whole document: partial updates are impossible, as derived fields are not stored."""
+    document = item.document
+    tokens = DEFAULT_ANALYZER.tokens(document.searchable)
+    body: dict[str, Any] = {
+        "id": document.id,
+        "text": document.text,
+        "metadata": item.metadata,
+        "digest": digest[0],
+        "order": order,
+        "tokens": " ".join(tokens),
+        "length": len(tokens),
+        "facts": facts_of(document),
+        "embedded": vector is not None,
+    }
+    if vector is not None:
+        body |= {"vector": coordinates(vector, kind), "stored_vector": packed(vector), "vector_digest": digest[1]}
+    return body
+
+
+def _batches_by_size(items: Sequence[Prepared]) -> Iterator[list[int]]:
+    """Yield the indices of documents to send in one request."""
+    batch: list[int] = []
+    size = 0
+    for index, item in enumerate(items):
+        weight = 12 * len(item.document.text) + 12 * len(item.metadata) + 10_000
+        if batch and (len(batch) >= BATCH_DOCUMENTS or size + weight > _TOGETHER_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(index)
+        size += weight
+    if batch:
+        yield batch

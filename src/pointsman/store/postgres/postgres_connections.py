@@ -1,0 +1,434 @@
+"""Connections to one database, and the translation of its errors.
+
+A call borrows a connection and returns it at once. If it fails because a server restarts, or two transactions conflict,
+it is retried with growing pauses, for some seconds in total; so all work done here must be safe to repeat. Async
+searches have separate connections for each event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import re
+import threading
+import time
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
+from typing import Any, Final, Protocol, TypeVar
+from urllib.parse import quote
+
+from pointsman.tools.errors import (
+    InputError,
+    LockedError,
+    MissingDependencyError,
+    ReplacedError,
+    StoreError,
+    StoreUnavailableError,
+)
+from pointsman.tools.network.http_addresses import is_loopback, one_line
+
+try:
+    import psycopg
+    from psycopg import conninfo
+    from psycopg.pq import TransactionStatus
+except ImportError as error:
+    raise MissingDependencyError("psycopg", "postgres", "a workspace in PostgreSQL") from error
+
+T = TypeVar("T")
+
+CONNECT_SECONDS: Final = 5
+STATEMENT_SECONDS: Final = 60.0
+LOCK_SECONDS: Final = 30.0
+PATIENCE: Final = 5.0  # seconds for which temporary failures are retried
+_DOWN_SECONDS: Final = 1.0  # after a failure to connect, only one attempt is made during this time
+_PAUSE: Final = 0.05  # seconds before the second attempt; doubled before each further one
+
+# Settings of every session. HNSW returns at most ef_search rows; with 400, recall at depth 10 is .99.
+_SETTINGS: Final = {
+    "timezone": "UTC",
+    "statement_timeout": f"{STATEMENT_SECONDS:.0f}s",
+    "lock_timeout": f"{LOCK_SECONDS:.0f}s",
+    "idle_in_transaction_session_timeout": "60s",
+    "hnsw.ef_search": "400",
+    "hnsw.iterative_scan": "relaxed_order",
+    "hnsw.scan_mem_multiplier": "8",  # times work_mem: otherwise a filtered scan gives up before its list is full
+    "jit": "off",  # compilation would take longer than the searches
+}
+_NETWORK: Final = {
+    "connect_timeout": CONNECT_SECONDS,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+}
+_PASSING: Final = ("starting up", "shutting down", "in recovery", "too many", "remaining connection slots")
+_RETRIED_CODES: Final = ("08", "40", "53300", "57P")  # connection lost, transaction conflict, no free slot, shutdown
+
+
+class PostgresPool(Protocol):
+    """Connections managed elsewhere, such as a `psycopg_pool.ConnectionPool`."""
+
+    def connection(self) -> AbstractContextManager[psycopg.Connection[Any]]:
+        """Lend a connection, which is returned when the block ends."""
+        ...
+
+
+class Connections:
+    """Connections to one database, usable from any thread and any event loop.
+
+    Args:
+        url: ``postgresql://…`` as libpq reads it; also host lists and service names.
+        limit: maximum number of connections for threads, and for each event loop.
+        patience: seconds for which temporary failures of a call are retried.
+        read_only: whether the server must refuse all changes; calls of `arun` are not protected from functions that
+            switch this off.
+        pool: where connections are borrowed instead of opened here; async calls then use threads.
+
+    Raises:
+        InputError: the URL cannot be parsed.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        limit: int = 8,
+        patience: float = PATIENCE,
+        read_only: bool = False,
+        pool: PostgresPool | None = None,
+    ) -> None:
+        try:
+            parameters = conninfo.conninfo_to_dict(url)
+        except psycopg.Error as error:
+            unknown_option = re.search(
+                r'invalid URI query parameter: "(\w+)"', str(error)
+            )  # other texts may have a password
+            complaint = f"has the unknown option {unknown_option[1]}" if unknown_option else "cannot be read"
+            raise InputError(
+                f"the URL of a database {complaint}; give one such as postgresql://user@host:5432/database?schema=pointsman"
+            ) from None
+        self._url, self.label = url, _label(parameters)
+        self._password = str(parameters.get("password") or "")
+        self._connection_limit, self._patience, self._read_only = limit, patience, read_only
+        server_settings = {**_SETTINGS, **({"default_transaction_read_only": "on"} if read_only else {})}
+        settings = " ".join(f"-c {name}={value}" for name, value in server_settings.items())
+        options = f"{settings} {parameters.pop('options', '')}".strip()
+        secure = {} if _is_here(parameters) or "sslmode" in parameters or "PGSSLMODE" in os.environ else _VERIFIED_TLS
+        self._parameters: dict[str, Any] = {
+            "application_name": "pointsman",
+            **_NETWORK,
+            **secure,
+            **parameters,
+            "options": options,
+        }
+        self.pool = pool
+        self._server_settings = server_settings
+        self._prepared_connections: weakref.WeakSet[psycopg.Connection[Any]] = weakref.WeakSet()
+        self._down_until = 0.0
+        self._guard = threading.Lock()
+        self._lanes: dict[int, _Lane] = {}
+        self._loops: list[_LoopLane] = []
+
+    def __repr__(self) -> str:
+        return f"Connections({self.label!r})"
+
+    # ── calls ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def run(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
+        """Call ``work`` with a connection in autocommit mode and return its result; retry temporary failures.
+
+        Raises:
+            StoreUnavailableError: the server cannot be reached, or takes too long.
+            LockedError: another writer does not finish.
+            StoreError: any other error of the database.
+        """
+        start, pause = time.monotonic(), _PAUSE
+        down_until = self._down_until
+        while True:
+            try:
+                with self._lend_connection() as connection:
+                    return self._only_reading(connection, work) if self._read_only else work(connection)
+            except psycopg.Error as error:
+                if not self._worth_another(error, start, down_until):
+                    raise self.translated(error) from error
+            except UnicodeEncodeError as error:
+                raise self._not_text() from error
+            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311  (jitter, not cryptography)
+            pause = min(2 * pause, 1.0)
+
+    @staticmethod
+    def _only_reading(connection: psycopg.Connection[Any], work: Callable[[psycopg.Connection[Any]], T]) -> T:
+        """Call ``work`` in a read-only transaction, and roll it back.
+
+        A function that a view calls can change the session's defaults, but not make a read-only transaction write;
+        and what it changes in the session is rolled back too.
+        """
+        connection.read_only = True
+        with connection.transaction(force_rollback=True):
+            return work(connection)
+
+    async def arun(self, work: Callable[[psycopg.AsyncConnection[Any]], Awaitable[T]]) -> T:
+        """Async version of `run`, for an asyncio event loop; cancelling a call stops its statement on the server."""
+        start, pause = time.monotonic(), _PAUSE
+        down_until = self._down_until
+        while True:
+            try:
+                async with self._alent() as connection:
+                    return await work(connection)
+            except psycopg.Error as error:
+                if not self._worth_another(error, start, down_until):
+                    raise self.translated(error) from error
+            except UnicodeEncodeError as error:
+                raise self._not_text() from error
+            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311  (see run)
+            pause = min(2 * pause, 1.0)
+
+    def _worth_another(self, error: psycopg.Error, begun: float, down_until: float) -> bool:
+        """Whether to retry a call; when it began, the server was considered down until ``down_until``."""
+        if not _passing(error):
+            return False
+        time_now = time.monotonic()
+        answers = any(reason in str(error) for reason in _PASSING)  # a server that recovers will be there in a moment
+        unreachable = isinstance(error, psycopg.OperationalError) and error.sqlstate is None and not answers
+        if unreachable:
+            self._down_until = time_now + _DOWN_SECONDS
+        return time_now < begun + self._patience and (begun >= down_until or not unreachable)
+
+    def _not_text(self) -> InputError:
+        return InputError(f"{self.label}: a name or text has a lone surrogate, which no database can hold")
+
+    def translated(self, error: psycopg.Error) -> StoreError:
+        """Return an error as one of ours, without a password."""
+        text = one_line(str(error), 300)
+        if self._password:
+            text = text.replace(self._password, "***").replace(quote(self._password, safe=""), "***")
+        if isinstance(error, psycopg.errors.LockNotAvailable):
+            return LockedError(f"{self.label}: another writer does not finish; try again")
+        if isinstance(error, psycopg.errors.QueryCanceled):
+            return StoreUnavailableError(f"{self.label}: no answer within {STATEMENT_SECONDS:.0f} s; try again")
+        if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.ForeignKeyViolation):
+            return ReplacedError(f"{self.label}: the dataset was deleted or recreated; open it again")
+        if isinstance(error, psycopg.errors.InsufficientPrivilege | psycopg.errors.ReadOnlySqlTransaction):
+            return StoreError(f"{self.label}: {text}; connect as a role that may do this")
+        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+            return StoreUnavailableError(
+                f"{self.label} does not answer ({text}); check that it is running and that you have access"
+            )
+        return StoreError(f"{self.label}: {text}")
+
+    def close(self) -> None:
+        """Close the idle connections; later calls open new ones."""
+        with self._guard:
+            lanes, loops = list(self._lanes.values()), list(self._loops)
+            self._loops.clear()
+        for lane in lanes:
+            if lane.process == os.getpid():
+                lane.clear()
+        for loop_lane in loops:
+            loop_lane.clear()
+
+    def of_one_session(self) -> tuple[Connections, Callable[[], object]]:
+        """Return connections that are all one, which keeps its temporary tables, and what ends it.
+
+        Raises:
+            StoreError: the database cannot be reached.
+        """
+        stack = ExitStack()
+        try:
+            if self.pool is not None:
+                connection = stack.enter_context(self.pool.connection())
+                stack.callback(_forget_temporary_tables, connection)
+            else:
+                connection = psycopg.connect(**self._parameters, **_PLAIN)
+                stack.callback(connection.close)
+        except psycopg.Error as error:
+            raise self.translated(error) from error
+        return Connections(self._url, patience=0.0, pool=_OneSession(connection)), stack.close
+
+    @property
+    def is_open(self) -> bool:
+        """Whether connections of one session are still there."""
+        return isinstance(self.pool, _OneSession) and self.pool.is_open
+
+    # ── lending ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @contextmanager
+    def _lend_connection(self) -> Iterator[psycopg.Connection[Any]]:
+        if self.pool is not None:
+            with self.pool.connection() as connection, self._as_ours(connection):
+                yield connection
+            return
+        lane = self._lane()
+        if not lane.places.acquire(timeout=STATEMENT_SECONDS):
+            raise StoreUnavailableError(f"{self.label}: all {self._connection_limit} connections are busy; allow more")
+        try:
+            connection = lane.idle.pop() if lane.idle else psycopg.connect(**self._parameters, **_PLAIN)
+            try:
+                yield connection
+            finally:
+                if _reusable(connection):
+                    lane.idle.append(connection)
+                else:
+                    if connection.broken:
+                        lane.clear()  # others as old are gone too: the server was restarted
+                    connection.close()
+        finally:
+            lane.places.release()
+
+    @contextmanager
+    def _as_ours(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
+        """Use a foreign connection with our settings; the session keeps our server settings."""
+        old_settings = connection.autocommit, connection.prepare_threshold
+        connection.autocommit, connection.prepare_threshold = True, None
+        try:
+            if connection not in self._prepared_connections:
+                names = ", ".join("set_config(%s, %s, false)" for _ in self._server_settings)
+                values = [item for setting in self._server_settings.items() for item in setting]
+                connection.execute(f"select {names}".encode(), values)
+                self._prepared_connections.add(connection)
+            yield
+        finally:
+            if _reusable(connection):
+                connection.autocommit, connection.prepare_threshold = old_settings
+
+    def _lane(self) -> _Lane:
+        """Return this process's connections; those inherited by a fork belong to its parent and stay untouched."""
+        process = os.getpid()
+        with self._guard:
+            return self._lanes.setdefault(process, _Lane(process, self._connection_limit))
+
+    @asynccontextmanager
+    async def _alent(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        lane = self._loop_lane()
+        async with lane.places:
+            connection = lane.idle.pop() if lane.idle else await self._aconnect()
+            try:
+                yield connection
+            finally:
+                if _reusable(connection):
+                    lane.idle.append(connection)
+                else:
+                    _close_now(connection)
+
+    async def _aconnect(self) -> psycopg.AsyncConnection[Any]:
+        return await psycopg.AsyncConnection.connect(**self._parameters, **_PLAIN)
+
+    def _loop_lane(self) -> _LoopLane:
+        loop = asyncio.get_running_loop()
+        with self._guard:
+            for lane in [candidate for candidate in self._loops if candidate.gone]:
+                self._loops.remove(lane)
+                lane.clear()
+            for lane in self._loops:
+                if lane.loop() is loop:
+                    return lane
+            lane = _LoopLane(loop, self._connection_limit)
+            self._loops.append(lane)
+            return lane
+
+
+class _OneSession:
+    """A single connection as a pool: whoever borrows it waits for the others."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection, self._turn = connection, threading.RLock()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the connection was not lost."""
+        return not self._connection.closed
+
+    @contextmanager
+    def connection(self) -> Iterator[psycopg.Connection[Any]]:
+        """Lend it."""
+        with self._turn:
+            yield self._connection
+
+
+def _forget_temporary_tables(connection: psycopg.Connection[Any]) -> None:
+    if _reusable(connection):
+        connection.execute("discard temp")
+        if not connection.autocommit:
+            connection.commit()
+
+
+_PLAIN: Final[dict[str, Any]] = {"autocommit": True, "prepare_threshold": None}  # vectors are planned as constants
+_VERIFIED_TLS: Final = {"sslmode": "verify-full", "sslrootcert": "system"}
+
+
+class _Lane:
+    """The idle connections of a process (appending to a list and popping are atomic)."""
+
+    def __init__(self, process: int, limit: int) -> None:
+        self.process = process
+        self.idle: list[psycopg.Connection[Any]] = []
+        self.places = threading.BoundedSemaphore(limit)
+
+    def clear(self) -> None:
+        while self.idle:
+            self.idle.pop().close()
+
+
+class _LoopLane:
+    """The idle connections of an event loop, to which they are bound."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, limit: int) -> None:
+        self.loop = weakref.ref(loop)
+        self.idle: list[psycopg.AsyncConnection[Any]] = []
+        self.places = asyncio.Semaphore(limit)
+
+    @property
+    def gone(self) -> bool:
+        loop = self.loop()
+        return loop is None or loop.is_closed()
+
+    def clear(self) -> None:
+        while self.idle:
+            _close_now(self.idle.pop())
+
+
+def _close_now(connection: psycopg.AsyncConnection[Any]) -> None:
+    """Close without awaiting: the event loop may be gone, or may be cancelling this very task."""
+    closing = connection.close()
+    try:
+        closing.send(None)
+    except StopIteration:
+        return
+    closing.close()
+    connection.pgconn.finish()
+
+
+def _reusable(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    return not connection.closed and connection.pgconn.transaction_status == TransactionStatus.IDLE
+
+
+def _passing(error: psycopg.Error) -> bool:
+    """Whether the same call may succeed in a moment."""
+    if error.sqlstate is not None:
+        return error.sqlstate.startswith(_RETRIED_CODES)
+    if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return False
+    text = str(error)
+    return "FATAL" not in text or any(reason in text for reason in _PASSING)
+
+
+def _is_here(parameters: dict[str, Any]) -> bool:
+    """Whether all hosts are this machine: a loopback address or a socket. A service may name any host."""
+    if parameters.get("service") or os.environ.get("PGSERVICE"):
+        return False
+    hosts = str(parameters.get("hostaddr") or parameters.get("host") or os.environ.get("PGHOST") or "").split(",")
+    return all(not host or host[0] in "/@" or is_loopback(host) for host in hosts)
+
+
+def _label(parameters: dict[str, Any]) -> str:
+    """Return the database's location, without secrets."""
+    hosts = str(parameters.get("host") or parameters.get("hostaddr") or "localhost").split(",")
+    ports = str(parameters.get("port") or "").split(",")
+    if len(ports) != len(hosts):
+        ports = ports[:1] * len(hosts)
+    hosts = [f"[{host}]" if ":" in host else host for host in hosts]
+    host_list = ",".join(f"{host}:{port}" if port else host for host, port in zip(hosts, ports, strict=True))
+    user = f"{quote(str(parameters['user']))}@" if parameters.get("user") else ""
+    return f"postgresql://{user}{host_list}/{quote(str(parameters.get('dbname') or ''))}"

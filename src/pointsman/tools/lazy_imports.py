@@ -1,0 +1,41 @@
+"""Package names that are loaded on first use, so that importing the package stays cheap.
+
+A package declares them once, in its stub (``__init__.pyi``), as ``from package.module import name as name``: type
+checkers and editors read them there, and so does `lazily` (https://scientific-python.org/specs/spec-0001/).
+"""
+
+from __future__ import annotations
+
+import builtins
+import re
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+_IMPORT: Final = re.compile(r"^from (\S+) import (\([^)]*\)|.*)", re.MULTILINE)
+_NAME: Final = re.compile(r"(\w+) as (\w+)")
+
+
+def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package with a stub.
+
+    Args:
+        package: the package's ``__name__``.
+    """
+    namespace = vars(sys.modules[package])
+    stub = Path(namespace["__file__"]).with_suffix(".pyi").read_text("utf-8")
+    homes = {
+        name: (module, attribute) for module, names in _IMPORT.findall(stub) for attribute, name in _NAME.findall(names)
+    }
+
+    def load(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module, attribute = homes[name]
+        namespace[name] = value = getattr(import_module(module, package), attribute)
+        return value
+
+    public = sorted(name for name in homes if not hasattr(builtins, name))  # "import *" replaces nothing built in
+    return load, lambda: sorted({*namespace, *homes}), public

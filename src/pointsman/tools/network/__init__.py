@@ -1,0 +1,1 @@
+"""Calls to other servers: addresses, JSON with limits."""

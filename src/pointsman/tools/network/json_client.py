@@ -1,0 +1,173 @@
+"""Posts JSON to a model behind a server: sizes and times are limited, the key goes to one address only."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from pointsman.tools.errors import InputError, MissingDependencyError
+from pointsman.tools.network.http_addresses import is_here, one_line, seconds_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from urllib.parse import SplitResult
+
+    import httpx
+
+_log = logging.getLogger(__name__)
+
+_LARGEST: Final = 16 * 2**20
+"""The maximum size of an answer in bytes."""
+
+_LONGEST_PAUSE: Final = 30.0
+
+_ANOTHER_SHAPE: Final = frozenset({400, 404, 405, 415, 422})
+"""The statuses with which servers reject an unknown path or field."""
+
+
+class UnusableAnswerError(Exception):
+    """There is no answer, or an unusable one."""
+
+
+class UnknownShapeError(Exception):
+    """The server probably does not know the path or a field."""
+
+
+class _LaterError(Exception):
+    """The request may succeed later; ``pause`` is the number of seconds that the server asks to wait."""
+
+    def __init__(self, message: str, pause: float | None = None) -> None:
+        super().__init__(message)
+        self.pause = pause
+
+
+class JSONClient:
+    """A client for one server.
+
+    Requests that may succeed later (no connection, 408, 429, 5xx) are retried with growing, jittered pauses, or after
+    the time in ``Retry-After``, as far as the deadline and half a minute allow. The key is sent in the header
+    ``Authorization``, to the given address and nowhere else: redirects are not followed, and an ``http://`` address of
+    another machine is rejected unless ``insecure`` says that the connection is safe.
+
+    Args:
+        url: the address; see `pointsman.tools.network.http_addresses.address`.
+        api_key: None for servers that need none.
+        insecure: send the key to another machine without encryption.
+        retries: how often a request that may succeed later is retried.
+        needed_for: the feature to name if the package ``httpx`` is not installed.
+
+    Raises:
+        InputError: an argument is invalid, or the key would be sent unencrypted.
+        MissingDependencyError: the package ``httpx`` is not installed.
+    """
+
+    def __init__(self, url: SplitResult, api_key: str | None, *, insecure: bool, retries: int, needed_for: str) -> None:
+        if not isinstance(retries, int) or retries < 0:
+            raise InputError(f"retries is an int from 0 up, not {retries!r}")
+        try:
+            import httpx
+        except ImportError as error:
+            raise MissingDependencyError("httpx", "http", needed_for) from error
+        if api_key is not None and not (api_key and api_key.isascii() and api_key.isprintable()):
+            raise InputError("api_key is one line of ASCII characters; look for a line break or a quote in it")
+        if api_key and url.scheme == "http" and not is_here(url) and not insecure:
+            raise InputError(
+                f"the key would be sent to {url.hostname} without encryption; use https, "
+                "or set insecure=True if no one can read the traffic"
+            )
+        self._httpx, self._key, self._retries = httpx, api_key or "", retries
+        # This machine is reached directly, even if the environment names a proxy.
+        self._trust_env = not is_here(url)
+        self._open_client: httpx.Client | None = None
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Close the connections; the next call opens new ones."""
+        with self._lock:
+            client, self._open_client = self._open_client, None
+        if client is not None:
+            client.close()
+
+    def post(self, url: str, fields: Mapping[str, Any], deadline: float) -> Any:
+        """Return the server's answer as JSON.
+
+        Args:
+            url: where to post, at the server.
+            fields: the request.
+            deadline: when to give up, by `time.monotonic`.
+
+        Raises:
+            UnknownShapeError: the server does not know the path or a field.
+            UnusableAnswerError: the server failed, or its answer is not JSON.
+        """
+        body = json.dumps(fields, ensure_ascii=False).encode()
+        for attempt in range(self._retries + 1):
+            try:
+                return self._exchange(url, body, deadline)
+            except _LaterError as error:
+                pause = error.pause if error.pause is not None else 0.25 * 2**attempt * random.uniform(0.5, 1)  # noqa: S311
+                remaining = deadline - time.monotonic()
+                if attempt == self._retries or pause > min(remaining, _LONGEST_PAUSE):
+                    advice = f", and asks to wait {pause:.0f} s" if error.pause else ""
+                    raise UnusableAnswerError(f"{error}{advice} (attempt {attempt + 1})") from None
+                _log.info("%s: %s; again in %.1f s", url, self.without_key(str(error)), pause)
+                time.sleep(pause)
+        raise AssertionError("the last attempt returns or raises")
+
+    def without_key(self, message: str) -> str:
+        """Return the message without the key, which a server may repeat in it."""
+        return message.replace(self._key, "[key]") if self._key else message
+
+    def _exchange(self, url: str, body: bytes, deadline: float) -> Any:
+        """Send one request."""
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            raise UnusableAnswerError("no time was left for the request")
+        headers = {"Content-Type": "application/json", "Accept": "application/json", "Accept-Encoding": "identity"}
+        if self._key:
+            headers["Authorization"] = f"Bearer {self._key}"
+        try:
+            with self._client().stream("POST", url, content=body, headers=headers, timeout=remaining) as response:
+                content = self._content(response, deadline)
+                status, retry_after = response.status_code, response.headers.get("Retry-After")
+        except self._httpx.TimeoutException as error:
+            raise UnusableAnswerError(f"no answer in time ({type(error).__name__})") from None
+        except self._httpx.TransportError as error:
+            raise _LaterError(f"{type(error).__name__}: {error}") from None
+        except (self._httpx.HTTPError, self._httpx.InvalidURL, RuntimeError) as error:
+            raise UnusableAnswerError(f"{type(error).__name__}: {error}") from None
+        if status == 200:
+            try:
+                return json.loads(content)
+            except (ValueError, RecursionError):
+                raise UnusableAnswerError(f"the answer is not JSON: {one_line(content)}") from None
+        if 300 <= status < 400:
+            raise UnusableAnswerError(
+                f"it redirects (status {status}), and redirects are not followed; use the final address"
+            )
+        message = f"status {status}: {one_line(content)}"
+        if status in {408, 429} or status >= 500:
+            raise _LaterError(message, seconds_of(retry_after))
+        raise (UnknownShapeError if status in _ANOTHER_SHAPE else UnusableAnswerError)(message)
+
+    def _content(self, response: httpx.Response, deadline: float) -> bytes:
+        if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+            raise UnusableAnswerError("it is compressed, but no compression was requested")
+        content = bytearray()
+        for block in response.iter_raw():
+            content += block
+            if len(content) > _LARGEST:
+                raise UnusableAnswerError(f"it is larger than {_LARGEST // 2**20} MB")
+            if time.monotonic() > deadline:
+                raise UnusableAnswerError("it did not end in time")
+        return bytes(content)
+
+    def _client(self) -> httpx.Client:
+        with self._lock:
+            if self._open_client is None:
+                self._open_client = self._httpx.Client(follow_redirects=False, trust_env=self._trust_env)
+            return self._open_client

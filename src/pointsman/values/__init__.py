@@ -1,0 +1,1 @@
+"""The values that flow: queries, documents, hits, filters, views, settings, traces. Nothing here searches."""

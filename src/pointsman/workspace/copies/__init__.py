@@ -1,0 +1,1 @@
+"""Copies of a workspace: to another place, or as a backup."""

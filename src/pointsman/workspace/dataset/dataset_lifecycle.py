@@ -1,0 +1,461 @@
+"""The life of a dataset: created by its first write, opened on first use, followed, saved, closed."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+import threading
+import time
+import weakref
+from collections import OrderedDict
+from contextlib import contextmanager, nullcontext
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from pointsman.embedders.base_embedder import as_embedder, image_embedder_of
+from pointsman.embedders.query_vectors import QueryVectors
+from pointsman.retrieval.engine import Engine
+from pointsman.retrieval.run.source import TECHNIQUES, IndexingTechnique, Source, principals_missing
+from pointsman.store.base_store import SCALES_OF, EmptyStore
+from pointsman.store.prepared_documents import storable
+from pointsman.tools.errors import InputError, UnknownNameError, UnmetNeedError
+from pointsman.tools.sync_and_async import async_twin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from pointsman.embedders.distance import Distance
+    from pointsman.retrieval.strategies.sparse_vectors import SparseIndex
+    from pointsman.store.backend import Backend, DatasetRecord
+    from pointsman.store.base_store import Store
+    from pointsman.store.local.collection import Verification
+    from pointsman.store.local.local_store import LocalStore
+    from pointsman.tools.audit_log import AuditLog
+    from pointsman.values.protocols import Embedder
+
+_NAME = re.compile(r"(?!\.)[\w.\-]{1,64}(?<!\.)", re.UNICODE)
+_NAME_BYTES = 200  # file names have at most 255 bytes, and temporary ones are longer than the dataset's
+_BM25 = {"k1": 1.2, "b": 0.75}
+
+
+class StoredDataset(Source):
+    """A dataset as something that is created, opened and closed; see `pointsman.Dataset` for the arguments."""
+
+    is_view = False
+    """Whether this is a view of a dataset; see `pointsman.Dataset.in_view`."""
+
+    def __init__(
+        self,
+        name: str,
+        description: str = "",
+        indexing_technique: IndexingTechnique = "hybrid",
+        *,
+        path: str | Path | None = None,
+        store: Store | None = None,
+        backend: Backend | None = None,
+        embedder: Embedder | None = None,
+        images: bool = False,
+        load_embedder: Callable[[], Embedder] | None = None,
+        bm25_k1: float = 1.2,
+        bm25_b: float = 0.75,
+        query_vectors: QueryVectors | None = None,
+        engine: Callable[[], Engine] | None = None,
+        on_make: Callable[[], None] | None = None,
+        on_open: Callable[[StoredDataset], None] | None = None,
+        has_access: Callable[[], bool | None] = lambda: None,
+        on_embed: Callable[[StoredDataset], None] | None = None,
+        versions: str | None = None,
+        audit_log: AuditLog | None = None,
+    ) -> None:
+        check_name(name)
+        _check_description(description)
+        if indexing_technique not in TECHNIQUES:
+            raise InputError(f"indexing_technique is one of {', '.join(TECHNIQUES)}, not {indexing_technique!r}")
+        self.name, self.description, self.indexing_technique = name, description, indexing_technique
+        self._path = Path(path) if path is not None else None
+        self._backend = backend
+        self._embedder = None if embedder is None else as_embedder(embedder)
+        self._load_embedder, self.holds_images = load_embedder, images
+        if images and indexing_technique == "keyword":
+            raise InputError(f"dataset {name!r} is for pictures, which are found by vectors; use 'hybrid' or 'vector'")
+        if images and load_embedder is None and image_embedder_of(self._embedder) is None:
+            raise no_image_embedder(name)
+        self._bm25 = {"k1": bm25_k1, "b": bm25_b}
+        self._bm25_changed = changed_bm25(self._bm25)
+        self._store: Store | None = store
+        self._opening = threading.RLock()
+        self.used = 0.0  # when last, by ``monotonic``
+        self.record: DatasetRecord | None = None  # what `follow` was last told
+        self._engine, self._on_make, self._on_open = engine or _default_engine, on_make, on_open
+        self._on_embed = on_embed
+        self.query_vectors = query_vectors or QueryVectors(lambda: self.embedder)
+        self._has_access = has_access
+        self.audit_log = audit_log
+        self._kept_days = None if versions is None else days_in(versions)  # as asked, of a dataset that is not made yet
+        self._sparse_index: SparseIndex | None = None  # over the documents' own sparse vectors, once they are searched
+        self._views: OrderedDict[tuple[int, str], StoredDataset] = OrderedDict()  # by store and state, latest last
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.name!r}, indexing_technique={self.indexing_technique!r}, path={str(self._path)!r})"
+
+    @property
+    def embedder(self) -> Embedder:
+        """Return the embedder of this dataset, loading it on first use."""
+        if self._embedder is None and self._load_embedder is not None:
+            self._embedder = self._load_embedder()
+        if self._embedder is None:
+            from pointsman.embedders import default_embedder
+
+            self._embedder = default_embedder()
+        return self._embedder
+
+    @property
+    def distance(self) -> Distance:
+        """How vectors are compared: by cosine, unless the embedder is a `DistanceEmbedder`."""
+        from pointsman.embedders.distance import COSINE
+
+        return getattr(self._embedder, "distance", COSINE)
+
+    @property
+    def opened(self) -> bool:
+        """Whether its store is open."""
+        return self._store is not None
+
+    @property
+    def exists(self) -> bool:
+        """Whether the dataset has been created."""
+        if self._store is None and self._backend is not None:
+            self._store = self._backend.open(self.name, self._bm25_changed)
+            if self._store is not None and self._on_open is not None:
+                self._on_open(self)
+        if self._store is not None:
+            return True
+        from pointsman.store.local.manifest import read_manifest
+
+        return self._path is not None and read_manifest(self._path) is not None
+
+    @property
+    def store(self) -> Store:
+        """Return the store with the documents; an empty store if the dataset has not been created."""
+        with self._opening:
+            if self._store is None and not self.exists:
+                return EmptyStore(SCALES_OF[self.indexing_technique])
+            return self.make()
+
+    def check_searchable(self) -> None:
+        """Check that the dataset may be searched as it is: where access is on, only a view may.
+
+        Raises:
+            InputError: access is on, and nobody said who asks.
+        """
+        if not self.is_view and self._has_access() is True:
+            raise principals_missing(self.name)
+
+    def make(self) -> Store:
+        """Create the dataset unless it exists; return its store."""
+        with self._opening:
+            if self._store is None:
+                about = {
+                    "name": self.name,
+                    "description": self.description,
+                    "indexing_technique": self.indexing_technique,
+                    "created_at": int(time.time()),
+                    **({"images": True} if self.holds_images else {}),
+                }
+                if self._backend is not None:
+                    bm25 = {f"bm25_{name}": value for name, value in self._bm25.items()}
+                    self._store = self._backend.open(self.name, self._bm25_changed) or self._backend.create(
+                        self.name, {**about, **bm25}
+                    )
+                else:
+                    self._store = self._in_folder(about)
+                if self._kept_days:
+                    self._store.keep_versions(self._kept_days)
+                if self._on_make is not None:
+                    self._on_make()
+                if self._on_open is not None:
+                    self._on_open(self)
+            return self._store
+
+    amake = async_twin(make)
+
+    def _in_folder(self, about: Mapping[str, Any]) -> Store:
+        """Return the store in the dataset's directory, or in a temporary one if it has none."""
+        from pointsman.store.local.local_store import LocalStore
+
+        if self._path is None:
+            temporary = tempfile.TemporaryDirectory(prefix="pointsman-", ignore_cleanup_errors=True)
+            weakref.finalize(self, temporary.cleanup)
+            self._path = Path(temporary.name)
+        return LocalStore(self._path, about, **self._bm25)
+
+    def follow(self, record: DatasetRecord) -> None:
+        """Update what is known about the dataset: another process may have changed or recreated it."""
+        with self._opening:
+            store, self.record = self._store, record
+            if store is not None and record.identity != store.info.identity:
+                self._store = None
+                if record.indexing_technique in TECHNIQUES:
+                    self.indexing_technique = record.indexing_technique  # type: ignore[assignment]  # one of them
+            else:
+                store = None
+            self.description = record.description
+        if store is not None:
+            store.close()
+
+    def _follow_manifest(self) -> None:
+        """Make sure that the open store is the current one."""
+        from pointsman.store.local.folder_backend import LocalBackend
+
+        if self._store is None:
+            return
+        if isinstance(self._backend, LocalBackend):
+            record = self._backend.about(self.name)
+            if record is None:
+                raise UnknownNameError("dataset", self.name)
+            self.follow(record)
+
+    def describe(self, description: str) -> None:
+        """Change the description; if the dataset does not exist yet, it is created with this one.
+
+        Raises:
+            UnmetNeedError: it is an attached collection.
+            InputError: it is not a text that can be stored.
+        """
+        _check_description(description)
+        from pointsman.store.external.attachment import AttachedStore
+
+        if isinstance(self._store, AttachedStore):
+            raise UnmetNeedError(
+                f"{self.name!r} is attached, and was described when it was attached; detach it, and attach it again "
+                f"with description={description!r:.80}"
+            )
+        if self._backend is not None and self.exists:
+            self._backend.describe(self.name, description)
+        elif self.exists:
+            self._local.collection.describe(description=description)
+        self.description = description
+
+    adescribe = async_twin(describe)
+
+    def keep_versions(self, versions: str) -> None:
+        """Keep what is replaced or deleted from now on, so that answers have receipts; see `Workspace.replay`.
+
+        Searches do not see it, and cost the same. A dataset that does not exist yet keeps it from its creation on.
+
+        Args:
+            versions: for how long, such as ``"90 days"``; ``"off"`` keeps nothing, and deletes what was kept.
+
+        Raises:
+            InputError: it is neither.
+            UnmetNeedError: the store keeps none, as OpenSearch and attached collections do not.
+        """
+        days = days_in(versions)
+        if not self.exists:
+            self._kept_days = days
+        elif days != self.kept_days:
+            self.make().keep_versions(days)
+
+    akeep_versions = async_twin(keep_versions)
+
+    @property
+    def kept_days(self) -> int:
+        """For how many days the dataset keeps what is replaced or deleted; 0 if it keeps nothing."""
+        if not self.exists:
+            return self._kept_days or 0
+        state = self.store.statistics().recorded_state
+        return 0 if state is None else state.days
+
+    def save(self, folder: str | Path) -> None:
+        """Copy the dataset into a new or empty folder, which `load` opens. Safe while the dataset is in use.
+
+        Raises:
+            InputError: the folder is not empty.
+        """
+        self._local.collection.save(Path(folder), bm25=self._bm25)
+
+    asave = async_twin(save)
+
+    @classmethod
+    def load(cls, folder: str | Path, *, embedder: Embedder | None = None) -> Self:
+        """Open the dataset in this folder.
+
+        Raises:
+            InputError: the folder contains no dataset.
+        """
+        from pointsman.store.local.manifest import read_manifest
+
+        about = read_manifest(Path(folder))
+        if about is None:
+            raise InputError(f"there is no dataset at {folder}")
+        bm25 = about.get("bm25", {})
+        return cls(
+            about["name"],
+            about["description"],
+            about["indexing_technique"],
+            path=folder,
+            embedder=embedder,
+            images=bool(about.get("images", False)),
+            bm25_k1=float(bm25.get("k1", 1.2)),
+            bm25_b=float(bm25.get("b", 0.75)),
+        )
+
+    def verify(self) -> Verification:
+        """Compare documents and indexes."""
+        return self._local.verify()
+
+    averify = async_twin(verify)
+
+    def rebuild(self) -> None:
+        """Rebuild both indexes from the documents; nothing is embedded again."""
+        self._local.rebuild()
+
+    arebuild = async_twin(rebuild)
+
+    @contextmanager
+    def writing(self, wait: float = 0.0) -> Iterator[None]:
+        """Hold the writer lock within the block: wait for other writing processes, and keep them out until it ends.
+
+        Without it, a write does not wait, and lets others write when it ends. Blocks may be nested, and several threads
+        may be inside; the end of the last block releases the lock, and readers stay open. Waiting processes take turns,
+        so a long import with a block for every batch lets others in. Stores with many writers need no such block and
+        never wait.
+
+        Args:
+            wait: seconds to wait for another process.
+
+        Raises:
+            LockedError: another process is still the writer after that time.
+            UnknownNameError: another process has deleted the dataset.
+        """
+        self._follow_manifest()
+        writing = getattr(self.make(), "writing", None)
+        with nullcontext() if writing is None else writing(wait):
+            yield
+
+    def close(self) -> None:
+        """Close files and release the writer's lock; the next use opens them again."""
+        with self._opening:
+            store = self._store
+            self._views.clear()
+            if self._path is not None or self._backend is not None:
+                self._store = None
+        if store is not None:  # outside the lock: a writing thread has to finish first, and may need it
+            store.close()
+
+    aclose = async_twin(close)
+
+    def close_unless_used(self) -> bool:
+        """Close files as `close` does, unless a search, a write or anyone else holds the store; returns whether closed.
+
+        Every use of a store holds a reference to it, and a new one needs the lock that is held here meanwhile.
+        """
+        if not self._opening.acquire(blocking=False):
+            return False  # it is being opened
+        try:
+            store, self._store = self._store, None
+            self._views.clear()
+            if store is not None and sys.getrefcount(store) > _REFERENCES:
+                self._store = store
+                return False
+            self.__dict__.pop("_document_embedder", None)  # the cache of vectors is a file too
+        finally:
+            self._opening.release()
+        if store is not None:
+            store.close()
+        return True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def _local(self) -> LocalStore:
+        """Return the embedded store.
+
+        Raises:
+            UnmetNeedError: the documents are in another kind of store.
+        """
+        from pointsman.store.external.attachment import AttachedStore, maintains_itself
+        from pointsman.store.local.local_store import LocalStore
+
+        store = self.make()
+        if isinstance(store, AttachedStore):
+            raise UnmetNeedError(maintains_itself(self.name))
+        if not isinstance(store, LocalStore):
+            raise UnmetNeedError(f"dataset {self.name!r} is in a {store.info.kind} store, which maintains itself")
+        return store
+
+
+def _references_of_a_variable() -> int:
+    """Return what `sys.getrefcount` returns for an object that only one variable of a function refers to."""
+    value = object()
+    return sys.getrefcount(value)
+
+
+_REFERENCES: Final = _references_of_a_variable()
+
+
+def no_image_embedder(name: str) -> UnmetNeedError:
+    """Return the error of a dataset of pictures without anything that embeds them."""
+    return UnmetNeedError(
+        f"dataset {name!r} is for pictures, and no embedder of pictures is configured; set image_embedder to "
+        "clip:DIRECTORY or infinity:MODEL@URL (POINTSMAN_IMAGE_EMBEDDER), or give an embedder with embed_images"
+    )
+
+
+@cache
+def _default_engine() -> Engine:
+    return Engine()
+
+
+def changed_bm25(constants: Mapping[str, float]) -> dict[str, float]:
+    """Return those of ``k1`` and ``b`` that replace a stored dataset's own: the values other than the defaults."""
+    return {name: value for name, value in constants.items() if value != _BM25[name]}
+
+
+def days_in(versions: str) -> int:
+    """Return for how many days versions are kept.
+
+    >>> days_in("90 days"), days_in("off")
+    (90, 0)
+
+    Raises:
+        InputError: it is no number of days from 1 to 36500, and not "off".
+    """
+    match = _DAYS.fullmatch(versions) if isinstance(versions, str) else None
+    if versions == "off":
+        return 0
+    if match is None or not 1 <= int(match[1]) <= _MOST_DAYS:
+        raise InputError(f"versions are kept for a time such as '90 days', or 'off', not {versions!r:.80}")
+    return int(match[1])
+
+
+_DAYS: Final = re.compile(r"(\d{1,6}) days?", re.ASCII)
+_MOST_DAYS: Final = 36_500
+
+
+def check_name(name: str) -> None:
+    """Check a name; names become directories and are never escaped.
+
+    Raises:
+        InputError: the name is invalid.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InputError(f"a dataset's name is 1 to 64 letters, digits, '_', '-' or '.', not {name!r:.80}")
+    if len(name.encode()) > _NAME_BYTES:
+        raise InputError(f"a dataset's name has at most {_NAME_BYTES} bytes in UTF-8; {name!r:.80} has more")
+
+
+def _check_description(description: str) -> None:
+    """Check that a description can be stored in every backend.
+
+    Raises:
+        InputError: it cannot.
+    """
+    if not isinstance(description, str) or "\0" in description or not storable(description):
+        raise InputError(f"a description is a str without NUL and lone surrogates, not {description!r:.80}")

@@ -1,0 +1,559 @@
+"""Synchronises a dataset with files and folders: new and changed passages are stored, vanished ones are deleted.
+
+Words come first: passages are committed about once a second as they are read, and are found by their words from then
+on. Vectors follow in separate batches; until all exist, answers report how many are missing. Committed passages are
+kept even if indexing is interrupted; the next run embeds the rest.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from pointsman.embedders.base_embedder import image_embedder_of
+from pointsman.ingest import FileLimits, FileReader, FoundFile, Problem, ReadResult, Sync, find_files
+from pointsman.ingest.chunk import MAX_TOKENS, OVERLAP
+from pointsman.ingest.convert import PICTURES
+from pointsman.tools.audit_log import without_record
+from pointsman.tools.errors import InputError, MissingDependencyError, ModelError
+from pointsman.values.metadata import RESERVED
+from pointsman.values.types import AddResult, Document
+from pointsman.values.views import ACCESS, permissions_for
+from pointsman.workspace.dataset import PATIENCE, SOON
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from watchfiles import Change
+
+    from pointsman.values.views import AccessRule
+    from pointsman.workspace.dataset import Dataset
+    from pointsman.workspace.dataset.document_vectors import Embedding
+    from pointsman.workspace.indexing_cluster import ClusterReader, DaskCluster
+
+_WORDS_BATCH = 1000
+"""Passages committed together in a dataset that searches words."""
+
+_IMAGES_BATCH = 16
+"""Pictures embedded and committed together."""
+
+_NO_PICTURE = "not a picture, and the dataset holds pictures; index it into another dataset"
+
+_SECONDS = 1.0
+"""Seconds after which passages are committed even if there are few."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexProgress:
+    """The progress of indexing.
+
+    Attributes:
+        passages: passages done: committed, or already stored unchanged.
+        expected: estimated total of passages, from the files read so far; None at the beginning.
+        path: the file being read; empty at the end.
+        vectors: vectors made since all files were read.
+        vectors_due: vectors still missing since then.
+        share_read: share of the files' bytes that have been read, from 0 to 1.
+    """
+
+    passages: int
+    expected: int | None
+    path: str
+    vectors: int = 0
+    vectors_due: int = 0
+    share_read: float = 0.0
+
+
+Progress = Callable[[IndexProgress], None]
+"""Called after each batch of passages, and when a file begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexReport:
+    """The result of indexing.
+
+    Attributes:
+        files: number of files read; without those of which nothing could be read.
+        passages: number of passages by outcome.
+        deleted: number of deleted passages, whose file, or place in it, is gone.
+        problems: files, and parts of files, that were not indexed, and why.
+        vectors_due: documents of the dataset that still lack a vector and are found only by words.
+    """
+
+    files: int
+    passages: AddResult
+    deleted: int
+    problems: tuple[Problem, ...]
+    vectors_due: int = 0
+
+    @property
+    def nothing_read(self) -> bool:
+        """Whether there were no passages, because of problems or because there is no file to read."""
+        has_changes = self.files or self.deleted
+        return self.passages == AddResult() and (bool(self.problems) or not has_changes)
+
+
+class IndexingInterrupted(KeyboardInterrupt):
+    """Ctrl-C during indexing; ``report`` says what is kept. Indexing the same paths again continues from there."""
+
+    def __init__(self, report: IndexReport) -> None:
+        due = f", {report.vectors_due} without a vector yet" if report.vectors_due else ""
+        super().__init__(f"{report.passages.added + report.passages.updated} passages are kept{due}")
+        self.report = report
+
+
+def index_paths(
+    dataset: Dataset,
+    paths: str | Path | Iterable[str | Path],
+    *,
+    hidden: bool = False,
+    max_tokens: int | None = None,
+    overlap: int | None = None,
+    limits: FileLimits | None = None,
+    access: Sequence[AccessRule] | None = None,
+    on_progress: Progress | None = None,
+    cluster: DaskCluster | None = None,
+) -> IndexReport:
+    """Synchronise a dataset with the current contents of ``paths``; other paths indexed into it are left unchanged.
+
+    Each passage records the path it was indexed under in ``metadata["root"]``, so only passages of these exact paths
+    are deleted when their file, or their place in it, is gone. Passages are committed in small batches and found by
+    their words from then on; after the last one, all documents without a vector are embedded, including those left by
+    an earlier run. A file that cannot be read, or exceeds a limit, is reported, keeps its stored passages, and never
+    stops the others.
+
+    Args:
+        dataset: the dataset to update.
+        paths: a file or folder, or several.
+        hidden: whether to read files and folders whose name starts with a dot.
+        max_tokens: upper limit of a passage, in estimated tokens, from 16 to 480; by default 256.
+        overlap: estimated tokens that neighbouring passages share, up to half of ``max_tokens``; by default 32.
+        limits: limits for reading one file.
+        access: who may see a file: the first rule that matches its path says so, and nobody may if none does. Without
+            rules, a file that is stored already keeps its access.
+        on_progress: see `Progress`.
+        cluster: reads, splits and embeds in place of this process, which writes.
+
+    Raises:
+        InputError: a path does not exist, or a size is out of range.
+        LockedError: another process has been writing to the dataset for a minute.
+        IndexingInterrupted: Ctrl-C; committed passages are kept.
+        ServiceError: the cluster is lost; committed passages are kept, and indexing again continues.
+    """
+    if cluster is not None:
+        cluster.check(dataset)
+    roots = _resolve([paths] if isinstance(paths, (str, Path)) else paths)
+    max_tokens, overlap = MAX_TOKENS if max_tokens is None else max_tokens, OVERLAP if overlap is None else overlap
+    stored_documents = (document for document in dataset if document.metadata.get("root") in roots)
+    run = _Run(
+        dataset,
+        roots,
+        list(find_files(roots, hidden=hidden)),
+        stored_documents,
+        on_progress or (lambda _: None),
+        access,
+    )
+    options: dict[str, Any] = {"max_tokens": max_tokens, "overlap": overlap, "limits": limits}
+    if cluster is not None:
+        with cluster.reader(run.files, **options) as cluster_reader:
+            run.index(cluster_reader)
+        run.embed(embedding=partial(cluster.embed, name=dataset.embedder.name))
+    else:
+        with FileReader(**options, images=dataset.holds_images) as reader:
+            run.index(reader)
+        run.embed()
+    return run.report()
+
+
+def watch_paths(
+    dataset: Dataset,
+    paths: Iterable[str | Path],
+    *,
+    hidden: bool = False,
+    max_tokens: int = MAX_TOKENS,
+    overlap: int = OVERLAP,
+    limits: FileLimits | None = None,
+    access: Sequence[AccessRule] | None = None,
+    on_progress: Progress | None = None,
+    stop: threading.Event | None = None,
+) -> Iterator[IndexReport]:
+    """Index files and folders, and follow all changes in them until Ctrl-C, or until ``stop`` is set.
+
+    Changes less than a fifth of a second apart, within two seconds at most, form one round. A round reads new and
+    changed files and deletes the passages of vanished ones; other files are not read. Between rounds, vectors are made
+    as long as nothing changes, and other processes may write to the dataset.
+
+    Args:
+        dataset: the dataset to update.
+        paths: see `index_paths`.
+        hidden: see `index_paths`.
+        max_tokens: see `index_paths`.
+        overlap: see `index_paths`.
+        limits: see `index_paths`.
+        access: see `index_paths`.
+        on_progress: see `Progress`.
+        stop: an event that ends watching from another thread.
+
+    Yields:
+        A report of the first indexing and of each round, when its passages are found by words; and one when the last
+        missing vector has been made.
+
+    Raises:
+        InputError: a path does not exist, or a size is out of range.
+        LockedError: another process has been writing to the dataset for a minute.
+        IndexingInterrupted: Ctrl-C during indexing; committed passages are kept.
+        KeyboardInterrupt: Ctrl-C between rounds.
+        MissingDependencyError: the package ``watchfiles`` is not installed.
+    """
+    try:
+        from watchfiles import watch
+    except ImportError:
+        raise MissingDependencyError("watchfiles", "watch", "Watching folders") from None
+    roots = _resolve(paths)
+    find_files(roots, hidden=hidden)  # raises an error if one does not exist
+    events = watch(
+        *roots, watch_filter=_Visible(roots, hidden=hidden), debounce=2000, step=200, stop_event=stop,
+        yield_on_timeout=True, rust_timeout=200,
+    )  # fmt: skip
+    old_ids: set[str] | None = None
+    run: _Run | None = None
+    for changes in events:  # the first set is empty: watching starts before the first indexing, so no change is missed
+        if not changes and old_ids is not None:
+            if run is not None and run.vectors_due and run.embed(SOON):
+                yield IndexReport(0, AddResult(), 0, ())
+            continue
+        items = list(find_files(roots, hidden=hidden))
+        new_ids = {item.id for item in items if isinstance(item, FoundFile)}
+        if old_ids is None:
+            stored_documents: Iterable[Document] = (
+                document for document in dataset if document.metadata.get("root") in roots
+            )
+        else:
+            files, deleted_ids = _changed_files(items, {path for _, path in changes}), old_ids - new_ids
+            sources = {file.id for file in files} | deleted_ids
+            if not sources:
+                continue
+            items, stored_documents = [*files, *_explaining(items, deleted_ids)], _stored_of(dataset, sources, roots)
+        old_ids = new_ids
+        run = _Run(dataset, roots, items, stored_documents, on_progress or (lambda _: None), access)
+        with (
+            dataset.writing(PATIENCE),
+            FileReader(max_tokens=max_tokens, overlap=overlap, limits=limits, images=dataset.holds_images) as reader,
+        ):
+            run.index(reader)
+        yield run.report()
+
+
+def _resolve(paths: Iterable[str | Path]) -> list[str]:
+    """Return the absolute paths, without links.
+
+    Raises:
+        InputError: a path is empty, as that of an unset variable in a shell; it does not mean the current folder.
+    """
+    paths = list(paths)
+    if "" in paths:
+        raise InputError("a path is empty; '.' is the current folder")
+    return [str(Path(path).resolve()) for path in paths]
+
+
+class _Visible:
+    """Selects changes of files that indexing would read, judging by their names."""
+
+    def __init__(self, roots: Sequence[str], *, hidden: bool) -> None:
+        self._roots, self._reads_hidden = [Path(root) for root in roots], hidden
+
+    def __call__(self, change: Change, path: str) -> bool:  # noqa: ARG002  (watchfiles')
+        """Whether to process the change."""
+        relative_paths = (Path(path).relative_to(root).parts for root in self._roots if Path(path).is_relative_to(root))
+        return self._reads_hidden or any(not any(step.startswith(".") for step in steps) for steps in relative_paths)
+
+
+def _changed_files(items: Iterable[FoundFile | Problem], paths: Collection[str]) -> list[FoundFile]:
+    """Return the files that have changed, or are in a new folder."""
+    files = (item for item in items if isinstance(item, FoundFile))
+    return [file for file in files if any(str(path) in paths for path in (file.path, *file.path.parents))]
+
+
+def _explaining(items: Iterable[FoundFile | Problem], deleted_ids: Collection[str]) -> list[Problem]:
+    """Return the problems that make files seem to be gone: their own, or those of a folder that contains them."""
+    problems = (item for item in items if isinstance(item, Problem))
+    return [
+        problem
+        for problem in problems
+        if problem.path == "." or any(f"{id_}/".startswith(f"{problem.path}/") for id_ in deleted_ids)
+    ]
+
+
+def _stored_of(dataset: Dataset, sources: Iterable[str], roots: Sequence[str]) -> Iterator[Document]:
+    for source in sorted(sources):
+        with without_record():
+            documents = dataset.get_many(dataset.ids(source=source))
+        yield from (
+            document for document in documents if document is not None and document.metadata.get("root") in roots
+        )
+
+
+class _Run:
+    """One indexing of some paths: passages waiting to be committed, and the results so far."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        roots: Sequence[str],
+        items: Sequence[FoundFile | Problem],
+        stored_documents: Iterable[Document],
+        on_progress: Progress,
+        access: Sequence[AccessRule] | None = None,
+    ) -> None:
+        self._dataset, self._roots, self._on_progress, self._rules = dataset, roots, on_progress, access
+        self._access_of: dict[str, Any] = {}  # by id, what is stored
+        self._access_of_source: dict[str, Any] = {}
+        self._additions = _Additions()
+        self._sync = Sync(map(self._as_read, stored_documents))
+        self._problems = [item for item in items if isinstance(item, Problem)]
+        for problem in self._problems:
+            self._sync.changed_documents(ReadResult(problem.path, problems=(problem,)))  # keeps its stored passages
+        self._files = [item for item in items if isinstance(item, FoundFile)]
+        if dataset.holds_images:
+            self._files = self._pictures()
+        self._bytes = sum(file.size for file in self._files)
+        self._batch = SOON if dataset.indexing_technique == "vector" else _WORDS_BATCH
+        if dataset.holds_images:
+            self._batch = _IMAGES_BATCH
+        self._waiting: list[Document] = []
+        self._images: list[bytes] = []  # of the waiting documents, in a dataset of pictures
+        self._commit_time = monotonic()
+        self._passages = AddResult()
+        self._deleted = self._count = self._read = self._vectors = self.vectors_due = 0
+        self._bytes_done = self._bytes_of_file = 0
+        self._path = ""
+
+    @property
+    def files(self) -> Sequence[FoundFile]:
+        """The files to read, in order."""
+        return self._files
+
+    def index(self, reader: FileReader | ClusterReader) -> None:
+        """Store new and changed passages, and delete vanished ones."""
+        with self._interruptible():
+            self._index(reader)
+            self.vectors_due = self._dataset.vectors_due
+
+    def embed(self, limit: int | None = None, embedding: Embedding | None = None) -> bool:
+        """Embed at most ``limit`` documents without a vector; return whether none is left."""
+        with self._interruptible():
+            self._tell()
+            if self.vectors_due:
+                try:
+                    # A service embeds by itself, and takes no other way of embedding.
+                    options = {} if embedding is None else {"embedding": embedding}
+                    self._dataset.embed(limit, on_progress=self._count_vectors, **options)
+                except ModelError as error:
+                    due = self._dataset.vectors_due
+                    subject = "1 passage is" if due == 1 else f"{due:,} passages are"
+                    remedy = f"{subject} stored for keyword search only; index again to embed the rest"
+                    error.args = (f"{error}; {remedy}", *error.args[1:])
+                    raise
+                self.vectors_due = self._dataset.vectors_due
+                self._tell()
+        return not self.vectors_due
+
+    def _count_vectors(self, count: int) -> None:
+        self._vectors, self.vectors_due = self._vectors + count, max(0, self.vectors_due - count)
+        self._tell()
+
+    @contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        try:
+            yield
+        except KeyboardInterrupt as error:
+            self.vectors_due = self._dataset.vectors_due
+            raise IndexingInterrupted(self.report()) from error
+
+    def _index(self, reader: FileReader | ClusterReader) -> None:
+        for file in self._files:
+            self._path = file.id
+            self._tell()
+            root = _root_of(file, self._roots)
+            is_read = False
+            for result in reader.read(file):
+                is_read = is_read or bool(result.documents) or not result.problems  # an empty file has neither
+                self._take(result, root)
+                ends = (document.metadata["end"] for document in result.documents)
+                self._bytes_of_file = min(max(ends, default=0), file.size)
+            self._read += is_read
+            self._bytes_done, self._bytes_of_file = self._bytes_done + file.size, 0
+        self._commit()
+        deleted_ids = self._sync.deleted_ids()
+        self._problems += self._additions.problems(deleted_ids)
+        if deleted_ids:
+            with self._dataset.writing(PATIENCE):
+                self._deleted = self._dataset.delete(deleted_ids)
+        files = {file.id for file in self._files}
+        self._problems += [problem for problem in self._dataset.version_problems() if problem.path in files]
+        self._path = ""
+        self._tell()
+
+    def report(self) -> IndexReport:
+        """Return the results so far."""
+        return IndexReport(self._read, self._passages, self._deleted, tuple(self._problems), self.vectors_due)
+
+    def _pictures(self) -> list[FoundFile]:
+        """Return the files whose names are those of pictures, and report the others."""
+        files = [file for file in self._files if file.path.suffix[1:].lower() in PICTURES]
+        self._problems += [Problem(file.id, _NO_PICTURE) for file in self._files if file not in set(files)]
+        return files
+
+    def _take(self, part: ReadResult, root: str) -> None:
+        if self._dataset.holds_images and part.documents and not part.image:  # another format under a picture's name
+            part = replace(part, documents=(), problems=(*part.problems, Problem(part.path, _NO_PICTURE)))
+        self._problems += part.problems
+        documents = [self._additions.restore(_with_root(document, root)) for document in part.documents]
+        result = replace(part, documents=tuple(documents))
+        fresh = self._sync.changed_documents(result)
+        changes = self._changed_access(result.documents, {document.id for document in fresh})
+        count_unchanged = len(result.documents) - len(fresh)
+        self._passages += AddResult(unchanged=count_unchanged - len(changes))
+        if changes:
+            with self._dataset.writing(PATIENCE):
+                self._passages += self._dataset.set_access(changes)
+        fresh = [self._with_access(document) for document in fresh]
+        self._count += count_unchanged
+        self._waiting += fresh
+        self._images += [part.image for _ in fresh if part.image]
+        while len(self._waiting) >= self._batch or (self._waiting and monotonic() - self._commit_time > _SECONDS):
+            self._commit()
+
+    def _as_read(self, document: Document) -> Document:
+        """Note what a stored document says that may not be from its file, and return it without its access."""
+        self._additions.note(document)
+        if (value := document.metadata.get(ACCESS)) is not None:
+            self._access_of[document.id] = value
+            self._access_of_source.setdefault(str(document.metadata.get("source")), value)
+            metadata = {name: item for name, item in document.metadata.items() if name != ACCESS}
+            document = replace(document, metadata=metadata)
+        return document
+
+    def _access(self, document: Document) -> Any:
+        """Return what a document is to say about access."""
+        source = str(document.metadata.get("source"))
+        if self._rules is not None:
+            return permissions_for(source, self._rules).to_metadata()
+        return self._access_of.get(document.id, self._access_of_source.get(source))
+
+    def _with_access(self, document: Document) -> Document:
+        value = self._access(document)
+        return document if value is None else replace(document, metadata={**document.metadata, ACCESS: value})
+
+    def _changed_access(self, documents: Iterable[Document], fresh_ids: Collection[str]) -> dict[str, Any]:
+        """Return what documents that are stored unchanged are to say about access from now on."""
+        if self._rules is None:
+            return {}
+        same_documents = (document for document in documents if document.id not in fresh_ids)
+        access_by_id = {document.id: self._access(document) for document in same_documents}
+        return {id_: value for id_, value in access_by_id.items() if value != self._access_of.get(id_)}
+
+    def _commit(self) -> None:
+        batch, self._waiting = self._waiting[: self._batch], self._waiting[self._batch :]
+        images, self._images = self._images[: self._batch], self._images[self._batch :]
+        if batch:
+            vectors = self._vectors_of(images) if images else None
+            with self._dataset.writing(PATIENCE):
+                self._passages += self._dataset.add(batch, vectors=vectors, embed="later")
+            self._count += len(batch)
+            self._commit_time = monotonic()
+            self._tell()
+
+    def _vectors_of(self, images: list[bytes]) -> NDArray[np.float32]:
+        """Embed pictures.
+
+        Raises:
+            ModelError: the embedder failed; pictures are stored only with their vectors.
+        """
+        embedder = image_embedder_of(self._dataset.embedder)
+        assert embedder is not None, "a dataset of pictures has such an embedder"
+        try:
+            return embedder.embed_images(images)
+        except ModelError as error:
+            left_out = len(images) + len(self._waiting)
+            subject = "1 picture is" if left_out == 1 else f"{left_out:,} pictures are"
+            error.args = (f"{error}; {subject} not stored; index again to embed the rest", *error.args[1:])
+            raise
+
+    def _tell(self) -> None:
+        bytes_read = self._bytes_done + self._bytes_of_file
+        total = self._count + len(self._waiting)
+        expected = max(total, total * self._bytes // bytes_read) if bytes_read and total else None
+        expected = expected if self._path else self._count
+        share = min(bytes_read / self._bytes, 1.0) if self._bytes and self._path else float(not self._path)
+        self._on_progress(IndexProgress(self._count, expected, self._path, self._vectors, self.vectors_due, share))
+
+
+class _Additions:
+    """What was added to the metadata of stored passages by hand, which their file does not say.
+
+    As long as a file is the same, what it does not say cannot have come from it, and is kept. Once it has changed,
+    nobody can tell what was added from what it said before: that is taken away, and reported.
+    """
+
+    def __init__(self) -> None:
+        self._of_id: dict[str, tuple[str, Any, dict[str, Any]]] = {}  # source, digest of the file, and fields
+        self._missing_keys: dict[str, set[str]] = {}  # by source
+        self._keys_of_source: dict[str, set[str]] = {}
+
+    def note(self, document: Document) -> None:
+        """Note the fields of a stored passage that may have been added."""
+        fields = {name: value for name, value in document.metadata.items() if name not in _BY_INDEXING}
+        if fields:
+            source = str(document.metadata.get("source"))
+            self._of_id[document.id] = source, document.metadata.get("sha256"), fields
+
+    def restore(self, document: Document) -> Document:
+        """Return a passage with what was added to it, if its file is the same."""
+        source, digest, fields = self._of_id.get(document.id, ("", None, {}))
+        missing = {name: value for name, value in fields.items() if name not in document.metadata}
+        if self._of_id:
+            own_source = str(document.metadata.get("source"))
+            self._keys_of_source.setdefault(own_source, set()).update(document.metadata)
+        if missing and digest is not None and digest == document.metadata.get("sha256"):
+            return replace(document, metadata={**document.metadata, **missing})
+        if missing:
+            self._missing_keys.setdefault(source, set()).update(missing)
+        return document
+
+    def problems(self, deleted_ids: Iterable[str]) -> Iterator[Problem]:
+        """Return what was taken away from the passages of files that are still there.
+
+        Args:
+            deleted_ids: the stored passages that are gone.
+        """
+        for id_ in deleted_ids:
+            source, _, fields = self._of_id.get(id_, ("", None, {}))
+            if source in self._keys_of_source:
+                self._missing_keys.setdefault(source, set()).update(fields)
+        for source, keys in self._missing_keys.items():
+            if names := ", ".join(sorted(keys - self._keys_of_source.get(source, set()))):
+                yield Problem(
+                    source,
+                    f"its passages have no {names:.200} any more, which the file does not say; if it was set by hand, "
+                    "set it again, or write it into the file",
+                )
+
+
+_BY_INDEXING: Final = frozenset({*RESERVED, ACCESS, "language"})
+"""Metadata that indexing itself writes, or keeps by rules of its own."""
+
+
+def _root_of(file: FoundFile, roots: Sequence[str]) -> str:
+    """Return the innermost of the given paths that contains the file."""
+    return max((root for root in roots if file.path.is_relative_to(root)), key=len, default=roots[0])
+
+
+def _with_root(document: Document, root: str) -> Document:
+    return replace(document, metadata={**document.metadata, "root": root})

@@ -1,0 +1,785 @@
+"""Where the datasets of a workspace are, and what is fitted to them: made, opened, attached, repaired and closed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Final, Self, TypeVar
+
+from pointsman.embedders.base_embedder import as_embedder, image_embedder_of
+from pointsman.embedders.query_vectors import QueryVectors
+from pointsman.retrieval.engine import Engine, Stages
+from pointsman.retrieval.judge.kept_calibrations import (
+    Calibration,
+    Reranking,
+    change_calibrations,
+    stored_calibrations,
+)
+from pointsman.retrieval.plan.policy import POLICY, Policy, measured, read_policy
+from pointsman.retrieval.run.source import TECHNIQUES, check_all_searchable
+from pointsman.retrieval.workflow import RetrievalWorkflow
+from pointsman.store.backend import NEW, DatasetRecord
+from pointsman.store.backend_urls import open_backend
+from pointsman.store.base_store import Capability
+from pointsman.store.external.attachment import ATTACHED, Attachment, UnusableStore, maintains_itself
+from pointsman.store.local.folder_backend import LocalBackend
+from pointsman.tools.audit_log import AuditLog
+from pointsman.tools.errors import (
+    CorruptStoreError,
+    InputError,
+    PointsmanError,
+    StoreError,
+    StoreUnavailableError,
+    UnknownNameError,
+    UnmetNeedError,
+)
+from pointsman.tools.sync_and_async import async_twin, limited
+from pointsman.values.settings import Settings
+from pointsman.values.views import ACCESS_RECORD, AccessColumns, View
+from pointsman.workspace.attached_collections import measured_attachment
+from pointsman.workspace.calibration.unasked_calibration import UnaskedCalibrations, is_by_hand
+from pointsman.workspace.dataset import ACCESS_IS_OFF, Dataset, check_name
+from pointsman.workspace.dataset.dataset_lifecycle import no_image_embedder
+from pointsman.workspace.open_datasets import OpenDatasets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from pointsman.retrieval.request import SearchRequest
+    from pointsman.retrieval.run.source import IndexingTechnique
+    from pointsman.store.backend import Backend
+    from pointsman.store.local.repair import Repair
+    from pointsman.values.protocols import LLM, Embedder
+    from pointsman.workspace.dataset.dataset_lifecycle import StoredDataset
+    from pointsman.workspace.replaying import Replays
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_FRESH: Final = 0.5
+"""Seconds for which the list of datasets in a server is reused; changes by others are seen after that."""
+_VIEW_SECONDS: Final = 5.0
+"""For so long a search waits for an attached collection to say which of its rows exist for whoever asks."""
+
+
+class StoredWorkspace:
+    """Datasets in one place, without the searches; see `pointsman.Workspace`."""
+
+    def __init__(
+        self,
+        path: str | Path | Backend,
+        *,
+        embedder: Embedder | None = None,
+        image_embedder: Embedder | None = None,
+        workflow: Stages | None = None,
+        llm: LLM | Mapping[str, LLM] | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        if not isinstance(settings, Settings | None):
+            raise InputError(f"settings are Settings(name=value, …) or Settings.load(), not {settings!r:.80}")
+        self.backend: Backend = open_backend(path)
+        self.settings = settings or Settings()
+        self.audit_log = AuditLog(self.backend, lambda: self.settings.audit_log)
+        policy, calibrations = self.stored_policy() or measured(), self.stored_calibrations()
+        self.workflow: Stages = workflow or RetrievalWorkflow(
+            policy=policy, timeout=self.settings.timeout, fitted=calibrations
+        )
+        if settings is not None:
+            from pointsman.embedders.named_embedders import embedder_for
+            from pointsman.llm.chosen_models import SettingsModels
+
+            llm = SettingsModels(settings) if llm is None else llm
+            embedder = embedder_for(settings) if embedder is None else embedder
+        self.llm = llm
+        self._calibrations = UnaskedCalibrations(self._keep_unasked)
+        key = self.workflow, self.settings, llm, self._calibrations.states
+        self._engine = key, self._new_engine(self.workflow)
+        self._embedder = None if embedder is None else as_embedder(embedder)
+        self._image_embedder = None if image_embedder is None else as_embedder(image_embedder)
+        self._query_vectors = QueryVectors(self._loaded_embedder)
+        self._image_query_vectors = QueryVectors(self._loaded_image_embedder)
+        self._datasets: dict[str, Dataset] = {}
+        self._open_datasets = OpenDatasets()
+        self._opening = threading.RLock()
+        self._access: tuple[float, bool] | None = None
+        self._records: tuple[float, dict[str, DatasetRecord]] | None = None
+        self._attachments: tuple[float, dict[str, str]] | None = None
+        self._foreign: dict[str, tuple[str, Dataset]] = {}
+        self._replays: Replays | None = None
+
+    @property
+    def place(self) -> str:
+        """Return where the workspace is: the path of the folder, or a URL without a password."""
+        return self.backend.url
+
+    @property
+    def path(self) -> Path:
+        """Return the folder.
+
+        Raises:
+            UnmetNeedError: the workspace is in a server.
+        """
+        if isinstance(self.backend, LocalBackend):
+            return self.backend.path
+        raise UnmetNeedError(f"the workspace at {self.backend.url} is not in a folder, and this works on folders only")
+
+    def dataset(
+        self,
+        name: str,
+        *,
+        description: str | None = None,
+        indexing_technique: IndexingTechnique | None = None,
+        images: bool | None = None,
+        versions: str | None = None,
+        create: bool = True,
+    ) -> Dataset:
+        """Return the dataset of this name; if it does not exist, its first write creates it.
+
+        Args:
+            name: see `Dataset`.
+            description: set, or changed if it differs.
+            indexing_technique: of a new dataset, by default ``"hybrid"``; an existing one keeps its own.
+            images: whether a new dataset is for pictures, which ``image_embedder`` of the settings embeds by what they
+                show; an existing one keeps its own.
+            versions: keep what is replaced or deleted for a time such as ``"90 days"``, or ``"off"``; set, or changed
+                if it differs. See `replay`.
+            create: with False, an unknown name is an error.
+
+        Raises:
+            UnknownNameError: there is no such dataset and ``create`` is False.
+            InputError: the name is invalid, or the dataset was created with another ``indexing_technique``.
+            UnmetNeedError: it is for pictures, and nothing is configured that embeds them.
+        """
+        check_name(name)
+        with self._opening:
+            attachment = self._attachment(name)
+            if attachment is not None:
+                return self._with_changes(self._attached_dataset(name, attachment), description, versions)
+            record = self._record(name)
+            if record is None and not create:
+                raise UnknownNameError("dataset", name, tuple(self.names()))
+            if record is not None and indexing_technique not in {None, record.indexing_technique}:
+                raise UnmetNeedError(
+                    f"dataset {name!r} was made for {record.indexing_technique!r} search; delete it to index it for "
+                    f"{indexing_technique!r}"
+                )
+            holds_images = self._holds_images(name, record, images)
+            dataset = self._datasets.get(name)
+            if dataset is not None and record is None and dataset.opened:
+                self._datasets.pop(name).close()  # another process has deleted it
+                dataset = None
+            if dataset is None:
+                technique = (indexing_technique or "hybrid") if record is None else _technique(record)
+                known_description = (description or "") if record is None else record.description
+                dataset = self._datasets[name] = self._new_dataset(name, known_description, technique, holds_images)
+            elif record is not None:
+                if record is not dataset.record:
+                    dataset.follow(record)
+            elif indexing_technique is not None:
+                dataset.indexing_technique = indexing_technique  # nothing has been written yet
+        dataset.used = monotonic()
+        return self._with_changes(dataset, description, versions)
+
+    adataset = async_twin(dataset)
+
+    def _with_changes(self, dataset: Dataset, description: str | None, versions: str | None) -> Dataset:
+        """Return a dataset after changing what is given and differs."""
+        if description is not None and description != dataset.description:
+            dataset.describe(description)
+            self._forget_records()
+        if versions is not None:
+            dataset.keep_versions(versions)
+        return dataset
+
+    def _holds_images(self, name: str, record: DatasetRecord | None, images: bool | None) -> bool:
+        """Return whether a dataset is for pictures; a new one is if ``images`` says so.
+
+        Raises:
+            UnmetNeedError: an existing dataset is for the other kind, or nothing embeds the pictures of a new one.
+        """
+        if record is None:
+            if images:
+                self._loaded_image_embedder(name)
+            return bool(images)
+        holds_images = bool(record.settings.get("images"))
+        if images is not None and images != holds_images:
+            kind = "pictures" if holds_images else "texts"
+            raise UnmetNeedError(f"dataset {name!r} was made for {kind}; use another name, or delete it")
+        return holds_images
+
+    def _new_dataset(self, name: str, description: str, technique: IndexingTechnique, holds_images: bool) -> Dataset:
+        """Return a dataset that has not been opened in this process."""
+        return Dataset(
+            name,
+            description,
+            technique,
+            backend=self.backend,
+            embedder=None if holds_images else self._embedder,
+            images=holds_images,
+            load_embedder=partial(self._loaded_image_embedder, name) if holds_images else None,
+            bm25_k1=self.settings.bm25_k1,
+            bm25_b=self.settings.bm25_b,
+            query_vectors=self._image_query_vectors if holds_images else self._query_vectors,
+            engine=partial(self._engine_of, name),
+            on_make=self._forget_records,
+            on_open=self._open_datasets.opened,
+            has_access=self._has_access,
+            audit_log=self.audit_log,
+            on_embed=partial(self._calibrate_if_needed, is_written=True),
+        )
+
+    def _record(self, name: str) -> DatasetRecord | None:
+        """Return the record of a dataset: the current one in a folder, a recent one in a server."""
+        if isinstance(self.backend, LocalBackend):
+            return self.backend.about(name)
+        time = monotonic()
+        if self._records is None or time - self._records[0] > _FRESH:
+            self._records = time, {record.name: record for record in self.backend.datasets()}
+        return self._records[1].get(name)
+
+    def _forget_records(self) -> None:
+        self._records = self._attachments = None
+
+    # ── attached collections ─────────────────────────────────────────────────────────────────────────────────────
+
+    def attach(
+        self,
+        name: str,
+        url: str,
+        *,
+        table: str,
+        id: str,  # noqa: A002  (the field's word)
+        text: str,
+        vector: str | None = None,
+        metadata: Sequence[str] = (),
+        embedder: str | None = None,
+        description: str = "",
+        access: AccessColumns | Mapping[str, str] | str | None = None,
+    ) -> Dataset:
+        """Search an existing collection beside the datasets.
+
+        It is a table of PostgreSQL, an index of OpenSearch or Meilisearch, a collection of Chroma, or a file of FAISS.
+
+        It is only read. Types and the vectors' distance are read from the database, filters are applied inside it, and
+        its lists are fused with others by rank, since its scores have their own scale. It stays in the workspace until
+        `detach`. The URL is stored unchanged: keep passwords elsewhere, such as in ``~/.pgpass``.
+
+        Args:
+            name: name of the dataset here.
+            url: ``postgresql://…``, ``opensearch+https://…``, ``chroma+https://…``, ``meilisearch+https://…`` or
+                ``faiss:PATH``.
+            table: the table or view, such as ``"sales.orders"``, the index or the collection; for a file of FAISS, the
+                file with its documents, one JSON object per line.
+            id: the column or field that identifies documents; ``"_id"`` in OpenSearch, ``"id"`` in Chroma.
+            text: the column or field with the text; ``"document"`` in Chroma, or a key of its metadata.
+            vector: the column (of pgvector) or field with the vectors, ``"embedding"`` in Chroma, the name of an
+                embedder in Meilisearch; without it, search is by words only.
+            metadata: columns or fields for filters; the keys of a JSON column count as columns. For Chroma and FAISS,
+                by default all.
+            embedder: the embedder of the vectors, as for `pointsman.embedders.load_embedder`; by default the
+                workspace's.
+            description: its contents, for routers and people who choose where to search.
+            access: the column, or metadata key, with the principals that may see a row, such as ``"readers"``, or
+                ``"readers,-barred"`` with another of those denied; also ``{"allow": "readers", "deny": "barred"}``.
+                Each has a principal or a list of them. Without it, the collection does not exist while access is on.
+
+        Raises:
+            InputError: the name is taken, there is no such table or column, or the dimensions of the vectors differ
+                from the embedder's.
+            StoreUnavailableError: the server cannot be reached, or a file cannot be read.
+            UnmetNeedError: access is on and there is no ``access``, or the collection cannot be searched as if the rows
+                that someone may not see were not there.
+        """
+        check_name(name)
+        columns = None if access is None else AccessColumns.of(access)
+        if self.access and columns is None:
+            raise UnmetNeedError(
+                "access is on, and an attached collection says nothing of who may see its documents, so it would not "
+                "exist here; name the column that says so (access=), index its documents into a dataset with their "
+                "access, or switch access off"
+            )
+        if name in self.names():
+            raise InputError(f"there is a dataset {name!r} here already; give the collection another name")
+        attachment = Attachment(
+            url,
+            table,
+            id,
+            text,
+            vector,
+            tuple(metadata),
+            spec=embedder if vector else None,
+            description=description,
+            access=columns,
+        )
+        attachment = measured_attachment(attachment, self._embedder_of(attachment) if vector else None)
+        self.backend.put_record(ATTACHED, name, attachment.to_json(), NEW)
+        self._forget_records()
+        return self.dataset(name, create=False)
+
+    aattach = async_twin(attach)
+
+    def detach(self, name: str) -> None:
+        """Detach a collection from the workspace; the collection itself stays unchanged.
+
+        Raises:
+            UnknownNameError: no attached collection has this name.
+        """
+        with self._opening:
+            if name not in self._attached(fresh=True):
+                raise UnknownNameError("attached collection", name, tuple(self._attached()))
+            self.backend.put_record(ATTACHED, name, None)
+            self._forget_records()
+            self._attached()
+
+    adetach = async_twin(detach)
+
+    def _attachment(self, name: str) -> str | None:
+        """Return the record of an attached collection; None if there is none.
+
+        Raises:
+            UnknownNameError: access is on, and no column of the collection says who may see a row: it does not exist.
+        """
+        record = self._attached().get(name)
+        if record is not None and self.access and not _has_columns(name, record):
+            raise UnknownNameError("dataset", name, tuple(self.names()))
+        return record
+
+    def _attached(self, *, fresh: bool = False) -> Mapping[str, str]:
+        """Return the records of the attached collections, as read recently; one may be invalid."""
+        with self._opening:
+            time = monotonic()
+            if fresh or self._attachments is None or time - self._attachments[0] > _FRESH:
+                records = self.backend.records(ATTACHED)
+                attachments = {name: record.value for name, record in records.items()}
+                for name in [name for name, entry in self._foreign.items() if attachments.get(name) != entry[0]]:
+                    self._foreign.pop(name)[1].close()
+                self._attachments = time, attachments
+            return self._attachments[1]
+
+    def _attached_dataset(self, name: str, record: str) -> Dataset:
+        """Return an attached collection; one that cannot be used fails only when it is read."""
+        with self._opening:
+            if name not in self._foreign:
+                try:
+                    attachment = Attachment.from_json(record, name)
+                    own_embedder = None if attachment.spec is None else self._embedder_of(attachment)
+                    store = attachment.open()
+                except PointsmanError as error:
+                    failure = error if isinstance(error, StoreError) else StoreUnavailableError(str(error))
+                    return Dataset(
+                        name,
+                        store=UnusableStore(failure),
+                        embedder=self._embedder,
+                        query_vectors=self._query_vectors,
+                        engine=lambda: self.engine,
+                    )
+                dataset = Dataset(
+                    name,
+                    attachment.description,
+                    store.technique,
+                    store=store,
+                    embedder=self._embedder if own_embedder is None else own_embedder,
+                    query_vectors=self._query_vectors if own_embedder is None else None,
+                    engine=lambda: self.engine,
+                    has_access=self._has_access,
+                    audit_log=self.audit_log,
+                )
+                self._foreign[name] = record, dataset
+            return self._foreign[name][1]
+
+    def _embedder_of(self, attachment: Attachment) -> Embedder:
+        if attachment.spec is None:
+            return self._loaded_embedder()
+        from pointsman.embedders import load_embedder
+
+        return load_embedder(attachment.spec)
+
+    def make(self) -> None:
+        """Create the empty folder unless it exists."""
+        if isinstance(self.backend, LocalBackend):
+            self.backend.make()
+
+    amake = async_twin(make)
+
+    def names(self) -> list[str]:
+        """Return the names of all datasets, sorted."""
+        attachments = self._attached()
+        if self.access:
+            attachments = {name: record for name, record in attachments.items() if _has_columns(name, record)}
+        return sorted({*self.own_names(), *attachments})
+
+    anames = async_twin(names)
+
+    def own_names(self) -> list[str]:
+        """Return the names of the datasets stored in the workspace, sorted; attached collections are not."""
+        if isinstance(self.backend, LocalBackend):
+            return self.backend.names()
+        self._record("")
+        return sorted(self._records[1] if self._records is not None else ())
+
+    aown_names = async_twin(own_names)
+
+    def datasets(self) -> list[Dataset]:
+        """Return all datasets, by name."""
+        return existing(partial(self.dataset, create=False), self.names())
+
+    adatasets = async_twin(datasets)
+
+    def repair(self, name: str) -> Repair:
+        """Repair a damaged dataset in a folder; an intact one stays unchanged.
+
+        Damaged indexes are rebuilt. If documents are damaged, those with correct checksums move into new files with
+        their vectors; the old files are kept in the folder named in the result. Other users of the dataset then get a
+        `ReplacedError` and open it again.
+
+        Raises:
+            UnknownNameError: there is no such dataset.
+            UnmetNeedError: the workspace is in a server, or the dataset is attached.
+            CorruptStoreError: the file with the documents is missing.
+            LockedError: another process is writing to it.
+        """
+        check_name(name)
+        if not isinstance(self.backend, LocalBackend):
+            raise UnmetNeedError(f"the workspace at {self.backend.url} is in a server, which repairs its own storage")
+        if self._attachment(name) is not None:
+            raise UnmetNeedError(maintains_itself(name))
+        with self._opening:
+            dataset = self._datasets.pop(name, None)
+            if dataset is not None:
+                dataset.close()
+            self._forget_records()
+            return self.backend.repair(name)
+
+    arepair = async_twin(repair)
+
+    def drop(self, name: str) -> None:
+        """Delete a dataset with all its documents.
+
+        Raises:
+            UnknownNameError: there is no such dataset.
+            LockedError: another process is writing to it.
+        """
+        check_name(name)
+        if self._attachment(name) is not None:
+            raise InputError(f"{name!r} is attached and cannot be deleted here; detach it")
+        self._calibrations.stop(name)
+        with self._opening:
+            dataset = self._datasets.pop(name, None)
+            if dataset is not None:
+                dataset.close()
+            self._forget_records()
+            self.backend.drop(name)
+            self._calibrations.forget(name)
+            if name in self.stored_calibrations():  # maybe fitted by another process
+                self.keep_calibration(name, None)
+
+    adrop = async_twin(drop)
+
+    # ── access ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def access(self) -> bool:
+        """Whether access is on: then documents exist only for those whom they allow, and a search says who asks."""
+        time = monotonic()
+        if self._access is None or time - self._access[0] > _FRESH:
+            self._access = time, self.backend.record(ACCESS_RECORD) is not None
+        return self._access[1]
+
+    def _has_access(self) -> bool:
+        return self.access
+
+    def switch_access(self, *, on: bool) -> None:
+        """Switch access on or off, for everyone who opens the workspace.
+
+        While it is on, every search needs ``principals``, documents that allow nobody are seen by nobody, and attached
+        collections without columns that say who may see a row do not exist.
+
+        Args:
+            on: whether access is on.
+
+        Raises:
+            UnmetNeedError: the workspace's stores cannot tell who may see a document.
+        """
+        if on and not getattr(self.backend, "has_views", False):
+            raise UnmetNeedError(
+                f"the workspace at {self.backend.url} is in a server whose stores cannot tell who may see a document "
+                f"(they lack the capability {Capability.VIEWS.value!r}); keep documents with access in a folder or in "
+                "PostgreSQL"
+            )
+        self.backend.put_record(ACCESS_RECORD, "", "on" if on else None)
+        self._access = None
+        attachments = self._attached(fresh=True) if on else {}
+        if names := sorted(name for name, record in attachments.items() if not _has_columns(name, record)):
+            log.warning("while access is on, attached collections do not exist: %s", ", ".join(names))
+
+    aswitch_access = async_twin(switch_access)
+
+    def in_view(self, datasets: Sequence[Dataset], principals: Iterable[str] | View | None) -> list[Dataset]:
+        """Return what exists of datasets for someone with these principals; the datasets themselves if access is off.
+
+        Raises:
+            InputError: access is on and there are no principals, or it is off and there are some.
+        """
+        if not self.access:
+            if principals is not None:
+                raise InputError(ACCESS_IS_OFF)
+            return list(datasets)
+        if principals is None:
+            check_all_searchable(datasets)
+            return list(datasets)
+        return [self._view_of(dataset, principals) for dataset in datasets]
+
+    ain_view = async_twin(in_view)
+
+    def _view_of(self, dataset: Dataset, principals: Iterable[str] | View) -> Dataset:
+        """Return what exists of a dataset; of an attached collection that does not answer, one that says so."""
+        if dataset.name not in self._foreign:
+            return dataset.in_view(principals)
+        view = View.of(principals)
+        try:
+            return limited(lambda: dataset.in_view(view), _VIEW_SECONDS, f"view of {dataset.name}", _late_view)
+        except PointsmanError as error:
+            failure = error if isinstance(error, StoreError) else StoreUnavailableError(str(error))
+            dataset_in_view = dataset.with_store(UnusableStore(failure))
+            dataset_in_view.is_view = True
+            return dataset_in_view
+
+    def _sources(self, request: SearchRequest) -> list[Dataset]:
+        """Return the datasets that a request names, all if it names none, as far as they exist for whoever asks."""
+        datasets = (
+            existing(self.source, self.names())
+            if request.datasets is None
+            else [self.source(name) for name in request.datasets]
+        )
+        for dataset in datasets:
+            if dataset.name not in self._calibrations.known and dataset is self._datasets.get(dataset.name):
+                self._calibrate_if_needed(dataset)
+        return self.in_view(datasets, request.principals)
+
+    def source(self, name: str) -> Dataset:
+        """Return a dataset to search beside others; if its manifest is unreadable, only its own part of a search fails.
+
+        Raises:
+            UnknownNameError: there is no such dataset.
+        """
+        try:
+            return self.dataset(name, create=False)
+        except StoreError:
+            if not isinstance(self.backend, LocalBackend):
+                raise  # the whole server is unreachable
+            return Dataset(
+                name,
+                backend=self.backend,
+                embedder=self._embedder,
+                engine=lambda: self.engine,
+                has_access=self._has_access,
+                audit_log=self.audit_log,
+            )
+
+    @property
+    def engine(self) -> Engine:
+        """Return the engine that plans this workspace's searches."""
+        workflow, settings, llm, lacking = key = self.workflow, self.settings, self.llm, self._calibrations.states
+        (old_workflow, old_settings, old_llm, old_lacking), engine = self._engine
+        is_same = workflow is old_workflow and settings is old_settings and llm is old_llm and lacking is old_lacking
+        if not is_same:
+            if lacking:  # what is stored says more, unless it is empty too
+                stored = {name: one for name, one in workflow.fitted.items() if name not in lacking or not one.is_empty}
+                workflow = replace(workflow, fitted={**lacking, **stored})
+            engine = self._new_engine(workflow)
+            self._engine = key, engine
+        return engine
+
+    def _new_engine(self, workflow: Stages) -> Engine:
+        audit = self.audit_log if self.settings.audit_log else None
+        return Engine(self.settings, workflow, self.llm, audit=audit)
+
+    def _engine_of(self, name: str) -> Engine:
+        """Return the engine for searches of one dataset, which say the same as those of the workspace."""
+        if (dataset := self._datasets.get(name)) is not None:
+            self._calibrate_if_needed(dataset)
+        return self.engine
+
+    def keep(self, policy: Policy | None) -> None:
+        """Use this policy from now on, also after the workspace is reopened; None restores the measured one.
+
+        Raises:
+            InputError: it is not a policy.
+        """
+        if not isinstance(policy, Policy | None):
+            raise InputError(f"a workspace keeps a Policy or None, not {policy!r:.80}")
+        self.backend.put_record(POLICY, "", None if policy is None else policy.to_json())
+        self.workflow = replace(self.workflow, policy=policy or measured())
+
+    akeep = async_twin(keep)
+
+    def stored_policy(self) -> Policy | None:
+        """Return the policy fitted to the workspace; None if there is none.
+
+        Raises:
+            InputError: the stored record is not a policy.
+        """
+        record = self.backend.record(POLICY)
+        return None if record is None else read_policy(record.value, f"{self.backend.url}: the policy")
+
+    def keep_calibration(self, name: str, calibration: Calibration | None) -> None:
+        """Use this calibration for the hits of a dataset from now on, also after the workspace is reopened.
+
+        Args:
+            name: name of the dataset.
+            calibration: the result of `pointsman.workspace.calibration.dataset_calibration.calibrate`; None restores
+                the shipped one.
+
+        Raises:
+            InputError: it is not a calibration.
+            ConflictError: others keep changing the workspace's calibrations.
+        """
+        if not isinstance(calibration, Calibration | None):
+            raise InputError(f"a workspace keeps a Calibration or None, not {calibration!r:.80}")
+        self._change_calibration(name, lambda _: calibration)
+        self._calibrations.forget(name)
+
+    def keep_reranking(self, name: str, reranking: Reranking) -> None:
+        """Let ``auto`` decide by this whether to rerank hits of a dataset; other calibrations of it are kept.
+
+        Args:
+            name: name of the dataset.
+            reranking: the result of `pointsman.evaluation.tune`.
+
+        Raises:
+            InputError: it is not a `Reranking`.
+            ConflictError: as in `keep_calibration`.
+        """
+        if not isinstance(reranking, Reranking):
+            raise InputError(f"a workspace keeps a Reranking, not {reranking!r:.80}")
+        self._change_calibration(name, lambda former: replace(former or Calibration(""), reranking=reranking))
+
+    def _change_calibration(self, name: str, change: Callable[[Calibration | None], Calibration | None]) -> None:
+        def change_all(calibrations: dict[str, Calibration]) -> None:
+            calibration = change(calibrations.pop(name, None))
+            if calibration is not None:
+                calibrations[name] = calibration
+
+        self.workflow = replace(self.workflow, fitted=change_calibrations(self.backend, change_all))
+
+    def stored_calibrations(self) -> Mapping[str, Calibration]:
+        """Return the calibrations fitted to datasets of the workspace, by name.
+
+        Raises:
+            InputError: the stored record is invalid.
+        """
+        return stored_calibrations(self.backend)
+
+    def _calibrate_if_needed(self, dataset: StoredDataset, *, is_written: bool = False) -> None:
+        """Calibrate a dataset in the background if its embedder has no built-in calibration."""
+        if not self.settings.calibrate_automatically or (dataset.name in self._calibrations.known and not is_written):
+            return
+        if dataset.holds_images:  # no question can be taken out of a picture
+            return
+        with suppress(StoreError):  # whoever searches it meets the error again
+            self._calibrations.look_at(dataset, self.workflow.fitted.get(dataset.name), is_written=is_written)
+
+    @property
+    def being_calibrated(self) -> list[str]:
+        """The datasets of which calibrations are being made in the background."""
+        return self._calibrations.names
+
+    def _keep_unasked(self, name: str, calibration: Calibration) -> None:
+        """Store a calibration that was made from documents, unless labels have given one meanwhile."""
+        self._change_calibration(name, lambda former: former if is_by_hand(former) else calibration)
+        self._calibrations.forget(name)
+
+    def wait_for_calibrations(self) -> None:
+        """Wait until the calibrations are stored that are being made in the background."""
+        self._calibrations.wait()
+
+    await_for_calibrations = async_twin(wait_for_calibrations)
+
+    def close(self) -> None:
+        """Close all datasets and the connection to the server; calibrations that are being made are broken off."""
+        self._calibrations.stop()
+        if self._replays is not None:
+            self._replays.close()
+        for dataset in (*self._datasets.values(), *(entry for _, entry in self._foreign.values())):
+            dataset.close()
+        self.backend.close()
+
+    aclose = async_twin(close)
+
+    @property
+    def embedder(self) -> Embedder:
+        """The embedder of the datasets; the default embedder, loaded on first use, unless one is configured."""
+        return self._loaded_embedder()
+
+    def _loaded_embedder(self) -> Embedder:
+        if self._embedder is None:
+            from pointsman.embedders import default_embedder
+
+            return default_embedder()
+        return self._embedder
+
+    def _loaded_image_embedder(self, name: str = "pictures") -> Embedder:
+        """Return the embedder of pictures, loading it on first use.
+
+        Raises:
+            UnmetNeedError: none is configured.
+        """
+        if self._image_embedder is None:
+            from pointsman.embedders.named_embedders import image_embedder_for
+
+            self._image_embedder = image_embedder_for(self.settings) or self._embedder
+        if image_embedder_of(self._image_embedder) is None:
+            raise no_image_embedder(name)
+        assert self._image_embedder is not None
+        return self._image_embedder
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Dataset]:
+        return iter(self.datasets())
+
+
+def existing(opened: Callable[[str], Dataset], names: Iterable[str]) -> list[Dataset]:
+    """Open those of the datasets that still exist; others may have been dropped since they were listed."""
+    datasets = []
+    for name in names:
+        with suppress(UnknownNameError):
+            datasets.append(opened(name))
+    return datasets
+
+
+def _has_columns(name: str, record: str) -> bool:
+    """Whether columns of an attached collection say who may see a row; not of one whose record is invalid."""
+    try:
+        return Attachment.from_json(record, name).access is not None
+    except StoreError:
+        return False
+
+
+def _late_view(seconds: float) -> StoreUnavailableError:
+    return StoreUnavailableError(f"it has not said within {seconds:g} s which of its rows may be seen; try again")
+
+
+def _technique(record: DatasetRecord) -> IndexingTechnique:
+    """Return a dataset's indexing technique from its record.
+
+    Raises:
+        CorruptStoreError: the record has an invalid one.
+    """
+    for technique in TECHNIQUES:
+        if record.indexing_technique == technique:
+            return technique
+    raise CorruptStoreError(
+        f"dataset {record.name!r} is indexed for {record.indexing_technique!r:.40}, which is none of "
+        f"{', '.join(TECHNIQUES)}; restore it from a backup"
+    )
