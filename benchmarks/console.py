@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 BOUND = 500.0  # milliseconds until the first hit is painted, at 10,000 passages
-CONSOLE = Path(__file__).parents[1] / "src" / "pointsman" / "console"
+CONSOLE = Path(__file__).parents[1] / "src" / "pointsman" / "service" / "console"
 VIEWS = ("ask?q=QUERY", "compare?q=QUERY", "datasets?name=bench", "evaluation")
 
 _PAINTED = """() => new Promise((resolve) => {

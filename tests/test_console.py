@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pointsman.store.base_store import Lists, StoreQuery
     from pointsman.workspace.dataset import Dataset
 
-CONSOLE = Path(__file__).parents[1] / "src" / "pointsman" / "console"
+CONSOLE = Path(__file__).parents[1] / "src" / "pointsman" / "service" / "console"
 SCRIPTS = sorted([*CONSOLE.glob("*.mjs"), *CONSOLE.glob("*.js")])
 NAMES = ("hostile", "rails", "город", "环境")
 ATTACK = (

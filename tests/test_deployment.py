@@ -38,7 +38,7 @@ from server_kit import Served
 ROOT = Path(__file__).parents[1]
 DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text("utf-8"))
-UNIT_TEXT = (ROOT / "deploy" / "pointsman.workspace.enhanced_retrieval_service").read_text("utf-8")
+UNIT_TEXT = (ROOT / "deploy" / "pointsman.service").read_text("utf-8")
 NGINX = (ROOT / "deploy" / "nginx.conf").read_text("utf-8")
 PAGE = (ROOT / "docs" / "deployment.md").read_text("utf-8")
 MCP_PAGE = (ROOT / "docs" / "mcp.md").read_text("utf-8")
@@ -220,7 +220,7 @@ def test_ports_and_paths_agree(unit: dict[str, dict[str, list[str]]]) -> None:
         started[0],
         "/opt/pointsman",
         "/var/lib/pointsman/workspace",
-        "deploy/pointsman.workspace.enhanced_retrieval_service",
+        "deploy/pointsman.service",
     ):
         assert path in PAGE
     assert f"127.0.0.1:{image['port']}" in PAGE
@@ -232,7 +232,7 @@ def test_variables_mean_something(unit: dict[str, dict[str, list[str]]]) -> None
     for name in (
         "Dockerfile",
         "compose.yaml",
-        "deploy/pointsman.workspace.enhanced_retrieval_service",
+        "deploy/pointsman.service",
         "docs/deployment.md",
         "docs/mcp.md",
     ):
