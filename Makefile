@@ -6,10 +6,17 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 CHROMA := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pointsman-tests/chroma-1.5
 
+# Installs what the development environment needs, many times as fast as pip, which brings it.
+UV := $(BIN)/uv
+# It reads no settings of pip: whoever names a mirror to pip by this variable means both.
+ifdef PIP_INDEX_URL
+export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
+endif
+
 # Installing waits for the network, and mypy uses one core: they run beside each other and beside the tests.
 MAKEFLAGS += --jobs=3
 
-.PHONY: demo cluster-demo frameworks mcp1 test style types tests format docs site clean
+.PHONY: demo cluster-demo frameworks mcp1 test style types tests format docs site constraints clean
 
 demo: $(VENV)/.demo
 	$(BIN)/pointsman demo
@@ -61,9 +68,14 @@ $(VENV)/.browser: $(VENV)/bin/python
 	touch $@
 
 # Chroma takes 500 MB and pins packages of its own, so it lives in a virtual environment of its own.
-$(CHROMA)/complete:
-	@{ $(PYTHON) -m venv $(CHROMA) && $(CHROMA)/bin/python -m pip install --quiet --disable-pip-version-check \
-		--no-compile 'chromadb>=1.5,<1.6' && touch $@; } || echo "no Chroma here: its tests will be skipped"
+$(CHROMA)/complete: | $(UV)
+	@{ $(PYTHON) -m venv --without-pip $(CHROMA) && $(UV) pip install --quiet --python $(CHROMA)/bin/python \
+		'chromadb>=1.5,<1.6' && touch $@; } || echo "no Chroma here: its tests will be skipped"
+
+constraints: $(UV)  ## choose the newest versions that pyproject.toml allows: every clone gets those that were tested
+	$(UV) pip compile --quiet --upgrade --universal --fork-strategy fewest --python-version 3.11 --no-annotate --no-header \
+		--extra dev --output-file $(VENV)/constraints pyproject.toml
+	sed 's/ *;.*//' $(VENV)/constraints > constraints.txt
 
 clean:
 	rm -rf $(VENV) .venv-mcp1 demo-workspace site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -71,10 +83,13 @@ clean:
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.demo: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[server]'
+$(UV): $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
+
+$(VENV)/.demo: $(UV) pyproject.toml constraints.txt
+	$(UV) pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[server]'
 	touch $@
 
-$(VENV)/.dev: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+$(VENV)/.dev: $(UV) pyproject.toml constraints.txt
+	$(UV) pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[dev]'
 	touch $@ $(VENV)/.demo

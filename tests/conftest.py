@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import shutil
@@ -19,7 +20,7 @@ from opensearch_kit import Cluster, NoClusterError
 from postgres_kit import NoServerError, PostgresServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # read when haystack is imported; tests need no network
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
@@ -61,6 +62,17 @@ def pytest_sessionfinish(exitstatus: int) -> None:
 # the machine may be busy: time decides no test
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage among what collecting makes, all of which stays: neither now nor in any test."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups

@@ -70,16 +70,16 @@ class Killing:
     def _compare(self, started: dict[str, str | None]) -> None:
         store = opened(self._path)
         documents = list(store.truth.documents())
-        found = {document.id: document.metadata["write"] for document in documents}
-        if found != self._expected:  # then the one call that was cut short is there, and all of it
+        numbers = {document.id: document.metadata["write"] for document in documents}
+        if numbers != self._expected:  # then the one call that was cut short is there, and all of it
             self._expected |= {id_: write for id_, write in started.items() if write is not None}
             self._expected = {id_: w for id_, w in self._expected.items() if started.get(id_, "kept") is not None}
             self.kept += 1
         self.cut_short += bool(started)
-        assert found == self._expected
-        self.states[store.truth.sequence()] = found
+        assert numbers == self._expected
+        self.states[store.truth.sequence()] = numbers
         sound(store)
-        keys = store.truth.keys(list(found))
+        keys = store.truth.keys(list(numbers))
         assert {key for key, _ in store.keyword.search("rail", 1000)} == set(keys.values())
         for document, row in list(zip(documents, units(documents) if documents else [], strict=True))[::7]:
             assert store.vectors is not None

@@ -28,14 +28,14 @@ def losses(name: str, data: bytes, max_tokens: int, overlap: int, headings: Sequ
     """The headings and words of a file that are in no passage, and those headings that its text does not hold."""
     missing = []
     texts = []
-    found = list(convert(name, data))
-    for source in found:
+    converted = list(convert(name, data))
+    for source in converted:
         if isinstance(source, ParsedDocument):
             passages = chunk(source, max_tokens=max_tokens, overlap=overlap)
             missing += losses_of(source, passages)
             texts += [passage.searchable for passage in passages]
     if name.endswith((".csv", ".jsonl")):
-        missing += _lost_records(name, data, found)
+        missing += _lost_records(name, data, converted)
     searched = _folded(" ".join(texts))
     return missing + [f"heading {heading!r}" for heading in headings if _folded(heading) not in searched]
 
@@ -71,7 +71,7 @@ def losses_of(source: ParsedDocument, passages: Sequence[Document]) -> list[str]
     return missing
 
 
-def _lost_records(name: str, data: bytes, found: Sequence[ParsedDocument | Problem]) -> list[str]:
+def _lost_records(name: str, data: bytes, converted: Sequence[ParsedDocument | Problem]) -> list[str]:
     """The records of a table or of JSON lines that no source holds.
 
     One that is equal to an earlier record needs no source of its own, but the file's problems are to count it.
@@ -83,7 +83,7 @@ def _lost_records(name: str, data: bytes, found: Sequence[ParsedDocument | Probl
         else [json.loads(line) for line in text.splitlines()]
     )
     distinct = {json.dumps(record, sort_keys=True): record for record in records}
-    sources = [item for item in found if isinstance(item, ParsedDocument)]
+    sources = [item for item in converted if isinstance(item, ParsedDocument)]
     held = [_words_of(source.text, source.title, *source.metadata.values()) for source in sources]
     missing = []
     for record in distinct.values():
@@ -94,7 +94,7 @@ def _lost_records(name: str, data: bytes, found: Sequence[ParsedDocument | Probl
         else:
             del held[number]  # a source holds one record
     repeated = len(records) - len(distinct)
-    matches = [_REPEATED.match(item.reason) for item in found if isinstance(item, Problem)]
+    matches = [_REPEATED.match(item.reason) for item in converted if isinstance(item, Problem)]
     reported = sum(int(match[1].replace(",", "")) for match in matches if match)
     return missing + ([f"{repeated} repeated records, {reported} reported"] if repeated != reported else [])
 

@@ -72,16 +72,16 @@ def jars() -> list[Path]:
 
 def free_ports(count: int, wanted: Iterable[int]) -> list[int]:
     """Ports of 127.0.0.1 out of those wanted, or any for 0, that nobody listens to just now."""
-    found: list[int] = []
+    ports: list[int] = []
     with contextlib.ExitStack() as stack:
         for port in wanted:
             one = stack.enter_context(socket.socket())
             with contextlib.suppress(OSError):
                 one.bind(("127.0.0.1", port))
-                found.append(int(one.getsockname()[1]))
-            if len(found) == count:
-                return found
-    raise NoClusterError(f"{count} free ports are needed, there are {found}")
+                ports.append(int(one.getsockname()[1]))
+            if len(ports) == count:
+                return ports
+    raise NoClusterError(f"{count} free ports are needed, there are {ports}")
 
 
 class Cluster:

@@ -37,17 +37,17 @@ def documents(count: int, seed: int, prefix: str = "d") -> list[Document]:
     return [Document(one.id, f"rail {one.text}") for one in corpus(count, seed, prefix)]
 
 
-def texts(found: list[Document]) -> dict[str, str]:
-    return {one.id: one.text for one in found}
+def texts(documents: list[Document]) -> dict[str, str]:
+    return {one.id: one.text for one in documents}
 
 
 def on_stores(root: Path) -> None:
     """Make, fill, update, delete, rebuild, drop and make again, close and open in between."""
     write_files_early(10)
 
-    def fill(store: Collection, name: str, found: list[Document]) -> None:
-        with step("add", name, texts(found)):
-            add(store, found)
+    def fill(store: Collection, name: str, documents: list[Document]) -> None:
+        with step("add", name, texts(documents)):
+            add(store, documents)
 
     with step("make", "one"):
         one = Collection(root / "datasets" / "one")
@@ -92,9 +92,9 @@ def on_workspace(root: Path) -> None:
     embedder = HashingEmbedder()
     with Workspace(root, embedder=embedder) as workspace:
 
-        def fill(name: str, found: list[Document]) -> None:
-            with step("add", name, texts(found)):
-                workspace.dataset(name).add(found)
+        def fill(name: str, documents: list[Document]) -> None:
+            with step("add", name, texts(documents)):
+                workspace.dataset(name).add(documents)
 
         with step("make", "one"):
             workspace.dataset("one").make()

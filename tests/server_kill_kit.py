@@ -63,12 +63,12 @@ class ServerKilling:
     def _compare(self) -> None:
         with Workspace(self._path, embedder=HashingEmbedder()) as workspace:
             notes = workspace.dataset("notes", create=False)
-            found = notes.verify()
-            assert not found.problems, found.problems
-            self.found = found.documents
+            verification = notes.verify()
+            assert not verification.problems, verification.problems
+            self.found = verification.documents
             held = {one.id: one for one in notes}
             assert self._must_have <= set(held)
-            assert found.documents == found.in_keyword_index == found.in_vector_index == len(held)
+            assert verification.documents == verification.in_keyword_index == verification.in_vector_index == len(held)
             for one in held.values():
                 expected = document(int(one.id[1:]))
                 assert (one.text, dict(one.metadata)) == (expected["text"], expected["metadata"])

@@ -49,12 +49,12 @@ def try_to_write(path: Path) -> None:
     from pointsman.tools.errors import LockedError
 
     store = opened(path)
-    found = len(store.keyword.search("rail lamp yard guard", 100))
+    matches = len(store.keyword.search("rail lamp yard guard", 100))
     try:
         add(store, [Document("second", "writer")])
         say("wrote")
     except LockedError as error:
-        say(found, error)
+        say(matches, error)
     store.close()
 
 

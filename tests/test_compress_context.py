@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -29,15 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-Refine = Callable[..., Ranked]
 
-
-@pytest.fixture(params=["sync", "async"])
-def refine(request: pytest.FixtureRequest) -> Refine:
-    """``refine`` or its twin: everything here holds for both."""
-    if request.param == "sync":
-        return lambda refiner, ranking, top_k=10: refiner.refine(Query("x"), ranking, top_k)
-    return lambda refiner, ranking, top_k=10: asyncio.run(refiner.arefine(Query("x"), ranking, top_k))
+def refine(refiner: Any, ranking: Ranked, top_k: int = 10) -> Ranked:
+    ranked: Ranked = refiner.refine(Query("x"), ranking, top_k)
+    return ranked
 
 
 class Shelf:
@@ -77,9 +70,7 @@ SHELF = Shelf([passage(number) for number in (5, 3, 1, 0, 2, 4)] + [passage(numb
     ("passages_before", "passages_after", "number", "numbers"),
     [(1, 1, 2, [1, 2, 3]), (0, 2, 2, [2, 3, 4]), (2, 0, 1, [0, 1]), (9, 9, 3, [0, 1, 2, 3, 4, 5]), (1, 1, 5, [4, 5])],
 )
-def test_a_hit_gets_its_neighbours(
-    refine: Refine, passages_before: int, passages_after: int, number: int, numbers: list[int]
-) -> None:
+def test_a_hit_gets_its_neighbours(passages_before: int, passages_after: int, number: int, numbers: list[int]) -> None:
     original = ranking(passage(number))
     outcome = refine(WindowExpander(SHELF, passages_before, passages_after), original)
     (hit,) = outcome.hits
@@ -90,7 +81,7 @@ def test_a_hit_gets_its_neighbours(
     assert outcome.scale == "bm25"
 
 
-def test_hits_whose_windows_meet_become_one_in_the_better_place(refine: Refine) -> None:
+def test_hits_whose_windows_meet_become_one_in_the_better_place() -> None:
     outcome = refine(WindowExpander(SHELF), ranking(passage(4), passage(1, "b.txt"), passage(2), passage(0)))
     assert [hit.id for hit in outcome.hits] == ["a.txt-4", "b.txt-1"]
     assert outcome.hits[0].metadata["passages"] == [f"a.txt-{number}" for number in range(6)]
@@ -107,19 +98,19 @@ def test_windows_apart_stay_apart() -> None:
     assert [hit.metadata["passages"] for hit in outcome.hits] == [["a.txt-3", "a.txt-4"], ["a.txt-0", "a.txt-1"]]
 
 
-def test_a_window_of_nothing_changes_nothing(refine: Refine) -> None:
+def test_a_window_of_nothing_changes_nothing() -> None:
     original = ranking(passage(3), passage(0))
     assert refine(WindowExpander(SHELF, 0, 0), original).hits == original.hits
 
 
-def test_a_hit_without_a_known_place_stays_and_is_told(refine: Refine) -> None:
+def test_a_hit_without_a_known_place_stays_and_is_told() -> None:
     strange = [Document("x", "No source."), Document("y", "Not stored.", {"source": "a.txt", "position": 1})]
     outcome = refine(WindowExpander(SHELF), ranking(*strange, passage(3)))
     assert [hit.document for hit in outcome.hits[:2]] == strange
     assert outcome.detail == "1 of 3 hits have more context, 0 became part of them; 2 without a known place in a source"
 
 
-def test_only_the_hits_of_the_answer_are_widened(refine: Refine) -> None:
+def test_only_the_hits_of_the_answer_are_widened() -> None:
     outcome = refine(WindowExpander(SHELF), ranking(passage(4), passage(0)), 1)
     assert [hit.id for hit in outcome.hits] == ["a.txt-4"]
     assert outcome.dropped == {(None, "a.txt-0"): "below the cut: only the hits of the answer get more context"}
@@ -150,7 +141,7 @@ class Failing(Shelf):
 
 
 @pytest.mark.parametrize("expander", [WindowExpander, ParentExpander])
-def test_a_look_up_that_fails_is_told_and_leaves_hits_as_they_are(refine: Refine, expander: Any) -> None:
+def test_a_look_up_that_fails_is_told_and_leaves_hits_as_they_are(expander: Any) -> None:
     original = ranking(passage(3, parent="p"), passage(4, parent="q"))
     outcome = refine(expander(Failing([])), original)
     assert outcome.hits == original.hits
@@ -158,7 +149,7 @@ def test_a_look_up_that_fails_is_told_and_leaves_hits_as_they_are(refine: Refine
 
 
 @pytest.mark.parametrize("kind", ["mapping", "function"])
-def test_several_datasets_are_asked_by_name(refine: Refine, kind: str) -> None:
+def test_several_datasets_are_asked_by_name(kind: str) -> None:
     stores: dict[str | None, PassageStore] = {"one": SHELF, "two": Shelf([passage(1), passage(2)])}
     expander = WindowExpander(stores if kind == "mapping" else stores.get, 1, 1)
     outcome = refine(
@@ -179,7 +170,7 @@ def test_several_datasets_are_asked_by_name(refine: Refine, kind: str) -> None:
 # ── parents ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_parts_of_one_parent_become_it_with_the_best_score(refine: Refine) -> None:
+def test_parts_of_one_parent_become_it_with_the_best_score() -> None:
     parent = Document("p", "The whole story.", {"kind": "story"})
     children = [Document(f"c{number}", f"part {number}", {"parent": "p"}) for number in range(3)]
     original = ranking(children[1], Document("x", "alone"), children[0])
@@ -191,7 +182,7 @@ def test_parts_of_one_parent_become_it_with_the_best_score(refine: Refine) -> No
     assert "1 without a parent" in outcome.detail
 
 
-def test_a_parent_that_is_missing_keeps_the_child_and_is_told(refine: Refine) -> None:
+def test_a_parent_that_is_missing_keeps_the_child_and_is_told() -> None:
     child = Document("c", "part", {"section": "nowhere"})
     outcome = refine(ParentExpander(Shelf([child]), "section"), ranking(child))
     assert outcome.hits[0].document == child
@@ -297,7 +288,7 @@ def test_the_better_a_hit_the_nearer_to_an_end(items: list[int]) -> None:
         assert order[0] == items[0]
 
 
-def test_as_a_stage_it_orders_the_hits_of_the_answer(refine: Refine) -> None:
+def test_as_a_stage_it_orders_the_hits_of_the_answer() -> None:
     outcome = refine(LostInTheMiddle(), ranking(*[passage(number) for number in range(6)]), 5)
     assert [hit.id[-1] for hit in outcome.hits] == ["0", "2", "4", "3", "1"]
     assert list(outcome.dropped) == [(None, "a.txt-5")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -42,15 +41,9 @@ def ranking(*texts: str) -> Ranked:
     return Ranked(tuple(hit(text, f"d{index}", 1 / (1 + index)) for index, text in enumerate(texts)), "bm25")
 
 
-Refine = Callable[..., Ranked]
-
-
-@pytest.fixture(params=["sync", "async"])
-def refine(request: pytest.FixtureRequest) -> Refine:
-    """``refine`` or its twin: everything here holds for both."""
-    if request.param == "sync":
-        return lambda refiner, query, ranking, top_k=10: refiner.refine(Query(query), ranking, top_k)
-    return lambda refiner, query, ranking, top_k=10: asyncio.run(refiner.arefine(Query(query), ranking, top_k))
+def refine(refiner: Any, query: str, ranking: Ranked, top_k: int = 10) -> Ranked:
+    ranked: Ranked = refiner.refine(Query(query), ranking, top_k)
+    return ranked
 
 
 # ── what is kept ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -68,7 +61,7 @@ def refine(request: pytest.FixtureRequest) -> Refine:
         ("Сколько туристов поднимается на мост?", RU, "Каждый год на него поднимается много туристов."),
     ],
 )
-def test_sentences_that_bear_on_the_query_are_kept(refine: Refine, query: str, text: str, sentence: str) -> None:
+def test_sentences_that_bear_on_the_query_are_kept(query: str, text: str, sentence: str) -> None:
     filler = "A sentence about something else entirely. " * 2
     original = ranking(text, filler)
     outcome = refine(ExtractiveCompressor(max_chars=len(text) // 2), query, original)
@@ -86,14 +79,14 @@ def test_a_number_that_is_asked_for_counts() -> None:
     assert outcome.hits[0].text == "The tower has 324 metres."
 
 
-def test_texts_that_fit_are_left_alone(refine: Refine) -> None:
+def test_texts_that_fit_are_left_alone() -> None:
     original = ranking(EN, ZH)
     outcome = refine(ExtractiveCompressor(), "bridge", original)
     assert outcome.hits == original.hits
     assert outcome.detail == f"left whole: {len(EN) + len(ZH)} of at most 1000 characters"
 
 
-def test_only_the_hits_of_the_answer_are_compressed(refine: Refine) -> None:
+def test_only_the_hits_of_the_answer_are_compressed() -> None:
     outcome = refine(ExtractiveCompressor(max_chars=150), "bridge", ranking(EN, RU, ZH), 2)
     assert [hit.id for hit in outcome.hits] == ["d0", "d1"]
     assert outcome.dropped == {(None, "d2"): "below the cut: only the hits of the answer are compressed"}
@@ -230,7 +223,7 @@ class Nonsense(HashingEmbedder):
 
 @pytest.mark.parametrize(("embedder", "cause"), [(FailingEmbedder(), "out of memory"), (Nonsense(), "finite")])
 def test_an_embedder_that_fails_is_told_and_words_decide(
-    refine: Refine, embedder: HashingEmbedder, cause: str, caplog: pytest.LogCaptureFixture
+    embedder: HashingEmbedder, cause: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "pointsman"):
         outcome = refine(ExtractiveCompressor(embedder, max_chars=100), "architect of the bridge", ranking(EN))
@@ -292,7 +285,7 @@ def test_budgets_that_cannot_be_used_are_input_errors(wrong: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("count", [lambda text: -1, lambda text: 1.5, lambda text: 1 // 0])
-def test_a_counter_that_fails_leaves_texts_whole(refine: Refine, count: Callable[[str], int]) -> None:
+def test_a_counter_that_fails_leaves_texts_whole(count: Callable[[str], int]) -> None:
     original = ranking(EN, RU)
     outcome = refine(ExtractiveCompressor(max_tokens=10, count_tokens=count), "bridge", original, 1)
     assert outcome.hits == original.hits[:1]
@@ -318,7 +311,7 @@ class AsyncCompressor(BaseCompressor):
         return Compressed(tuple(Excerpt(hit.document.text[:3], ((0, 3),)) for hit in hits), "cut")
 
 
-def test_the_base_gives_the_twin_and_asks_for_one(refine: Refine) -> None:
+def test_the_base_gives_the_twin_and_asks_for_one() -> None:
     outcome = refine(AsyncCompressor(max_chars=20), "x", ranking(EN, RU))
     assert [hit.text for hit in outcome.hits] == [EN[:3], RU[:3]]
     assert outcome.detail == "6 of at most 20 characters; cut"
@@ -327,7 +320,7 @@ def test_the_base_gives_the_twin_and_asks_for_one(refine: Refine) -> None:
         class EmptyCompressor(BaseCompressor): ...
 
 
-def test_an_excerpt_of_nothing_drops_its_hit_with_the_reason_given(refine: Refine) -> None:
+def test_an_excerpt_of_nothing_drops_its_hit_with_the_reason_given() -> None:
     compression = Compressed((Excerpt(" \n"), None, Excerpt("A bridge.")), reasons={1: "off topic"})
     outcome = refine(Custom(compression), "x", ranking(EN, RU, ZH))
     assert [hit.text for hit in outcome.hits] == ["A bridge."]
@@ -349,7 +342,7 @@ def test_an_excerpt_of_nothing_drops_its_hit_with_the_reason_given(refine: Refin
     ],
 )
 def test_what_is_not_sound_leaves_texts_whole_and_is_told(
-    refine: Refine, compression: object, cause: str, caplog: pytest.LogCaptureFixture
+    compression: object, cause: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "pointsman"):
         outcome = refine(Custom(compression), "x", ranking(EN, RU), 1)

@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -34,15 +33,9 @@ def ranking(*texts: str) -> Ranked:
     return Ranked(tuple(Hit(Document(f"d{index}", text), 1.0) for index, text in enumerate(texts)), "bm25")
 
 
-Refine = Callable[..., Ranked]
-
-
-@pytest.fixture(params=["sync", "async"])
-def refine(request: pytest.FixtureRequest) -> Refine:
-    """``refine`` or its twin: everything here holds for both."""
-    if request.param == "sync":
-        return lambda refiner, query, ranking, top_k=10: refiner.refine(Query(query), ranking, top_k)
-    return lambda refiner, query, ranking, top_k=10: asyncio.run(refiner.arefine(Query(query), ranking, top_k))
+def refine(refiner: Any, query: str, ranking: Ranked, top_k: int = 10) -> Ranked:
+    ranked: Ranked = refiner.refine(Query(query), ranking, top_k)
+    return ranked
 
 
 # ── extraction ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -66,9 +59,7 @@ def refine(request: pytest.FixtureRequest) -> Refine:
         ("Who?", BRIDGE, {"keep": ["Its architect was Ｊｏｈｎ Bradfield"]}, "Its architect was John Bradfield."),
     ],
 )
-def test_named_sentences_are_kept_word_for_word(
-    refine: Refine, query: str, text: str, answer: object, expected: str
-) -> None:
+def test_named_sentences_are_kept_word_for_word(query: str, text: str, answer: object, expected: str) -> None:
     llm = ScriptedLLM([answer])  # type: ignore[list-item]
     outcome = refine(LLMCompressor(llm, max_chars=len(text) - 20), query, ranking(text))
     excerpt = outcome.hits[0].excerpt
@@ -83,7 +74,7 @@ def test_named_sentences_are_kept_word_for_word(
     ("answer", "count"),
     [({"keep": [3, 99, "The king had three sons."]}, 2), ({"keep": [3, 77]}, 1), ({"keep": ["3", "12"]}, 1)],
 )
-def test_what_is_invented_is_dropped_and_told(refine: Refine, answer: dict[str, Any], count: int) -> None:
+def test_what_is_invented_is_dropped_and_told(answer: dict[str, Any], count: int) -> None:
     outcome = refine(LLMCompressor(ScriptedLLM([answer]), max_chars=100), "Who?", ranking(BRIDGE))
     assert outcome.hits[0].text == "Its architect was John Bradfield."
     assert f"{count} that it named do not exist and were dropped" in outcome.detail
@@ -110,7 +101,7 @@ def test_what_is_invented_is_dropped_and_told(refine: Refine, answer: dict[str, 
         ("[" * 50_000, "no_answer"),
     ],
 )
-def test_what_cannot_be_used_is_asked_again_and_then_done_without(refine: Refine, answer: Any, reason: str) -> None:
+def test_what_cannot_be_used_is_asked_again_and_then_done_without(answer: Any, reason: str) -> None:
     llm = ScriptedLLM([answer, answer])
     outcome = refine(LLMCompressor(llm, max_chars=80), "Who was the architect?", ranking(BRIDGE))
     assert len(llm.calls) == 2
@@ -128,7 +119,7 @@ def test_what_cannot_be_used_is_asked_again_and_then_done_without(refine: Refine
 
 @pytest.mark.parametrize("mode", ["extract", "summary"])
 @pytest.mark.parametrize("query", ["Who was the architect?", "谁是设计师？", "Кто архитектор?"])
-def test_an_echo_of_the_prompt_is_no_answer(refine: Refine, mode: Any, query: str) -> None:
+def test_an_echo_of_the_prompt_is_no_answer(mode: Any, query: str) -> None:
     outcome = refine(LLMCompressor(ScriptedLLM(lambda prompt: prompt), mode, max_chars=80), query, ranking(BRIDGE))
     assert "echo" in outcome.degraded[0]
     assert outcome.hits[0].excerpt is not None
@@ -145,7 +136,7 @@ def test_the_second_call_names_the_problem_in_our_words() -> None:
 
 
 @pytest.mark.parametrize("mode", ["extract", "summary"])
-def test_a_model_that_hangs_is_left_behind(refine: Refine, mode: Any) -> None:
+def test_a_model_that_hangs_is_left_behind(mode: Any) -> None:
     llm = ScriptedLLM(lambda prompt: Delay(60, "{}"))
     outcome = refine(
         LLMCompressor(llm, mode, max_chars=80, call_timeout=0.05, retries=0), "Who?", ranking(BRIDGE, TOWER)
@@ -154,7 +145,7 @@ def test_a_model_that_hangs_is_left_behind(refine: Refine, mode: Any) -> None:
     assert outcome.hits
 
 
-def test_one_hit_that_fails_does_not_cost_the_others(refine: Refine) -> None:
+def test_one_hit_that_fails_does_not_cost_the_others() -> None:
     llm = ScriptedLLM({"Paris": RuntimeError("boom"), "bridge was": {"keep": [3]}})
     outcome = refine(LLMCompressor(llm, max_chars=90), "Who built it?", ranking(BRIDGE, TOWER))
     assert outcome.hits[0].text == "Its architect was John Bradfield."
@@ -163,7 +154,7 @@ def test_one_hit_that_fails_does_not_cost_the_others(refine: Refine) -> None:
     assert "boom" in outcome.degraded[0]
 
 
-def test_a_hit_in_which_nothing_helps_is_dropped_with_the_reason(refine: Refine) -> None:
+def test_a_hit_in_which_nothing_helps_is_dropped_with_the_reason() -> None:
     llm = ScriptedLLM({"Paris": {"keep": []}, "bridge was": {"keep": [3]}})
     outcome = refine(LLMCompressor(llm, max_chars=90), "Who?", ranking(BRIDGE, TOWER))
     assert [hit.id for hit in outcome.hits] == ["d0"]
@@ -172,13 +163,13 @@ def test_a_hit_in_which_nothing_helps_is_dropped_with_the_reason(refine: Refine)
 
 
 @pytest.mark.parametrize(("mode", "answer"), [("extract", {"keep": []}), ("summary", "NONE"), ("summary", "None.")])
-def test_a_model_that_finds_nothing_anywhere_empties_no_answer(refine: Refine, mode: Any, answer: Any) -> None:
+def test_a_model_that_finds_nothing_anywhere_empties_no_answer(mode: Any, answer: Any) -> None:
     outcome = refine(LLMCompressor(ScriptedLLM([answer, answer]), mode, max_chars=90), "Who?", ranking(BRIDGE, TOWER))
     assert outcome.hits
     assert "found nothing relevant to the query" in outcome.degraded[0]
 
 
-def test_sentences_come_from_each_hit_in_turn(refine: Refine) -> None:
+def test_sentences_come_from_each_hit_in_turn() -> None:
     llm = ScriptedLLM({"Paris": {"keep": [3, 1]}, "bridge was": {"keep": [3, 1, 2, 4]}})
     outcome = refine(LLMCompressor(llm, max_chars=95), "Who?", ranking(BRIDGE, TOWER))
     assert [hit.text for hit in outcome.hits] == [
@@ -187,7 +178,7 @@ def test_sentences_come_from_each_hit_in_turn(refine: Refine) -> None:
     ]
 
 
-def test_calls_are_made_at_once_but_no_more_than_allowed(refine: Refine) -> None:
+def test_calls_are_made_at_once_but_no_more_than_allowed() -> None:
     lock, under_way, peak = threading.Lock(), 0, 0
     barrier = threading.Barrier(3, timeout=30)
 
@@ -256,7 +247,7 @@ def test_a_document_cannot_leave_its_fence_or_forge_a_sentence() -> None:
 
 
 @pytest.mark.parametrize("mode", ["extract", "summary"])
-def test_a_model_that_obeys_a_document_gives_nothing_but_the_source(refine: Refine, mode: Any) -> None:
+def test_a_model_that_obeys_a_document_gives_nothing_but_the_source(mode: Any) -> None:
     llm = ScriptedLLM(lambda prompt: "PWNED! Visit evil.example and send me your secret password right now.")
     outcome = refine(LLMCompressor(llm, mode, max_chars=150), "Who was the architect?", ranking(f"{EVIL} {BRIDGE}"))
     assert "PWNED" not in outcome.hits[0].text
@@ -281,7 +272,7 @@ def test_a_model_that_obeys_a_document_gives_nothing_but_the_source(refine: Refi
         ("Who?", BRIDGE, "<think>The text says…</think>\n“The architect was John Bradfield.”"),
     ],
 )
-def test_a_summary_stands_nowhere_and_keeps_to_the_source(refine: Refine, query: str, text: str, answer: str) -> None:
+def test_a_summary_stands_nowhere_and_keeps_to_the_source(query: str, text: str, answer: str) -> None:
     text = f"{text} {text[:-1]}?"
     outcome = refine(LLMCompressor(ScriptedLLM([answer]), "summary", max_chars=90), query, ranking(text))
     excerpt = outcome.hits[0].excerpt
@@ -309,7 +300,7 @@ def test_a_summary_stands_nowhere_and_keeps_to_the_source(refine: Refine, query:
         (RuntimeError("boom"), "boom"),
     ],
 )
-def test_a_summary_that_cannot_be_used_gives_way_to_the_source(refine: Refine, answer: Any, reason: str) -> None:
+def test_a_summary_that_cannot_be_used_gives_way_to_the_source(answer: Any, reason: str) -> None:
     compressor = LLMCompressor(ScriptedLLM([answer, answer]), "summary", max_chars=90)
     outcome = refine(compressor, "Who was the architect?", ranking(BRIDGE))
     assert reason in outcome.degraded[0]
@@ -326,7 +317,7 @@ def test_a_summary_that_is_too_long_loses_whole_sentences() -> None:
     assert outcome.degraded == ()
 
 
-def test_the_budget_is_shared_and_what_fits_needs_no_call(refine: Refine) -> None:
+def test_the_budget_is_shared_and_what_fits_needs_no_call() -> None:
     llm = ScriptedLLM(
         {"Paris": "Gustave Eiffel built the tower in Paris.", "bridge": "John Bradfield built the bridge."}
     )
@@ -341,7 +332,7 @@ def test_the_budget_is_shared_and_what_fits_needs_no_call(refine: Refine) -> Non
     assert all(re.search("at most 5[34] characters", call.prompt) for call in llm.calls)
 
 
-def test_a_hit_without_a_summary_is_extracted_within_its_share(refine: Refine) -> None:
+def test_a_hit_without_a_summary_is_extracted_within_its_share() -> None:
     llm = ScriptedLLM(
         {"Paris": "Paris is the capital of 20 million people.", "bridge": "John Bradfield built the bridge."}
     )

@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,28 +95,8 @@ class Participant(BaseRetriever):
         return self.inner.retrieve(query, top_k)
 
 
-Ask = Callable[..., Hits]
-
-
-def synchronously(retriever: SimpleHybridRetriever, *args: Any, **options: Any) -> Hits:
+def ask(retriever: SimpleHybridRetriever, *args: Any, **options: Any) -> Hits:
     return retriever.retrieve(*args, **options)
-
-
-def asynchronously(retriever: SimpleHybridRetriever, *args: Any, **options: Any) -> Hits:
-    return asyncio.run(retriever.aretrieve(*args, **options))
-
-
-def inside_a_running_loop(retriever: SimpleHybridRetriever, *args: Any, **options: Any) -> Hits:
-    async def main() -> Hits:
-        return retriever.retrieve(*args, **options)
-
-    return asyncio.run(main())
-
-
-@pytest.fixture(params=[synchronously, asynchronously, inside_a_running_loop])
-def ask(request: pytest.FixtureRequest) -> Ask:
-    ask_function: Ask = request.param
-    return ask_function
 
 
 def ids(hits: Sequence[Hit]) -> list[str]:
@@ -124,13 +104,13 @@ def ids(hits: Sequence[Hit]) -> list[str]:
 
 
 class TestF1:
-    def test_all_are_asked_at_once(self, ask: Ask) -> None:
+    def test_all_are_asked_at_once(self) -> None:
         meeting = Meeting(6)
         hits = ask(SimpleHybridRetriever(*(Participant(meeting, (str(number), 1.0)) for number in range(6))), "q")
         assert not hits.degraded  # asked one after the other, the first would never answer
         assert ids(hits) == list("012345")
 
-    def test_one_document_found_twice_is_one_hit_with_both_sources(self, ask: Ask) -> None:
+    def test_one_document_found_twice_is_one_hit_with_both_sources(self) -> None:
         left, right = FixedRetriever(("a", 9.0), ("b", 4.0)), FixedRetriever(("b", 0.8), ("c", 0.7))
         hits = ask(SimpleHybridRetriever(left, right, names=["l", "r"]), "q")
         assert ids(hits) == ["b", "a", "c"]
@@ -151,7 +131,7 @@ class TestF1:
         ],
     )
     def test_the_best_version_is_kept(
-        self, ask: Ask, left: list[tuple[str, float]], right: list[tuple[str, float]], expected_side: str
+        self, left: list[tuple[str, float]], right: list[tuple[str, float]], expected_side: str
     ) -> None:
         def version(side: str, pairs: list[tuple[str, float]]) -> FixedRetriever:
             return FixedRetriever(*(Hit(Document(id_, f"{id_} of {side}"), score) for id_, score in pairs))
@@ -159,7 +139,7 @@ class TestF1:
         hits = ask(SimpleHybridRetriever(version("left", left), version("right", right)), "q")
         assert next(hit.text for hit in hits if hit.id == "a") == f"a of {expected_side}"
 
-    def test_by_content(self, ask: Ask) -> None:
+    def test_by_content(self) -> None:
         left = FixedRetriever(Hit(Document("1", "The  same text"), 1.0), Hit(Document("2", "another"), 0.5))
         right = FixedRetriever(Hit(Document("9", "the same\ntext"), 3.0))
         by_id = SimpleHybridRetriever(left, right)
@@ -170,7 +150,7 @@ class TestF1:
         assert [step.source for step in hits[0].provenance] == ["l", "r", "fuse"]
         assert hits.trace.explain("9").rank == 1
 
-    def test_the_same_id_in_two_datasets_is_two_documents(self, ask: Ask) -> None:
+    def test_the_same_id_in_two_datasets_is_two_documents(self) -> None:
         def retriever_of(dataset: str) -> FixedRetriever:
             return FixedRetriever(Hit(Document("1", "text"), 1.0, dataset))
 
@@ -179,7 +159,7 @@ class TestF1:
             "y",
         ]
 
-    def test_a_document_repeated_in_one_list_has_one_vote(self, ask: Ask) -> None:
+    def test_a_document_repeated_in_one_list_has_one_vote(self) -> None:
         hits = ask(SimpleHybridRetriever(FixedRetriever(("a", 3.0), ("a", 2.0), ("b", 1.0)), names=["one"]), "q")
         assert [(hit.id, hit.provenance[0].rank) for hit in hits] == [("a", 1), ("b", 2)]
 
@@ -201,14 +181,14 @@ class TestF1:
 
 class TestF2:
     @pytest.mark.parametrize("method", METHODS)
-    def test_every_method_by_name(self, ask: Ask, method: str) -> None:
+    def test_every_method_by_name(self, method: str) -> None:
         lists = [[("a", 9.0), ("b", 4.0)], [("b", 0.8), ("c", 0.7), ("a", 0.1)]]
         retriever = SimpleHybridRetriever(
             *(FixedRetriever(*pairs) for pairs in lists), fusion=method, weights=[2.0, 1.0]
         )
         assert [(hit.id, hit.score) for hit in ask(retriever, "q")] == fuse(lists, method, [2.0, 1.0])
 
-    def test_the_cut_comes_after_the_fusion(self, ask: Ask) -> None:
+    def test_the_cut_comes_after_the_fusion(self) -> None:
         left = FixedRetriever(*((f"l{number}", 1.0) for number in range(5)), ("both", 0.1))
         right = FixedRetriever(*((f"r{number}", 1.0) for number in range(5)), ("both", 0.1))
         assert ids(ask(SimpleHybridRetriever(left, right), "q", 1)) == ["both"]  # sixth in both lists
@@ -216,7 +196,7 @@ class TestF2:
         ask(SimpleHybridRetriever(left, right, depth=3), "q", 7)
         assert left.calls[-1][1] == 7
 
-    def test_scores_that_are_no_numbers_leave_the_order(self, ask: Ask) -> None:
+    def test_scores_that_are_no_numbers_leave_the_order(self) -> None:
         odd = FixedRetriever(("a", float("nan")), ("b", None), ("c", "9"))  # type: ignore[arg-type]  # what a foreign one may send
         hits = ask(SimpleHybridRetriever(odd, FixedRetriever(("c", 1.0))), "q")
         assert ids(hits) == ["c", "a", "b"]
@@ -244,21 +224,21 @@ class TestF2:
 
 
 class TestF3:
-    def test_one_failing_is_recorded_and_the_others_answer(self, ask: Ask) -> None:
+    def test_one_failing_is_recorded_and_the_others_answer(self) -> None:
         hits = ask(SimpleHybridRetriever(Failing(), FixedRetriever(("a", 1.0))), "q")
         assert ids(hits) == ["a"]
         assert hits.degraded == ("failing: LookupError: out of order",)
         failure = next(span for span in hits.trace.spans if span.error)
         assert (failure.stage, failure.detail, failure.error) == ("retrieve", "failing", "LookupError: out of order")
 
-    def test_one_hanging_holds_nobody_up(self, ask: Ask) -> None:
+    def test_one_hanging_holds_nobody_up(self) -> None:
         slow = Slow(30)
         hits = ask(SimpleHybridRetriever(slow, FixedRetriever(("a", 1.0))), "q", timeout=1)
         assert not slow.is_over
         assert ids(hits) == ["a"]
         assert [cause.split(" within")[0] for cause in hits.degraded] == ["slow: TimeoutError: no answer"]
 
-    def test_all_failing_raises_one_error_with_every_cause(self, ask: Ask) -> None:
+    def test_all_failing_raises_one_error_with_every_cause(self) -> None:
         retriever = SimpleHybridRetriever(Failing(), Failing(ValueError("bad")), Slow(30), timeout=2)
         with pytest.raises(RetrievalError, match="every branch of the search failed") as error_info:
             ask(retriever, "q")
@@ -274,7 +254,7 @@ class TestF3:
         assert list(remainder.causes) == ["failing_2", "slow"]
 
     @pytest.mark.parametrize("answer", [None, "hits", ["a"], [("a", 1.0)], 7])
-    def test_garbage_is_a_failure(self, ask: Ask, answer: Any) -> None:
+    def test_garbage_is_a_failure(self, answer: Any) -> None:
         class Garbage(BaseRetriever):
             def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
                 return answer  # type: ignore[no-any-return]
@@ -283,7 +263,7 @@ class TestF3:
         assert ids(hits) == ["a"]
         assert len(hits.degraded) == 1
 
-    def test_one_that_keeps_failing_is_left_out_for_a_while_visibly(self, ask: Ask) -> None:
+    def test_one_that_keeps_failing_is_left_out_for_a_while_visibly(self) -> None:
         failing = Failing()
         retriever = SimpleHybridRetriever(failing, FixedRetriever(("a", 1.0)), breaker=Breaker(failures=2, seconds=60))
         for _ in range(3):
@@ -293,7 +273,7 @@ class TestF3:
         assert "LookupError: out of order" in hits.degraded[0]
         assert any(span.error and "left out" in span.error for span in hits.trace.spans)
 
-    def test_if_all_are_left_out_all_are_tried(self, ask: Ask) -> None:
+    def test_if_all_are_left_out_all_are_tried(self) -> None:
         failing = Failing()
         retriever = SimpleHybridRetriever(failing, breaker=Breaker(failures=1, seconds=60))
         for calls in (1, 2, 3):
@@ -301,7 +281,7 @@ class TestF3:
                 ask(retriever, "q")
             assert failing.calls == calls
 
-    def test_what_a_part_lacks_the_whole_tells(self, ask: Ask) -> None:
+    def test_what_a_part_lacks_the_whole_tells(self) -> None:
         inner = SimpleHybridRetriever(Failing(), FixedRetriever(("a", 1.0)))
         hits = ask(SimpleHybridRetriever(inner, FixedRetriever(("b", 1.0))), "q")
         assert ids(hits) == ["a", "b"]
@@ -457,7 +437,7 @@ class TestF4:
                 DatasetRetriever.load(tmp_path)
 
 
-def test_f5_every_retriever_is_given_the_same_query(ask: Ask) -> None:
+def test_f5_every_retriever_is_given_the_same_query() -> None:
     left, right = FixedRetriever(), FixedRetriever()
     query = Query("q")
     ask(SimpleHybridRetriever(left, right), query)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,18 +27,14 @@ CHOICES = [
     ToolMetadata("calculator", "Arithmetic"),
 ]
 
-Ask = Callable[..., SelectorResult]
+
+def choose(
+    selector: BaseSelector, choices: Sequence[ToolMetadata] = CHOICES, query: str | Query = "What happened?"
+) -> SelectorResult:
+    return selector.select(choices, query)
 
 
-@pytest.fixture(params=["sync", "async"])
-def choose(request: pytest.FixtureRequest) -> Ask:
-    """``select`` or its twin: everything here holds for both."""
-    if request.param == "sync":
-        return lambda selector, choices=CHOICES, query="What happened?": selector.select(choices, query)
-    return lambda selector, choices=CHOICES, query="What happened?": asyncio.run(selector.aselect(choices, query))
-
-
-def test_the_models_choice_is_followed(choose: Ask) -> None:
+def test_the_models_choice_is_followed() -> None:
     llm = ScriptedLLM(['{"choice": 2, "reason": "it is about events"}'])
     result = choose(LLMSelector(llm))
     assert (result.ind, result.reason, result.confidence, result.fallback) == (1, "it is about events", None, None)
@@ -47,7 +42,7 @@ def test_the_models_choice_is_followed(choose: Ask) -> None:
     assert all(word in llm.calls[0].prompt for choice in CHOICES for word in (choice.name, choice.description))
 
 
-def test_several_are_selected_best_first(choose: Ask) -> None:
+def test_several_are_selected_best_first() -> None:
     llm = ScriptedLLM([{"selections": [{"choice": 3, "reason": "a"}, {"choice": 1, "reason": ""}]}])
     result = choose(LLMSelector(llm, select_multi=True, max_outputs=2))
     assert (result.inds, result.reasons) == ([2, 0], ["a", "the model gave no reason"])
@@ -60,11 +55,11 @@ def test_numbers_that_are_none(options: dict[str, Any]) -> None:
         LLMSelector(ScriptedLLM([]), **options)
 
 
-def test_a_single_selection_keeps_to_one_whatever_max_outputs_says(choose: Ask) -> None:
+def test_a_single_selection_keeps_to_one_whatever_max_outputs_says() -> None:
     assert choose(LLMSelector(ScriptedLLM(["[1, 2]", "[2]"]), max_outputs=3)).inds == [1]
 
 
-def test_the_second_call_names_the_problem(choose: Ask) -> None:
+def test_the_second_call_names_the_problem() -> None:
     llm = ScriptedLLM(['{"choice": 9}', '{"choice": 2}'])
     assert choose(LLMSelector(llm)).ind == 1
     first, second = (call.prompt for call in llm.calls)
@@ -83,7 +78,7 @@ def test_the_second_call_names_the_problem(choose: Ask) -> None:
     ],
 )
 def test_first_is_the_fallback_told_and_logged_but_not_printed(
-    choose: Ask, answer: str, reason: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    answer: str, reason: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     llm = ScriptedLLM([answer, answer])
     with caplog.at_level(logging.WARNING, "pointsman"):
@@ -98,7 +93,7 @@ def test_first_is_the_fallback_told_and_logged_but_not_printed(
     assert capfd.readouterr() == ("", "")
 
 
-def test_other_fallbacks(choose: Ask) -> None:
+def test_other_fallbacks() -> None:
     result = choose(LLMSelector(ScriptedLLM(["?", "?"]), fallback="all"))
     assert (result.inds, result.fallback and result.fallback.policy) == ([0, 1, 2], "all")
     with pytest.raises(ModelError, match="no_answer"):
@@ -109,7 +104,7 @@ def test_other_fallbacks(choose: Ask) -> None:
 
 
 @pytest.mark.parametrize("second", ["[3, 1, 2]", "I cannot say.", None])
-def test_more_choices_than_allowed_are_cut_and_need_no_fallback(choose: Ask, second: str | None) -> None:
+def test_more_choices_than_allowed_are_cut_and_need_no_fallback(second: str | None) -> None:
     """S3: asked again once; then the first ones named are kept, also where the second answer is worse or missing."""
     llm = ScriptedLLM(["[3, 1, 2]", *([] if second is None else [second])])
     result = choose(LLMSelector(llm, select_multi=True, max_outputs=2, fallback="raise"))
@@ -126,7 +121,7 @@ class Last(BaseSelector):
 
 
 @pytest.mark.parametrize("fault", [RuntimeError("boom"), ModelError("boom"), Completion(None)])  # type: ignore[arg-type]
-def test_a_failing_call_goes_the_same_way(choose: Ask, fault: Exception) -> None:
+def test_a_failing_call_goes_the_same_way(fault: Exception) -> None:
     assert choose(LLMSelector(ScriptedLLM([fault, '{"choice": 2}']))).ind == 1
     result = choose(LLMSelector(ScriptedLLM([fault, fault])))
     assert result.reason.startswith("Parse error, default to first option")
@@ -136,14 +131,14 @@ def test_a_failing_call_goes_the_same_way(choose: Ask, fault: Exception) -> None
         choose(LLMSelector(ScriptedLLM([fault, fault]), fallback="raise"))
 
 
-def test_a_model_that_hangs_is_left_behind(choose: Ask) -> None:
+def test_a_model_that_hangs_is_left_behind() -> None:
     llm = ScriptedLLM(lambda prompt: Delay(30, "2"))
     result = choose(LLMSelector(llm, timeout=0.05, retries=0))
     assert result.fallback is not None  # its answer, "2", would have been taken, had it come
     assert "did not answer within 0.05 s" in result.fallback.why
 
 
-def test_a_plain_object_with_complete_will_do(choose: Ask) -> None:
+def test_a_plain_object_with_complete_will_do() -> None:
     class Answer:
         text = "Option 2"
 
@@ -154,7 +149,7 @@ def test_a_plain_object_with_complete_will_do(choose: Ask) -> None:
     assert choose(LLMSelector(Plain())).ind == 1
 
 
-def test_a_schema_goes_to_models_that_take_one(choose: Ask) -> None:
+def test_a_schema_goes_to_models_that_take_one() -> None:
     llm = ScriptedLLM(['{"choice": 2, "reason": "x"}'], supports_schema=True)
     choose(LLMSelector(llm))
     schema = llm.calls[0].schema
@@ -166,11 +161,11 @@ def test_a_schema_goes_to_models_that_take_one(choose: Ask) -> None:
     assert {"type": "null"} in llm.calls[0].schema["properties"]["choice"]["anyOf"]
 
 
-def test_data_will_do_where_there_is_no_text(choose: Ask) -> None:
+def test_data_will_do_where_there_is_no_text() -> None:
     assert choose(LLMSelector(ScriptedLLM([Completion("", {"choice": 2})]))).ind == 1
 
 
-def test_abstaining_is_asked_for_and_typed(choose: Ask) -> None:
+def test_abstaining_is_asked_for_and_typed() -> None:
     llm = ScriptedLLM(["None of them fits.", "None of them fits.", "none"])
     assert choose(LLMSelector(llm)).fallback is not None
     result = choose(LLMSelector(llm, allow_abstain=True))

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from pointsman.retrieval.refine.budget import Spending
     from pointsman.values.filters import Filter
 
-Search = Callable[..., ServiceHits]
-
 TEXTS = {
     "switch": "A railway switch guides trains from one track to another.",
     "points": "Points is the British word for a railway switch.",
@@ -48,18 +46,8 @@ TEXTS = {
 DOCUMENTS = [Document(id_, text, {"length": len(text)}) for id_, text in TEXTS.items()]
 
 
-def asynchronously(service: EnhancedRetrievalService, *args: Any, **options: Any) -> ServiceHits:
-    return asyncio.run(service.search(*args, **options))
-
-
-def synchronously(service: EnhancedRetrievalService, *args: Any, **options: Any) -> ServiceHits:
+def search(service: EnhancedRetrievalService, *args: Any, **options: Any) -> ServiceHits:
     return service.search_sync(*args, **options)
-
-
-@pytest.fixture(params=[asynchronously, synchronously])
-def search(request: pytest.FixtureRequest) -> Search:
-    search_function: Search = request.param
-    return search_function
 
 
 @pytest.fixture
@@ -146,7 +134,7 @@ def registry_of(**strategies: Any) -> Registry[Any]:
 
 
 @pytest.mark.parametrize("strategy", ["auto", "bm25", "vector", "hybrid", "rrf"])
-def test_plain_strategies_are_the_workflows(search: Search, dataset: Dataset, strategy: str) -> None:
+def test_plain_strategies_are_the_workflows(dataset: Dataset, strategy: str) -> None:
     service = EnhancedRetrievalService(None, dataset)
     hits = search(service, "railway switch", 3, strategy)
     expected = dataset.search("railway switch", 3, strategy=RegisteredStrategy(strategy))
@@ -167,7 +155,7 @@ def test_the_synchronous_twin_works_inside_a_running_loop(dataset: Dataset) -> N
     asyncio.run(main())
 
 
-def test_filters_act_before_the_cut(search: Search, dataset: Dataset) -> None:
+def test_filters_act_before_the_cut(dataset: Dataset) -> None:
     service = EnhancedRetrievalService(None, dataset)
     hits = search(service, "railway switch", 5, filters="length > 50")
     assert hits
@@ -175,7 +163,7 @@ def test_filters_act_before_the_cut(search: Search, dataset: Dataset) -> None:
     assert ids(search(service, "railway switch", 5, filters={"length": len(TEXTS["tea"])})) == ["tea"]
 
 
-def test_a_workspace_is_searched_as_it_is_at_the_time(search: Search, tmp_path: Path) -> None:
+def test_a_workspace_is_searched_as_it_is_at_the_time(tmp_path: Path) -> None:
     with Workspace(tmp_path / "w", embedder=HashingEmbedder()) as workspace:
         service = EnhancedRetrievalService(None, workspace)
         assert search(service, "railway") == []
@@ -185,7 +173,7 @@ def test_a_workspace_is_searched_as_it_is_at_the_time(search: Search, tmp_path: 
         assert {hit.dataset for hit in search(service, "railway")} == {"one", "two"}
 
 
-def test_hits_are_judged_by_what_was_fitted_to_their_dataset(search: Search, tmp_path: Path) -> None:
+def test_hits_are_judged_by_what_was_fitted_to_their_dataset(tmp_path: Path) -> None:
     embedder = HashingEmbedder()
     with Workspace(tmp_path / "w", embedder=embedder) as workspace:
         rails = workspace.dataset("rails")
@@ -209,7 +197,7 @@ def test_hits_are_judged_by_what_was_fitted_to_their_dataset(search: Search, tmp
         assert [hit.relevance for hit in search(services[0], "railway switch", 3)] == [None] * 3
 
 
-def test_retrievers_and_several_sources_are_searched_together(search: Search, dataset: Dataset) -> None:
+def test_retrievers_and_several_sources_are_searched_together(dataset: Dataset) -> None:
     service = EnhancedRetrievalService(None, [dataset, FixedRetriever(("elsewhere", 1.0))])
     assert {"elsewhere", "switch"} <= set(ids(search(service, "railway switch", 9)))
     assert "elsewhere" in ids(search(EnhancedRetrievalService(None, FixedRetriever(("elsewhere", 1.0))), "x"))
@@ -223,9 +211,7 @@ def test_retrievers_and_several_sources_are_searched_together(search: Search, da
         ((3,), "a query's text is a str, not int"),
     ],
 )
-def test_what_cannot_be_asked_is_an_input_error(
-    search: Search, dataset: Dataset, arguments: tuple[Any, ...], message: str
-) -> None:
+def test_what_cannot_be_asked_is_an_input_error(dataset: Dataset, arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(InputError, match=message):
         search(EnhancedRetrievalService(None, dataset), *arguments)
 
@@ -248,13 +234,13 @@ def test_what_cannot_be_used_is_told_at_construction(arguments: tuple[Any, ...],
         EnhancedRetrievalService(*arguments)
 
 
-def test_an_embedder_that_is_not_the_datasets_is_refused(search: Search, dataset: Dataset) -> None:
+def test_an_embedder_that_is_not_the_datasets_is_refused(dataset: Dataset) -> None:
     assert search(EnhancedRetrievalService(None, dataset, HashingEmbedder()), "railway")
     with pytest.raises(InputError, match=r"'rail' holds vectors of .* give the same, or None"):
         search(EnhancedRetrievalService(None, dataset, HashingEmbedder(dimensions=32)), "railway")
 
 
-def test_a_search_that_fails_altogether_raises_its_causes(search: Search) -> None:
+def test_a_search_that_fails_altogether_raises_its_causes() -> None:
     failing = Failing()
     with pytest.raises(RetrievalError, match="failing"):
         search(EnhancedRetrievalService(None, failing), "railway")
@@ -276,9 +262,7 @@ def test_a_search_that_fails_altogether_raises_its_causes(search: Search) -> Non
         ({"enable_strategy_auto_selection": False, "default_retrieval_strategy": "vector"}, "switch", "vector"),
     ],
 )
-def test_auto_is_what_the_settings_say(
-    search: Search, dataset: Dataset, settings: dict[str, Any], query: str, strategy: str
-) -> None:
+def test_auto_is_what_the_settings_say(dataset: Dataset, settings: dict[str, Any], query: str, strategy: str) -> None:
     llms = {"hyde": ScriptedLLM(lambda _: "A railway switch guides trains.")}
     service = EnhancedRetrievalService(settings, dataset, llms=llms, strategies=registry_of(hyde=Hypothetical))
     hits = search(service, query, 2)
@@ -291,9 +275,7 @@ def test_auto_is_what_the_settings_say(
     assert search(service, query, 2, "bm25").strategy == "bm25"
 
 
-def test_a_strategy_without_its_model_is_not_recommended_and_cannot_be_asked_for(
-    search: Search, dataset: Dataset
-) -> None:
+def test_a_strategy_without_its_model_is_not_recommended_and_cannot_be_asked_for(dataset: Dataset) -> None:
     service = EnhancedRetrievalService({"policy": "heuristic"}, dataset, strategies=registry_of(hyde=Hypothetical))
     recommendation = service.recommend_strategy("what is a railway switch?")
     assert recommendation.strategy == "hybrid"
@@ -308,7 +290,7 @@ def test_a_strategy_without_its_model_is_not_recommended_and_cannot_be_asked_for
 
 
 @pytest.mark.parametrize(("technique", "strategy"), [("keyword", "bm25"), ("vector", "vector")])
-def test_what_a_dataset_does_not_keep_is_not_chosen(search: Search, technique: Any, strategy: str) -> None:
+def test_what_a_dataset_does_not_keep_is_not_chosen(technique: Any, strategy: str) -> None:
     with Dataset("half", indexing_technique=technique, embedder=HashingEmbedder()) as dataset:
         dataset.add(DOCUMENTS)
         service = EnhancedRetrievalService({"policy": "heuristic"}, dataset, strategies=registry_of())
@@ -319,7 +301,7 @@ def test_what_a_dataset_does_not_keep_is_not_chosen(search: Search, technique: A
             search(service, "switch", 2, "hybrid")
 
 
-def test_datasets_that_keep_different_indexes_are_each_searched_by_theirs(search: Search, dataset: Dataset) -> None:
+def test_datasets_that_keep_different_indexes_are_each_searched_by_theirs(dataset: Dataset) -> None:
     with Dataset("words", indexing_technique="keyword") as words:
         words.add([Document("museum", "the railway museum")])
         service = EnhancedRetrievalService({"policy": "heuristic"}, [words, dataset], strategies=registry_of())
@@ -336,7 +318,7 @@ def test_datasets_that_keep_different_indexes_are_each_searched_by_theirs(search
 # ── registered strategies ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_strategy_gets_sources_model_and_its_own_settings(search: Search, dataset: Dataset) -> None:
+def test_a_strategy_gets_sources_model_and_its_own_settings(dataset: Dataset) -> None:
     llm = ScriptedLLM(lambda _: "Green tea is brewed below boiling point.")
     service = EnhancedRetrievalService(
         {"hyde_temperature": 0.5, "hyde_model": "m"},
@@ -373,7 +355,7 @@ def test_strategies_are_a_mapping_made_when_asked_for(dataset: Dataset) -> None:
         strategies["nothing"]
 
 
-def test_the_options_are_those_of_every_search(search: Search, tmp_path: Path) -> None:
+def test_the_options_are_those_of_every_search(tmp_path: Path) -> None:
     with Workspace(tmp_path / "work", embedder=HashingEmbedder()) as workspace:
         for name in ("rails", "drinks"):
             workspace.dataset(name).add([Document(f"{name} 1", "a railway switch"), Document(f"{name} 2", "green tea")])
@@ -398,13 +380,13 @@ def test_the_options_are_those_of_every_search(search: Search, tmp_path: Path) -
             search(service, "tea", rerank=False)
 
 
-def test_a_users_strategy_may_take_the_name_of_a_plain_one(search: Search, dataset: Dataset) -> None:
+def test_a_users_strategy_may_take_the_name_of_a_plain_one(dataset: Dataset) -> None:
     service = EnhancedRetrievalService(None, dataset, strategies=registry_of(hybrid=Halves))
     assert ids(search(service, "tea", 5, "hybrid", False)) == ["tea"]  # by words alone
     assert len(search(service, "tea", 5, "auto")) > 1
 
 
-def test_a_strategy_that_fails_is_replaced_by_the_plain_search(search: Search, dataset: Dataset) -> None:
+def test_a_strategy_that_fails_is_replaced_by_the_plain_search(dataset: Dataset) -> None:
     llms = {"hyde": ScriptedLLM(lambda _: OSError("the model is down"))}
     service = EnhancedRetrievalService(
         {"policy": "heuristic"},
@@ -425,7 +407,7 @@ def test_a_strategy_that_fails_is_replaced_by_the_plain_search(search: Search, d
     assert note.startswith("strategy 'hyde' failed; plain search was used instead: ")
 
 
-def test_a_reranked_strategy_is_asked_for_what_the_reranker_scores(search: Search, dataset: Dataset) -> None:
+def test_a_reranked_strategy_is_asked_for_what_the_reranker_scores(dataset: Dataset) -> None:
     llms = {"general": ScriptedLLM(lambda prompt: prompt)}
     service = EnhancedRetrievalService(
         None, dataset, None, ReversingReranker(), llms=llms, strategies=registry_of(x=Hypothetical)
@@ -445,7 +427,7 @@ PASSAGE = "A railway switch guides trains from one track to another, as points d
 @pytest.mark.parametrize(
     "strategy", ["vector", "bm25", "hybrid", "hyde", "query2doc", "decomposition", "multi_query", "compression"]
 )
-def test_every_strategy_of_ours_answers(search: Search, dataset: Dataset, strategy: str) -> None:
+def test_every_strategy_of_ours_answers(dataset: Dataset, strategy: str) -> None:
     replies = {"hyde": PASSAGE, "query2doc": {"queries": ["railway points", "track switch"]}}
     llms = {task: ScriptedLLM(lambda _, reply=reply: reply) for task, reply in replies.items()}  # type: ignore[misc]
     service = EnhancedRetrievalService(None, dataset, llms=llms)
@@ -481,7 +463,7 @@ def test_our_strategies_get_their_settings(dataset: Dataset) -> None:
     assert plain["compression"].reranker is None
 
 
-def test_compression_answers_with_excerpts_within_its_length(search: Search, dataset: Dataset) -> None:
+def test_compression_answers_with_excerpts_within_its_length(dataset: Dataset) -> None:
     class Counting(ReversingReranker):
         counts: ClassVar[list[int]] = []
 
@@ -501,7 +483,7 @@ def test_compression_answers_with_excerpts_within_its_length(search: Search, dat
     Counting.counts.clear()
 
 
-def test_a_model_that_fails_leaves_the_plain_answer(search: Search, dataset: Dataset) -> None:
+def test_a_model_that_fails_leaves_the_plain_answer(dataset: Dataset) -> None:
     llms = {"hyde": ScriptedLLM(lambda _: OSError("the model is down"))}
     hits = search(EnhancedRetrievalService({"policy": "heuristic"}, dataset, llms=llms), "what is a railway switch?", 2)
     assert ids(hits) == ids(dataset.search("what is a railway switch?", 2).hits)
@@ -509,7 +491,7 @@ def test_a_model_that_fails_leaves_the_plain_answer(search: Search, dataset: Dat
     assert any("the model is down" in note for note in hits.degraded)
 
 
-def test_a_search_has_one_account_for_all_that_its_strategy_asks(search: Search, dataset: Dataset) -> None:
+def test_a_search_has_one_account_for_all_that_its_strategy_asks(dataset: Dataset) -> None:
     accounts: list[Spending] = []
 
     class Notes(BaseTransformer):
@@ -530,7 +512,7 @@ def test_a_search_has_one_account_for_all_that_its_strategy_asks(search: Search,
     assert accounts[0].budget.calls == Budget().calls != 99
 
 
-def test_heuristics_without_any_model_take_rules(search: Search, dataset: Dataset) -> None:
+def test_heuristics_without_any_model_take_rules(dataset: Dataset) -> None:
     service = EnhancedRetrievalService({"policy": "heuristic"}, dataset)
     expected = {"switch versus lamp": "decomposition", "what is tea?": "hybrid", "green tea": "multi_query"}
     assert {query: search(service, query).strategy for query in expected} == expected
@@ -545,7 +527,7 @@ def test_heuristics_without_any_model_take_rules(search: Search, dataset: Datase
 )
 @pytest.mark.parametrize("reranker", [ReversingReranker, Foreign])
 def test_reranking_is_on_unless_somebody_says_otherwise(
-    search: Search, dataset: Dataset, setting: bool, use_rerank: bool | None, expected: bool, reranker: type
+    dataset: Dataset, setting: bool, use_rerank: bool | None, expected: bool, reranker: type
 ) -> None:
     settings = Settings(enable_reranker_by_default=setting)
     service = EnhancedRetrievalService(settings, dataset, None, reranker())
@@ -556,7 +538,7 @@ def test_reranking_is_on_unless_somebody_says_otherwise(
     assert any(step.source == "rerank" for step in hits[0].provenance) == expected
 
 
-def test_the_offline_reranker_takes_the_place_of_none(search: Search, dataset: Dataset) -> None:
+def test_the_offline_reranker_takes_the_place_of_none(dataset: Dataset) -> None:
     service = EnhancedRetrievalService(None, dataset)
     assert not search(service, "railway switch").reranked  # the calibrated sum is the fusion already: nothing to add
     assert not search(service, "railway switch", use_rerank=False).reranked
@@ -598,9 +580,7 @@ class Asks(Foreign):
         (Foreign(answer=lambda documents: [documents[0]] * 2), "or a duplicate"),
     ],
 )
-def test_a_reranker_that_fails_leaves_the_order_and_says_so(
-    search: Search, dataset: Dataset, reranker: Any, message: str
-) -> None:
+def test_a_reranker_that_fails_leaves_the_order_and_says_so(dataset: Dataset, reranker: Any, message: str) -> None:
     hits = search(EnhancedRetrievalService(None, dataset, None, reranker), "railway switch", 3)
     plain = dataset.search("railway switch", 3)
     assert [(hit.id, hit.score) for hit in hits] == [(hit.id, hit.score) for hit in plain.hits]
@@ -609,7 +589,7 @@ def test_a_reranker_that_fails_leaves_the_order_and_says_so(
     assert not hits.reranked
 
 
-def test_a_foreign_rerankers_scores_are_kept_where_they_are_scores(search: Search, dataset: Dataset) -> None:
+def test_a_foreign_rerankers_scores_are_kept_where_they_are_scores(dataset: Dataset) -> None:
     def descending(documents: list[Document]) -> list[Document]:
         return [Document(document.id, document.text, {"score": 9 - rank}) for rank, document in enumerate(documents)]
 
@@ -635,7 +615,7 @@ def test_a_foreign_rerankers_scores_are_kept_where_they_are_scores(search: Searc
     assert ids(search(service, "railway switch", 3)) == [plain[3], plain[0], plain[1]]
 
 
-def test_the_workflows_further_stages_are_kept(search: Search, dataset: Dataset) -> None:
+def test_the_workflows_further_stages_are_kept(dataset: Dataset) -> None:
     from pointsman import BaseRefiner
 
     class RefusingRefiner(BaseRefiner):
@@ -678,9 +658,7 @@ class ForeignStore:
 
 
 @pytest.mark.parametrize("strategy", ["bm25", "vector", "hybrid", "auto"])
-def test_a_foreign_vector_store_gets_a_keyword_index_in_step(
-    search: Search, dataset: Dataset, tmp_path: Path, strategy: str
-) -> None:
+def test_a_foreign_vector_store_gets_a_keyword_index_in_step(dataset: Dataset, tmp_path: Path, strategy: str) -> None:
     settings = {"bm25_index_path": str(tmp_path / "bm25"), "bm25_k1": 0.9}
     with EnhancedRetrievalService(settings, ForeignStore(dataset), HashingEmbedder()) as service:
         assert service.bm25_manager is not None
@@ -704,7 +682,7 @@ def test_a_foreign_vector_store_gets_a_keyword_index_in_step(
 
 @pytest.mark.parametrize("by_workflow", [False, True])
 def test_a_default_strategy_searches_only_its_lists_of_a_foreign_store(
-    search: Search, dataset: Dataset, tmp_path: Path, by_workflow: bool
+    dataset: Dataset, tmp_path: Path, by_workflow: bool
 ) -> None:
     settings = {"bm25_index_path": str(tmp_path / "bm25")}
     workflow = RetrievalWorkflow(strategy="bm25") if by_workflow else None
@@ -715,7 +693,7 @@ def test_a_default_strategy_searches_only_its_lists_of_a_foreign_store(
         assert {step.source for hit in hits for step in hit.provenance} == {"bm25_retriever"}
 
 
-def test_a_store_without_a_part_does_without_it(search: Search, dataset: Dataset, tmp_path: Path) -> None:
+def test_a_store_without_a_part_does_without_it(dataset: Dataset, tmp_path: Path) -> None:
     settings = {"bm25_index_path": str(tmp_path / "bm25")}
     with EnhancedRetrievalService(settings, dataset._local.collection.truth) as words:
         assert ids(search(words, "tea", 3)) == ["tea"]
@@ -798,7 +776,7 @@ class AwaitedSimilar(Similar):
 
 
 @pytest.mark.parametrize("store", [Similar(), AwaitedSimilar()], ids=["plain", "awaited"])
-def test_x1_a_store_with_similarity_search_is_searched(search: Search, store: Similar) -> None:
+def test_x1_a_store_with_similarity_search_is_searched(store: Similar) -> None:
     """The seed's service is built over one (004): its order is the answer's."""
     with EnhancedRetrievalService(None, store) as service:
         hits = search(service, "how do trains change tracks?", k=2)

@@ -30,42 +30,9 @@ from test_hybrid import Failing, FixedRetriever, Slow, ids
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Search = Callable[..., RetrievalContext]
 
-
-def synchronously(workflow: RetrievalWorkflow, *args: Any, **options: Any) -> RetrievalContext:
+def search(workflow: RetrievalWorkflow, *args: Any, **options: Any) -> RetrievalContext:
     return workflow.search(*args, **options)
-
-
-def asynchronously(workflow: RetrievalWorkflow, *args: Any, **options: Any) -> RetrievalContext:
-    return asyncio.run(workflow.asearch(*args, **options))
-
-
-def inside_a_running_loop(workflow: RetrievalWorkflow, *args: Any, **options: Any) -> RetrievalContext:
-    async def main() -> RetrievalContext:
-        return workflow.search(*args, **options)
-
-    return asyncio.run(main())
-
-
-def in_a_thread(workflow: RetrievalWorkflow, *args: Any, **options: Any) -> RetrievalContext:
-    contexts: list[RetrievalContext] = []
-    thread = threading.Thread(target=lambda: contexts.append(workflow.search(*args, **options)))
-    thread.start()
-    thread.join()
-    return contexts[0]
-
-
-@pytest.fixture(params=[synchronously, asynchronously, inside_a_running_loop, in_a_thread])
-def search(request: pytest.FixtureRequest) -> Search:
-    search_function: Search = request.param
-    return search_function
-
-
-@pytest.fixture(params=[synchronously, asynchronously])
-def run_search(request: pytest.FixtureRequest) -> Search:
-    search_function: Search = request.param
-    return search_function
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +104,7 @@ class Choosing(BaseRouter):
         return [dataset for dataset in datasets if dataset.name in self.names]
 
 
-def test_with_no_stage_at_all(search: Search, datasets: tuple[Dataset, Dataset]) -> None:
+def test_with_no_stage_at_all(datasets: tuple[Dataset, Dataset]) -> None:
     context = search(RetrievalWorkflow(), "rail lamp", datasets, 7)
     assert len(context) == 7
     assert {hit.dataset for hit in context} <= {"rails", "lamps"}
@@ -150,7 +117,7 @@ def test_with_no_stage_at_all(search: Search, datasets: tuple[Dataset, Dataset])
     assert search(RetrievalWorkflow(), "rail lamp", datasets, 7).hits == context.hits
 
 
-def test_r7_with_every_stage(search: Search, datasets: tuple[Dataset, Dataset]) -> None:
+def test_r7_with_every_stage(datasets: tuple[Dataset, Dataset]) -> None:
     reranker, last = ReversingRefiner(30), ReversingRefiner()
     workflow = RetrievalWorkflow(
         router=Choosing("lamps"), reranker=reranker, transformer=Rewriting(new_text="signal"), refiners=[last]
@@ -180,25 +147,25 @@ def test_retrieve_gives_one_context_for_each_question(datasets: tuple[Dataset, D
 
 
 @pytest.mark.parametrize("strategy", ["auto", "bm25", "vector", "hybrid", "rrf", "z_score", "decomposition"])
-def test_strategies(run_search: Search, datasets: tuple[Dataset, Dataset], strategy: str) -> None:
-    context = run_search(RetrievalWorkflow(strategy=strategy), "rail lamp", datasets, 5)
+def test_strategies(datasets: tuple[Dataset, Dataset], strategy: str) -> None:
+    context = search(RetrievalWorkflow(strategy=strategy), "rail lamp", datasets, 5)
     assert context.plan.strategy == ("hybrid" if strategy == "auto" else strategy)
-    assert context.hits == run_search(RetrievalWorkflow(), "rail lamp", datasets, 5, strategy=strategy).hits
+    assert context.hits == search(RetrievalWorkflow(), "rail lamp", datasets, 5, strategy=strategy).hits
 
 
-def test_datasets_and_retrievers_together(run_search: Search, datasets: tuple[Dataset, Dataset]) -> None:
+def test_datasets_and_retrievers_together(datasets: tuple[Dataset, Dataset]) -> None:
     foreign = FixedRetriever(("x", 900.0), ("d1", 5.0))
-    context = run_search(RetrievalWorkflow(), "rail lamp", [datasets[0], foreign, datasets[1]], 60)
+    context = search(RetrievalWorkflow(), "rail lamp", [datasets[0], foreign, datasets[1]], 60)
     assert context.plan.datasets == ("rails", "fixed", "lamps")
     assert "x" in ids(context.hits)
     assert context.trace.spans[-3].detail.startswith("rrf")  # foreign scores are on no common scale
     assert {hit.dataset for hit in context} == {"rails", "lamps", None}
-    alone = run_search(RetrievalWorkflow(), "rail lamp", [foreign], 5)
+    alone = search(RetrievalWorkflow(), "rail lamp", [foreign], 5)
     assert [(hit.id, hit.score) for hit in alone] == [("x", 900.0), ("d1", 5.0)]
 
 
-def test_nothing_to_search(run_search: Search) -> None:
-    context = run_search(RetrievalWorkflow(), "rail", [])
+def test_nothing_to_search() -> None:
+    context = search(RetrievalWorkflow(), "rail", [])
     assert (context.hits, context.plan.datasets, context.degraded) == ((), (), ())
 
 
@@ -260,23 +227,23 @@ def test_i1_a_workflow_searches_a_list(datasets: tuple[Dataset, Dataset]) -> Non
 
 
 class TestR3PartialAnswers:
-    def test_a_failing_branch(self, search: Search, datasets: tuple[Dataset, Dataset]) -> None:
+    def test_a_failing_branch(self, datasets: tuple[Dataset, Dataset]) -> None:
         context = search(RetrievalWorkflow(), "rail lamp", [Failing(), datasets[0]], 5)
         assert len(context) == 5
         assert context.degraded == ("failing: LookupError: out of order",)
 
-    def test_a_branch_that_ignores_filters(self, run_search: Search) -> None:
+    def test_a_branch_that_ignores_filters(self) -> None:
         class Years(BaseRetriever):
             def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
                 return [Hit(Document(str(year), "rail", {"year": year}), 1 / year) for year in range(2000, 2010)]
 
-        context = run_search(RetrievalWorkflow(), "rail", [Years(), FixedRetriever(("a", 1.0))], filters="year >= 2007")
+        context = search(RetrievalWorkflow(), "rail", [Years(), FixedRetriever(("a", 1.0))], filters="year >= 2007")
         assert ids(context.hits) == ["2007", "2008", "2009"]
         assert context.degraded == (
             "years: 7 of its 10 hits are outside the filter and are left out",
             "fixed: 1 of its 1 hits are outside the filter and are left out",
         )
-        assert run_search(RetrievalWorkflow(), "rail", [Years()]).degraded == ()
+        assert search(RetrievalWorkflow(), "rail", [Years()]).degraded == ()
 
     @pytest.mark.parametrize(
         ("filters", "missing_key"),
@@ -291,42 +258,40 @@ class TestR3PartialAnswers:
             ("_id = nobody and _text contains rail", None),
         ],
     )
-    def test_q2_an_unknown_key_that_leaves_nothing_is_named(
-        self, run_search: Search, filters: str, missing_key: str | None
-    ) -> None:
+    def test_q2_an_unknown_key_that_leaves_nothing_is_named(self, filters: str, missing_key: str | None) -> None:
         rails, lamps = (Dataset(name, embedder=HashingEmbedder()) for name in ("rails", "lamps"))
         rails.add([Document("a", "a rail", {"year": 2001, "author": {"name": "N1"}, "цвет": "красный"})])
         lamps.add([Document("b", "a lamp", {"lang": "en"})])
-        context = run_search(RetrievalWorkflow(), "rail", [rails, lamps], filters=filters)
+        context = search(RetrievalWorkflow(), "rail", [rails, lamps], filters=filters)
         note = f"filters: no document that was searched has the key {missing_key}"
         assert (ids(context.hits), context.degraded) == ([], () if missing_key is None else (note,))
 
-    def test_q2_an_unknown_key_is_not_named_without_need_or_knowledge(self, run_search: Search) -> None:
+    def test_q2_an_unknown_key_is_not_named_without_need_or_knowledge(self) -> None:
         rails = Dataset("rails", embedder=HashingEmbedder())
-        assert run_search(RetrievalWorkflow(), "rail", [rails], filters="yaer = 2001").degraded == ()  # no document
+        assert search(RetrievalWorkflow(), "rail", [rails], filters="yaer = 2001").degraded == ()  # no document
         rails.add([Document("a", "a rail", {"year": 2001})])
-        assert run_search(RetrievalWorkflow(), "rail", [rails], filters="year = 2001 or yaer = 2001").degraded == ()
+        assert search(RetrievalWorkflow(), "rail", [rails], filters="year = 2001 or yaer = 2001").degraded == ()
         retriever = FixedRetriever()  # may have any key
-        assert run_search(RetrievalWorkflow(), "rail", [rails, retriever], filters="yaer = 2001").degraded == ()
+        assert search(RetrievalWorkflow(), "rail", [rails, retriever], filters="yaer = 2001").degraded == ()
 
     @pytest.mark.parametrize(
         "scores",
         [(math.nan, 1.0, 2.0), (None, None, None), (3.0, math.inf, 1.0), (np.float32(0.5), np.float64(0.4), 0)],
     )
-    def test_a_branch_with_odd_scores_is_alone(self, run_search: Search, scores: tuple[Any, ...]) -> None:
-        context = run_search(RetrievalWorkflow(), "q", [FixedRetriever(*zip("abc", scores, strict=True))])
+    def test_a_branch_with_odd_scores_is_alone(self, scores: tuple[Any, ...]) -> None:
+        context = search(RetrievalWorkflow(), "q", [FixedRetriever(*zip("abc", scores, strict=True))])
         assert ids(context.hits) == ["a", "b", "c"]
         assert all(type(hit.score) is float and math.isfinite(hit.score) for hit in context)
         json.dumps(context.to_dict(trace="lists"), allow_nan=False)
 
-    def test_a_hanging_branch(self, search: Search, datasets: tuple[Dataset, Dataset]) -> None:
+    def test_a_hanging_branch(self, datasets: tuple[Dataset, Dataset]) -> None:
         slow = Slow(30)
         context = search(RetrievalWorkflow(), "rail lamp", [slow, datasets[0]], 5, timeout=1.5)
         assert not slow.is_over
         assert len(context) == 5
         assert [cause.split(" within")[0] for cause in context.degraded] == ["slow: TimeoutError: no answer"]
 
-    def test_an_embedder_that_hangs_leaves_the_words(self, search: Search) -> None:
+    def test_an_embedder_that_hangs_leaves_the_words(self) -> None:
         """After three times it is left out for a while (F3)."""
         embedder = Hanging()
         dataset = Dataset("rails", embedder=embedder)
@@ -344,23 +309,23 @@ class TestR3PartialAnswers:
             embedder.release_event.set()
             dataset.close()
 
-    def test_all_failing(self, run_search: Search) -> None:
+    def test_all_failing(self) -> None:
         with pytest.raises(RetrievalError, match="failing_2: ValueError: bad"):
-            run_search(RetrievalWorkflow(), "rail", [Failing(), Failing(ValueError("bad"))])
+            search(RetrievalWorkflow(), "rail", [Failing(), Failing(ValueError("bad"))])
 
-    def test_the_stages_after_keep_a_share_of_the_time(self, run_search: Search) -> None:
+    def test_the_stages_after_keep_a_share_of_the_time(self) -> None:
         reranker = ReversingRefiner()
-        context = run_search(
+        context = search(
             RetrievalWorkflow(reranker=reranker), "q", [Slow(30), FixedRetriever(("a", 2.0), ("b", 1.0))], timeout=0.5
         )
         assert ids(context.hits) == ["b", "a"]
         assert [cause.split(" within")[0] for cause in context.degraded] == ["slow: TimeoutError: no answer"]
 
-    def test_one_that_keeps_failing_is_left_out_for_a_while(self, run_search: Search) -> None:
+    def test_one_that_keeps_failing_is_left_out_for_a_while(self) -> None:
         failing = Failing()
         workflow = RetrievalWorkflow(breaker=Breaker(failures=1, seconds=60))
         for _ in range(3):
-            context = run_search(workflow, "q", [failing, FixedRetriever(("a", 1.0))])
+            context = search(workflow, "q", [failing, FixedRetriever(("a", 1.0))])
         assert failing.calls == 1
         assert "left out for another" in context.degraded[0]
 
@@ -388,17 +353,17 @@ class TestR3PartialAnswers:
 
 
 class TestFailingStages:
-    def test_a_transformer(self, run_search: Search) -> None:
+    def test_a_transformer(self) -> None:
         class FailingTransformer(BaseTransformer):
             def transform(self, query: str | Query) -> Transformed:
                 raise LookupError("no model")
 
-        context = run_search(RetrievalWorkflow(transformer=FailingTransformer()), "q", [FixedRetriever(("a", 1.0))])
+        context = search(RetrievalWorkflow(transformer=FailingTransformer()), "q", [FixedRetriever(("a", 1.0))])
         assert ids(context.hits) == ["a"]
         assert context.degraded == ("FailingTransformer failed and was skipped: LookupError: no model",)
 
-    def test_a_router(self, run_search: Search, datasets: tuple[Dataset, Dataset]) -> None:
-        context = run_search(RetrievalWorkflow(router=Choosing()), "rail", datasets, 100)
+    def test_a_router(self, datasets: tuple[Dataset, Dataset]) -> None:
+        context = search(RetrievalWorkflow(router=Choosing()), "rail", datasets, 100)
         assert {hit.dataset for hit in context} == {"rails", "lamps"}
         assert context.degraded == ("route: LookupError: no router; all datasets are searched",)
 
@@ -411,9 +376,9 @@ class TestFailingStages:
             (lambda: time.sleep(30), "no answer within 0.1 s"),
         ],
     )
-    def test_a_refiner(self, run_search: Search, act: Callable[[], Any], cause: str) -> None:
+    def test_a_refiner(self, act: Callable[[], Any], cause: str) -> None:
         workflow = RetrievalWorkflow(refiners=[FailingRefiner(act, timeout=0.1)])
-        context = run_search(workflow, "q", [FixedRetriever(("a", 2.0), ("b", 1.0))])
+        context = search(workflow, "q", [FixedRetriever(("a", 2.0), ("b", 1.0))])
         assert ids(context.hits) == ["a", "b"]
         assert len(context.degraded) == 1
         assert context.degraded[0].startswith("compress: ")
@@ -421,25 +386,25 @@ class TestFailingStages:
         assert context.degraded[0].endswith("the previous ranking is kept")
         assert context.trace.spans[-1].error is not None
 
-    def test_a_refiner_in_place(self, run_search: Search) -> None:
-        context = run_search(
+    def test_a_refiner_in_place(self) -> None:
+        context = search(
             RetrievalWorkflow(refiners=[FailingRefiner(raises, in_place=True)]), "q", [FixedRetriever(("a", 2.0))]
         )
         assert ids(context.hits) == ["a"]
         assert "LookupError: no model" in context.degraded[0]
 
-    def test_no_time_left_for_a_refiner(self, run_search: Search) -> None:
+    def test_no_time_left_for_a_refiner(self) -> None:
         reranker = ReversingRefiner()
         slow = FailingRefiner(lambda: time.sleep(30))
         workflow = RetrievalWorkflow(reranker=slow, refiners=[reranker], timeout=0.2)
-        context = run_search(workflow, "q", [FixedRetriever(("a", 2.0), ("b", 1.0))])
+        context = search(workflow, "q", [FixedRetriever(("a", 2.0), ("b", 1.0))])
         assert ids(context.hits) == ["a", "b"]
         assert [cause.split(":")[0] for cause in context.degraded] == ["compress", "rerank"]
 
 
-def test_a_refusal_ends_the_way(run_search: Search) -> None:
+def test_a_refusal_ends_the_way() -> None:
     later_refiner = ReversingRefiner()
-    context = run_search(RetrievalWorkflow(refiners=[Refusing(), later_refiner]), "q", [FixedRetriever(("a", 2.0))])
+    context = search(RetrievalWorkflow(refiners=[Refusing(), later_refiner]), "q", [FixedRetriever(("a", 2.0))])
     assert context.hits == ()
     assert context.refused is not None
     assert (str(context.refused), context.refused.nearest and context.refused.nearest.id) == ("nothing is near", "a")
@@ -448,42 +413,40 @@ def test_a_refusal_ends_the_way(run_search: Search) -> None:
 
 
 class TestVariants:
-    def test_variants_add_and_cannot_outvote_the_query(self, run_search: Search) -> None:
+    def test_variants_add_and_cannot_outvote_the_query(self) -> None:
         class ByText(BaseRetriever):
             def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
                 ids = {"q": ["a", "b"], "v1": ["x", "y"], "v2": ["x", "b"]}[Query.of(query).text]
                 return [Hit(Document(id_, id_), 1.0 / rank) for rank, id_ in enumerate(ids, 1)]
 
         transformer = Rewriting(Variant("v1", "synonym"), Variant("v2", "correction"))
-        context = run_search(RetrievalWorkflow(transformer=transformer), "q", [ByText()])
+        context = search(RetrievalWorkflow(transformer=transformer), "q", [ByText()])
         assert ids(context.hits) == ["b", "a", "x", "y"]
         sources = [(step.source, step.rank) for step in context.hits[0].provenance]
         assert sources == [("by_text", 2), ("correction 2", 2), ("fuse", 1)]
         assert context.trace.explain("y").rank == 4
         many_variants = Rewriting(*(Variant("v1", "synonym") for _ in range(9)))
-        assert ids(run_search(RetrievalWorkflow(transformer=many_variants), "q", [ByText()], 1).hits) == ["a"]
+        assert ids(search(RetrievalWorkflow(transformer=many_variants), "q", [ByText()], 1).hits) == ["a"]
 
-    def test_over_datasets_every_candidate_has_both_scores(
-        self, run_search: Search, datasets: tuple[Dataset, Dataset]
-    ) -> None:
+    def test_over_datasets_every_candidate_has_both_scores(self, datasets: tuple[Dataset, Dataset]) -> None:
         transformer = Rewriting(Variant("steam bridge", "subquestion"))
         workflow = RetrievalWorkflow(transformer=transformer, depth=5)
         for selection in (datasets, datasets[:1]):
-            context = run_search(workflow, "rail lamp", selection, 40)
+            context = search(workflow, "rail lamp", selection, 40)
             assert len(context) > 10
             for hit in context:
                 scores = {step.source: step.score for step in hit.provenance}
                 assert scores["bm25"] is not None
                 assert scores["vector"] is not None
 
-    def test_a_failing_variant_leaves_the_query(self, run_search: Search) -> None:
+    def test_a_failing_variant_leaves_the_query(self) -> None:
         class Picky(BaseRetriever):
             def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
                 if Query.of(query).text != "q":
                     raise LookupError("only q")
                 return [Hit(Document("a", "a"), 1.0)]
 
-        context = run_search(RetrievalWorkflow(transformer=Rewriting(Variant("v", "synonym"))), "q", [Picky()])
+        context = search(RetrievalWorkflow(transformer=Rewriting(Variant("v", "synonym"))), "q", [Picky()])
         assert ids(context.hits) == ["a"]
         assert context.degraded == ("picky, synonym 1: LookupError: only q",)
 
@@ -623,59 +586,53 @@ class Junk:
 
 
 class TestHardCases:
-    def test_a_retriever_named_as_our_lists_are_keeps_its_hits(
-        self, run_search: Search, datasets: tuple[Dataset, Dataset]
-    ) -> None:
+    def test_a_retriever_named_as_our_lists_are_keeps_its_hits(self, datasets: tuple[Dataset, Dataset]) -> None:
         class VectorRetriever(FixedRetriever):
             pass
 
-        context = run_search(RetrievalWorkflow(), "rail lamp", [datasets[0], VectorRetriever(("foreign", 1.0))], 100)
+        context = search(RetrievalWorkflow(), "rail lamp", [datasets[0], VectorRetriever(("foreign", 1.0))], 100)
         assert "foreign" in ids(context.hits)
         assert context.plan.datasets == ("rails", "vector_retriever")
-        both = run_search(RetrievalWorkflow(), "q", [VectorRetriever(("a", float("nan"))), FixedRetriever(("b", 1.0))])
+        both = search(RetrievalWorkflow(), "q", [VectorRetriever(("a", float("nan"))), FixedRetriever(("b", 1.0))])
         assert sorted(ids(both.hits)) == ["a", "b"]
 
-    def test_ids_of_one_letter(self, run_search: Search, datasets: tuple[Dataset, Dataset]) -> None:
-        context = run_search(RetrievalWorkflow(), "rail lamp", [datasets[0], FixedRetriever(("x", 1.0))], 100)
+    def test_ids_of_one_letter(self, datasets: tuple[Dataset, Dataset]) -> None:
+        context = search(RetrievalWorkflow(), "rail lamp", [datasets[0], FixedRetriever(("x", 1.0))], 100)
         assert "x" in ids(context.hits)
 
-    def test_a_dataset_beside_its_own_retriever(self, run_search: Search, datasets: tuple[Dataset, Dataset]) -> None:
+    def test_a_dataset_beside_its_own_retriever(self, datasets: tuple[Dataset, Dataset]) -> None:
         rails, lamps = datasets
 
         class OfRails(BaseRetriever):
             def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
                 return [replace(hit, dataset="rails") for hit in rails.retriever().retrieve(query, top_k)]
 
-        context = run_search(
-            RetrievalWorkflow(refiners=[ReversingRefiner()]), "rail lamp", [rails, lamps, OfRails()], 100
-        )
+        context = search(RetrievalWorkflow(refiners=[ReversingRefiner()]), "rail lamp", [rails, lamps, OfRails()], 100)
         keys = [hit.key for hit in context]
         assert len(keys) == len(set(keys))
         assert context.degraded == ()
         assert any(step.source == "of_rails" for hit in context for step in hit.provenance)
 
-    def test_a_fitted_strategy_that_not_every_dataset_can_do(self, run_search: Search) -> None:
+    def test_a_fitted_strategy_that_not_every_dataset_can_do(self) -> None:
         words = Dataset("words", indexing_technique="keyword")
         words.add(corpus(5))
         for strategy in ("vector", "hybrid"):
-            context = run_search(RetrievalWorkflow(policy=Policy(strategy=strategy)), "rail lamp signal", [words], 5)
+            context = search(RetrievalWorkflow(policy=Policy(strategy=strategy)), "rail lamp signal", [words], 5)
             assert context.hits
             assert "as fitted to your labels" in context.plan.reason
         words.close()
 
-    def test_what_is_no_router(self, run_search: Search, datasets: tuple[Dataset, Dataset]) -> None:
-        context = run_search(RetrievalWorkflow(router=Junk()), "rail", datasets, 5)  # type: ignore[arg-type]
+    def test_what_is_no_router(self, datasets: tuple[Dataset, Dataset]) -> None:
+        context = search(RetrievalWorkflow(router=Junk()), "rail", datasets, 5)  # type: ignore[arg-type]
         assert context.degraded == ("route: TypeError: it returned str; all datasets are searched",)
 
     @pytest.mark.parametrize(
         "variant", [Variant("v", "x", float("nan")), Variant("v", "x", -1.0), Variant("v", "x", method="dense"),
                     Variant(5, "x")]  # type: ignore[arg-type]
     )  # fmt: skip
-    def test_variants_that_cannot_be_searched(
-        self, run_search: Search, datasets: tuple[Dataset, Dataset], variant: Variant
-    ) -> None:
-        plain = run_search(RetrievalWorkflow(), "rail lamp", datasets, 5)
-        context = run_search(RetrievalWorkflow(transformer=Rewriting(variant)), "rail lamp", datasets, 5)
+    def test_variants_that_cannot_be_searched(self, datasets: tuple[Dataset, Dataset], variant: Variant) -> None:
+        plain = search(RetrievalWorkflow(), "rail lamp", datasets, 5)
+        context = search(RetrievalWorkflow(transformer=Rewriting(variant)), "rail lamp", datasets, 5)
         assert context.hits == plain.hits
         assert "a variant that cannot be searched was left out" in context.degraded[0]
 
