@@ -43,7 +43,7 @@ from pointsman.store.opensearch import OpenSearchBackend
 from pointsman.store.opensearch import opensearch_reader as reader
 from pointsman.store.opensearch import opensearch_store as store
 from pointsman.store.opensearch.opensearch_queries import coordinates, vector_field
-from pointsman.tools.batched import batched
+from pointsman.tools.batching import batched
 from stores import FILTERS, Formula, bare, clustered, overlap, passages, quantiles, sample_questions
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ import numpy as np
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.evaluation.conformance.stores.write_orders import (
     NEVER,
-    Done,
+    Operation,
     State,
     Step,
     described,
@@ -55,7 +55,7 @@ class Writer:
         self.workspace = Workspace(place, embedder=_EMBEDDER)
         self.dataset = self.workspace.dataset(NAME)
 
-    def run(self, script: Script) -> list[tuple[str, Done]]:
+    def run(self, script: Script) -> list[tuple[str, Operation]]:
         """Do a script."""
         return run_all(script, self._do, self.dataset.get)
 
@@ -90,7 +90,7 @@ class Writer:
 
 def run_all(
     script: Script, do: Callable[[str, Step], str], read: Callable[[str], Document | None]
-) -> list[tuple[str, Done]]:
+) -> list[tuple[str, Operation]]:
     """Do steps on several documents one after the other."""
     return [(id_, done) for id_, step in script for done in run_script([step], partial(do, id_), partial(read, id_))]
 
@@ -98,7 +98,7 @@ def run_all(
 class Writers(Protocol):
     """Several writers at once."""
 
-    def run(self, scripts: Sequence[Script]) -> list[tuple[str, Done]]:
+    def run(self, scripts: Sequence[Script]) -> list[tuple[str, Operation]]:
         """Do a script each."""
         ...
 
@@ -121,7 +121,7 @@ class Threads:
     def __init__(self, place: str) -> None:
         self._writer, self._threads = Writer(place), ThreadPoolExecutor(WRITERS)
 
-    def run(self, scripts: Sequence[Script]) -> list[tuple[str, Done]]:
+    def run(self, scripts: Sequence[Script]) -> list[tuple[str, Operation]]:
         """See `Writers`."""
         return [done for group in self._threads.map(self._writer.run, scripts) for done in group]
 
@@ -150,7 +150,7 @@ class Processes(Threads):
             subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(WRITERS)
         ]
 
-    def run(self, scripts: Sequence[Script]) -> list[tuple[str, Done]]:
+    def run(self, scripts: Sequence[Script]) -> list[tuple[str, Operation]]:
         """See `Writers`."""
         for process, script in zip(self._processes, scripts, strict=True):
             assert process.stdin is not None
@@ -159,7 +159,7 @@ class Processes(Threads):
         result = []
         for process in self._processes:
             assert process.stdout is not None
-            result += [(id_, Done(*done)) for id_, done in json.loads(process.stdout.readline())]
+            result += [(id_, Operation(*done)) for id_, done in json.loads(process.stdout.readline())]
         return result
 
     def close(self) -> None:
@@ -177,7 +177,7 @@ class Services(Threads):
         self._writer.dataset.make()
         self._served = Served(place, "--workers", str(WRITERS), "--log-level", "error").ready()
 
-    def run(self, scripts: Sequence[Script]) -> list[tuple[str, Done]]:
+    def run(self, scripts: Sequence[Script]) -> list[tuple[str, Operation]]:
         """See `Writers`."""
         bare = [[(id_, _without_vector(step)) for id_, step in script] for script in scripts]
         groups = self._threads.map(lambda script: run_all(script, self._do, self._read), bare)

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "architecture.md"
+PAGE = ROOT / "docs" / "names.md"
+VAGUE = ROOT / "tests" / "vague_names.txt"
 GLOSSARY = ROOT / "docs" / "glossary.md"
 FOLDERS = {"src": ROOT / "src", "tests": ROOT / "tests"}
 """Folder names and folders whose names are counted."""
@@ -29,10 +30,8 @@ COMPARISONS = {"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"}
 
 @cache
 def vocabulary() -> dict[str, frozenset[str]]:
-    """The vague words of the page, under the titles that they stand in."""
-    block = re.search(r"<!-- vague names -->\n```text\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
-    assert block
-    titled = [section.partition("\n") for section in block[1].strip().split("\n\n")]
+    """The vague words, under the titles that they stand in."""
+    titled = [section.partition("\n") for section in VAGUE.read_text("utf-8").strip().split("\n\n")]
     return {title: frozenset(re.findall(r"[a-z]+", words)) for title, _, words in titled}
 
 

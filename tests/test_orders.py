@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from orders_kit import Orders
-from pointsman.evaluation.conformance.stores.write_orders import Done, State, is_some_order
+from pointsman.evaluation.conformance.stores.write_orders import Operation, State, is_some_order
 
 STATE: State = ("signal", "{}", True)
 
 
-def done_step(step: tuple[object, ...], answer: str, start: float, end: float) -> Done:
-    return Done(step, answer, start, end)
+def done_step(step: tuple[object, ...], answer: str, start: float, end: float) -> Operation:
+    return Operation(step, answer, start, end)
 
 
 @pytest.mark.parametrize("writer_kind", ["threads", "processes", "services"])

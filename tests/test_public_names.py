@@ -176,7 +176,8 @@ def test_every_selector_is_a_name_of_its_package() -> None:
     """S1 to S8, as the seed imports them."""
     import pointsman.selector as package
 
-    modules = ("base", "combined", "description", "embedding", "heuristic", "llm", "rule_selector", "predefined_rules")
+    selectors = "base_selector combined_selectors description_selector embedding_selector heuristic_route"
+    modules = f"{selectors} llm_selector rule_selector predefined_rules".split()
     names = set()
     for module in modules:
         namespace = vars(__import__(f"pointsman.selector.{module}", fromlist=["*"]))

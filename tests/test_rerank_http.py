@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pointsman.retrieval.refine.rerank import HTTPReranker
-from pointsman.retrieval.refine.rerank.shorten import shortened
+from pointsman.retrieval.refine.rerank.text_length import shortened
 from pointsman.tools.errors import InputError, ModelError
 from pointsman.values.types import Document, Hit, Query, Ranked
 

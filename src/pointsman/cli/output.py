@@ -38,10 +38,7 @@ if TYPE_CHECKING:
     from pointsman.workspace.dataset import Dataset
     from pointsman.workspace.folder_sync import IndexProgress, IndexReport
     from pointsman.workspace.passages import SourceText
-    from pointsman.workspace.workspace_search import (
-        Routing,
-        Workspace,
-    )
+    from pointsman.workspace.workspace_search import Routing, Workspace
 
 _DATASET_FIELDS = ("name", "description", "indexing_technique", "documents")
 _STATUS = (

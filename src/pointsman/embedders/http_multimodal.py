@@ -11,7 +11,7 @@ from urllib.parse import urlunsplit
 import numpy as np
 
 from pointsman.embedders.base_embedder import BaseEmbedder, Progress, image_list, text_list, unit_rows
-from pointsman.tools.batched import batched
+from pointsman.tools.batching import batched
 from pointsman.tools.errors import InputError, ModelError
 from pointsman.tools.images import as_jpeg, open_image
 from pointsman.tools.network.http_addresses import address, one_line

@@ -1,4 +1,4 @@
-"""Measures search quality on questions with known answers, and whether differences are significant."""
+"""Search quality on questions with known answers; conformance suites for extensions; the test for leaks."""
 
 from __future__ import annotations
 

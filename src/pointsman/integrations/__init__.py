@@ -1,1 +1,1 @@
-"""Pointsman for other programs: agents by the Model Context Protocol."""
+"""Pointsman for LangChain, LlamaIndex and Haystack, and for agents by the Model Context Protocol."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from pointsman.tools.batched import batched
+from pointsman.tools.batching import batched
 from pointsman.tools.errors import InputError, UnknownNameError
 from pointsman.tools.json_forms import form_of
 

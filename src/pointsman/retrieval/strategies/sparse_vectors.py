@@ -19,7 +19,7 @@ from pointsman.retrieval.retrievers.base_retriever import BaseRetriever
 from pointsman.retrieval.run.source import Source
 from pointsman.retrieval.strategies.base_strategy import BaseRetrievalStrategy
 from pointsman.store.base_store import WORDS, Capability, Store, StoreQuery
-from pointsman.tools.batched import batched
+from pointsman.tools.batching import batched
 from pointsman.tools.errors import InputError, ModelError, StoreError, UnmetNeedError
 from pointsman.values.metadata import SPARSE, sparse_problem
 from pointsman.values.types import Document, Hit, Provenance, Query, check_top_k

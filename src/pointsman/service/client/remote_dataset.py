@@ -23,7 +23,7 @@ from pointsman.service.client.request_encoding import (
     storable,
 )
 from pointsman.service.client.upload import UploadProgress, send, windows
-from pointsman.tools.batched import batched
+from pointsman.tools.batching import batched
 from pointsman.tools.errors import InputError, PointsmanError, ServiceError, UnknownNameError
 from pointsman.tools.sync_and_async import async_twin
 from pointsman.tools.vectors import encode_vector, with_length

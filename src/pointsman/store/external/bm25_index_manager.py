@@ -17,7 +17,7 @@ from pointsman.store.local.files_and_locks import WriterLock, make_directory
 from pointsman.store.local.keyword.keyword_index import KeywordIndex
 from pointsman.store.local.local_store import LocalStore
 from pointsman.store.prepared_documents import prepare
-from pointsman.tools.batched import batched
+from pointsman.tools.batching import batched
 from pointsman.tools.errors import InputError, LockedError
 from pointsman.tools.sync_and_async import async_twin
 from pointsman.values.filters import parse_optional

@@ -34,7 +34,7 @@ from pointsman.store.local.truth.local_history import KEPT_DAYS, KEPT_FROM, RECE
 from pointsman.store.prepared_documents import UNREADABLE, edits, position, prepare
 from pointsman.store.sampled_texts import texts
 from pointsman.store.sampling import evenly
-from pointsman.tools.batched import batched
+from pointsman.tools.batching import batched
 from pointsman.tools.errors import InputError, StoreError
 from pointsman.values.types import AddResult
 

@@ -19,7 +19,7 @@ from pointsman.store.local.collection import score_both, search_both
 from pointsman.store.prepared_documents import direction, position
 from pointsman.store.sampling import evenly
 from pointsman.store.store_views import StoreView, without_access
-from pointsman.tools.batched import batched
+from pointsman.tools.batching import batched
 from pointsman.values.filters import And, Exists
 from pointsman.values.views import permissions_of
 

@@ -27,7 +27,7 @@ from pointsman.store.local.truth.truth_file import schema_rows, value_of
 from pointsman.store.local.truth.truth_rows import ROW, document_in, vectors_in
 from pointsman.store.local.truth.writable_truth import WritableTruth
 from pointsman.store.prepared_documents import Prepared
-from pointsman.tools.batched import batched
+from pointsman.tools.batching import batched
 from pointsman.tools.errors import CorruptStoreError, UnknownNameError
 from pointsman.tools.sqlite import SQLITE_ERRORS
 

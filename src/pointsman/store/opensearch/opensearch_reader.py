@@ -43,7 +43,7 @@ from pointsman.store.opensearch.opensearch_queries import (
     words,
 )
 from pointsman.store.prepared_documents import UNREADABLE, direction, metadata_of, position, storable, unreadable
-from pointsman.tools.batched import batched
+from pointsman.tools.batching import batched
 from pointsman.tools.errors import FormatVersionError
 from pointsman.values.types import Document
 

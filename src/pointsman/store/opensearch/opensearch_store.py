@@ -23,7 +23,7 @@ from pointsman.store.opensearch.opensearch_queries import (
 )
 from pointsman.store.prepared_documents import Prepared, directions, edits, prepare, storable
 from pointsman.text import DEFAULT_ANALYZER
-from pointsman.tools.batched import batched
+from pointsman.tools.batching import batched
 from pointsman.tools.errors import ConflictError, InputError, StoreError
 from pointsman.values.types import AddResult, Document, Metadata
 

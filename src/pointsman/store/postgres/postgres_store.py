@@ -36,7 +36,7 @@ from pointsman.store.postgres.statements import (
 from pointsman.store.prepared_documents import Prepared, directions, edits, metadata_of, prepare, storable
 from pointsman.store.signature import signature_of
 from pointsman.text import DEFAULT_ANALYZER
-from pointsman.tools.batched import batched
+from pointsman.tools.batching import batched
 from pointsman.tools.errors import FormatVersionError, InputError, StoreError
 from pointsman.values.types import AddResult, Document, Metadata
 

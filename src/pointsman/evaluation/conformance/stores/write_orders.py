@@ -30,7 +30,7 @@ NEVER: Final = "never"
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class Operation:
     """A step with its answer, and when it began and ended."""
 
     step: Step
@@ -87,7 +87,7 @@ def _apply_write(kind: str, content: tuple[str, str], state: State) -> tuple[Sta
     return (state if is_unchanged else (*content, kind != "bare")), answer
 
 
-def is_some_order(before: State, steps: Sequence[Done], after: State) -> bool:
+def is_some_order(before: State, steps: Sequence[Operation], after: State) -> bool:
     """Whether the steps, in some order that respects which ended before which began, gave these answers and state."""
     members: set[tuple[int, State]] = set()
     steps = [step for step in steps if step.answer != NEVER]
@@ -127,28 +127,30 @@ def random_step(chance: random.Random, label: str) -> Step:
             return (kind,)
 
 
-def run_script(script: Sequence[Step], do: Callable[[Step], str], read: Callable[[], Document | None]) -> list[Done]:
+def run_script(
+    script: Sequence[Step], do: Callable[[Step], str], read: Callable[[], Document | None]
+) -> list[Operation]:
     """Do the steps one after the other; what ``embed`` is to embed is read first, as a step of its own."""
-    operations: list[Done] = []
+    operations: list[Operation] = []
     for step in script:
         document: Document | None = None
         start = time.monotonic()
         if step[0] in {"read", "embed"}:
             document = read()
             answer = read_answer(state_of(document, embedded=False))
-            operations.append(Done(("read",), answer, start, time.monotonic()))
+            operations.append(Operation(("read",), answer, start, time.monotonic()))
         if step[0] == "embed" and document is not None:
             step = "embed", document.text, dict(document.metadata)  # noqa: PLW2901
             start = time.monotonic()
         elif step[0] in {"read", "embed"}:
             continue
-        operations.append(Done(step, do(step), start, time.monotonic()))
+        operations.append(Operation(step, do(step), start, time.monotonic()))
     return operations
 
 
 def run_at_once(
     scripts: Sequence[Sequence[Step]], do: Callable[[Step], str], read: Callable[[], Document | None]
-) -> list[Done]:
+) -> list[Operation]:
     """Do the scripts in as many threads; return all steps."""
     groups = at_once([lambda script=script: run_script(script, do, read) for script in scripts])  # type: ignore[misc]
     return [operation for group in groups for operation in group]
@@ -167,7 +169,7 @@ def or_missing(call: Callable[[], AddResult]) -> str:
         return "missing"
 
 
-def described(before: State, steps: Sequence[Done], after: State) -> str:
+def described(before: State, steps: Sequence[Operation], after: State) -> str:
     """Return a history in words, in the order of the calls."""
     lines = [
         f"{operation.step} -> {operation.answer}" for operation in sorted(steps, key=lambda operation: operation.began)

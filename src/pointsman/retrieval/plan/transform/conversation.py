@@ -25,7 +25,7 @@ _USERS = frozenset({"user", "human", "customer", "пользователь", "�
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class Conversation:
     """The user's last question and its answer."""
 
     question: str
@@ -33,7 +33,7 @@ class Past:
     earlier: tuple[str, ...]
 
     @classmethod
-    def of(cls, history: Sequence[Message]) -> Past:
+    def of(cls, history: Sequence[Message]) -> Conversation:
         """Return what the last messages of a conversation say."""
         recent = history[-_MESSAGES:]
         earlier = tuple(message.text[:LENGTH] for message in reversed(recent) if message.role.lower() in _USERS)
@@ -124,7 +124,7 @@ def sure_names(names: Sequence[Name], other_text: str) -> list[Name]:
     return [n for n in names if not n.opens or re.search(rf"[\w,;»)]\s+{re.escape(n.text)}\b", other_text)]
 
 
-def choose_name(history: Past, fits: Callable[[Name], bool], *, lately: bool = False) -> str | None:
+def choose_name(history: Conversation, fits: Callable[[Name], bool], *, lately: bool = False) -> str | None:
     """The last topic of the right sort: from the user's message first, then the assistant's, then earlier ones.
 
     If the user asked who did something, the answer to that comes first: «Who painted the Mona Lisa?».

@@ -15,15 +15,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pointsman.retrieval.plan.transform.base_transformer import BaseTransformer, Transformed, same
-from pointsman.retrieval.plan.transform.chinese_follow_ups import complete_chinese
+from pointsman.retrieval.plan.transform.chinese_questions import complete_chinese
 from pointsman.retrieval.plan.transform.conversation import (
     LENGTH,
     NO_NAMES,
     UPPER,
     WHO,
     WHO_IS,
+    Conversation,
     Name,
-    Past,
     choose_name,
     is_name,
     is_person,
@@ -59,7 +59,7 @@ class RuleDisambiguator(BaseTransformer):
         rules = _RULES.get(_language(query))
         if rules is None:
             return Transformed(query)
-        text = rules(query.text.strip(), Past.of(query.history))
+        text = rules(query.text.strip(), Conversation.of(query.history))
         if text is None or same(text) == same(query.text):
             return Transformed(query)
         return Transformed(replace(query, text=text), detail=f"{query.text!r} read as {text!r}")
@@ -81,13 +81,13 @@ def resolved(question: str, earlier: str) -> str:
     return RuleDisambiguator().transform(Query(question, history=(Message("user", earlier),))).query.text
 
 
-def _nobody_named(history: Past, role: re.Pattern[str]) -> bool:
+def _nobody_named(history: Conversation, role: re.Pattern[str]) -> bool:
     """Whether a person was asked for but neither named nor given a role: «Who wrote War and Peace?», unanswered."""
     asked_who = WHO.match(history.question) and not WHO_IS.match(history.question)
     return bool(asked_who) and not history.answer and _role(history, role) is None
 
 
-def _both_questions(text: str, history: Past) -> str:
+def _both_questions(text: str, history: Conversation) -> str:
     """Both questions in one, if the earlier one says whom the later one refers to."""
     return f"{text.rstrip(' ?.!')}: {history.question}"
 
@@ -131,7 +131,7 @@ _EN_INNER = late(
 _EN_NOUN = late(r"\b(?:the|a|an|my|our|your|this)\s+((?:[\w'-]+\s+){0,4}[\w'-]+)", re.IGNORECASE)
 
 
-def _english(text: str, history: Past) -> str | None:
+def _english(text: str, history: Conversation) -> str | None:
     if (bare := _bare_question(text)) and history.question:
         return f"{bare}: {history.question}"
     visible = _EN_EXPLETIVE.sub(lambda match: "#" * len(match[0]), text)
@@ -146,7 +146,7 @@ def _english(text: str, history: Past) -> str | None:
     return None
 
 
-def _english_pronoun(text: str, pronoun: re.Match[str], history: Past) -> str | None:
+def _english_pronoun(text: str, pronoun: re.Match[str], history: Conversation) -> str | None:
     prefix = _EN_LEAD.sub("", text[: pronoun.start()])
     # A name or a clause of its own before the pronoun is its antecedent.
     inner = _EN_INNER.search(prefix, len(prefix.split(maxsplit=1)[0]) if prefix.strip() else 0)
@@ -174,7 +174,7 @@ def _english_pronoun(text: str, pronoun: re.Match[str], history: Past) -> str | 
 _EN_MODIFIED = r"\b(?:the|an?|our|your|my|of|about|for)\s+{}\s+(?P<noun>[a-z][a-z-]+)(?<!ed)(?!\w)"
 
 
-def _with_noun(entity: str | None, history: Past) -> str | None:
+def _with_noun(entity: str | None, history: Conversation) -> str | None:
     """A single word with the noun that it modifies, where the conversation shows both: «the Basic plan»."""
     if entity is None or " " in entity or not entity[:1].isupper():
         return entity
@@ -185,7 +185,7 @@ def _with_noun(entity: str | None, history: Past) -> str | None:
     return entity
 
 
-def _english_entity(pronoun: re.Match[str], history: Past) -> str | None:
+def _english_entity(pronoun: re.Match[str], history: Conversation) -> str | None:
     if pronoun[0].lower() == "there":
         return choose_name(history, is_thing)
     if pronoun["that"]:
@@ -215,7 +215,7 @@ _RU_ROLE = late(
 )
 
 
-def _role(history: Past, role: re.Pattern[str]) -> str | None:
+def _role(history: Conversation, role: re.Pattern[str]) -> str | None:
     """The person asked for by their role, if the name is unknown: «the author of War and Peace»."""
     match = role.search(history.question)
     return match[0].strip() if match else None
@@ -401,7 +401,7 @@ _RU_ASKS_TEXT = """такой такая такое такие расскажи 
 _RU_ASKS = frozenset(_RU_ASKS_TEXT.split())
 
 
-def _russian(text: str, history: Past) -> str | None:
+def _russian(text: str, history: Conversation) -> str | None:
     if (bare := _bare_question(text)) and history.question:
         return f"{bare}: {history.question}"
     pronoun = _RU_PRONOUN.search(text)
@@ -480,7 +480,7 @@ def _with_other_verb(verb: str, end: str, question: str) -> str | None:
     return question[: similar_words[0].start()] + verb.lower() + question[similar_words[0].end() :]
 
 
-def _russian_pronoun(text: str, pronoun: re.Match[str], history: Past) -> str | None:
+def _russian_pronoun(text: str, pronoun: re.Match[str], history: Conversation) -> str | None:
     prefix = _RU_LEAD.sub("", text[: pronoun.start()])
     inner = _RU_INNER.search(prefix.split(maxsplit=1)[1]) if len(prefix.split()) > 1 else None
     if sure_names(names_in(prefix), text) or (inner and _content(prefix, RUSSIAN)):
@@ -499,7 +499,7 @@ def _russian_pronoun(text: str, pronoun: re.Match[str], history: Past) -> str | 
 _RU_LIFE = late(r"умер|род|жил|жив|женил|замуж|написал|снял|лет |учил|погиб|возраст|семь|дет[иь]|зовут")
 
 
-def _russian_entity(pronoun: re.Match[str], history: Past, *, of_person: bool) -> str | None:
+def _russian_entity(pronoun: re.Match[str], history: Conversation, *, of_person: bool) -> str | None:
     feminine, masculine = bool(pronoun["she"]), bool(pronoun["he"])
 
     def agrees(name: Name) -> bool:
@@ -555,4 +555,4 @@ def _russian_attribute(topic: str, question: str) -> str:
     return f"{question.rstrip(' ?.!')} {topic}?"
 
 
-_RULES: dict[str, Callable[[str, Past], str | None]] = {"en": _english, "ru": _russian, "zh": complete_chinese}
+_RULES: dict[str, Callable[[str, Conversation], str | None]] = {"en": _english, "ru": _russian, "zh": complete_chinese}

@@ -13,8 +13,8 @@ import anyio
 from pointsman.retrieval.refine.base_refiner import BaseRefiner
 from pointsman.retrieval.refine.rerank.rerank_scores import (
     Pair,
+    PairScores,
     ScoreCache,
-    Scored,
     ScoreLookup,
     checked,
     told_missing,
@@ -267,19 +267,19 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
     def _lookup(self, lists: Sequence[Sequence[Pair]]) -> ScoreLookup:
         return ScoreLookup(self.name, self._cache, self.independent, lists)
 
-    def _score_pairs(self, lookup: ScoreLookup) -> Scored:
+    def _score_pairs(self, lookup: ScoreLookup) -> PairScores:
         if lookup.missing:
             query, texts = lookup.for_one_query()
             lookup.hear(self.score(query, texts))
         return lookup.scored()[0]
 
-    async def _ascore_pairs(self, lookup: ScoreLookup) -> Scored:
+    async def _ascore_pairs(self, lookup: ScoreLookup) -> PairScores:
         if lookup.missing:
             query, texts = lookup.for_one_query()
             lookup.hear(await self.ascore(query, texts))
         return lookup.scored()[0]
 
-    def _scored_lists(self, lists: Sequence[Sequence[Pair]]) -> list[Scored]:
+    def _scored_lists(self, lists: Sequence[Sequence[Pair]]) -> list[PairScores]:
         lookup = self._lookup(lists)
         if lookup.missing:
             lookup.hear(self.score_pairs(lookup.missing))
@@ -322,7 +322,7 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
 
     # ── inside: from scores to a ranking ─────────────────────────────────────────────────────────────────────────
 
-    def _reorder(self, ranking: Ranked, scores: Scored) -> Ranked:
+    def _reorder(self, ranking: Ranked, scores: PairScores) -> Ranked:
         if not ranking.hits:
             return self._passed_on(ranking, "nothing to rerank")
         head, tail = ranking.hits[: len(scores.scores)], ranking.hits[len(scores.scores) :]
@@ -350,7 +350,7 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
         _log.warning("%s", message)
         return self._passed_on(ranking, "the previous order is kept", (message,))
 
-    def _warn_of_gaps(self, scores: Scored) -> Sequence[float]:
+    def _warn_of_gaps(self, scores: PairScores) -> Sequence[float]:
         """Return the scores, and log what is incomplete, as `rerank` has no trace."""
         if scores.problem:
             _log.warning("rerank by %s is incomplete: %s", self.name, scores.problem)

@@ -12,7 +12,7 @@ from pointsman.embedders.batches import equal_runs
 from pointsman.embedders.onnx_directory import OnnxTextModel
 from pointsman.retrieval.refine.rerank.base_reranker import MAX_CANDIDATES, TIMEOUT, BaseReranker, count_of
 from pointsman.text import repair
-from pointsman.tools.batched import batched
+from pointsman.tools.batching import batched
 from pointsman.tools.errors import InputError, ModelError
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from pointsman.retrieval.refine.rerank.base_reranker import MAX_CANDIDATES, TIMEOUT, BaseReranker, count_of
-from pointsman.retrieval.refine.rerank.shorten import shortened
+from pointsman.retrieval.refine.rerank.text_length import shortened
 from pointsman.text import repair
-from pointsman.tools.batched import batched
+from pointsman.tools.batching import batched
 from pointsman.tools.errors import InputError, ModelError
 from pointsman.tools.network.http_addresses import address, one_line
 from pointsman.tools.network.json_client import JSONClient, UnknownShapeError, UnusableAnswerError

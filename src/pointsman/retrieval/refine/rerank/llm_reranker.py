@@ -17,7 +17,7 @@ from pointsman.retrieval.refine.rerank.base_reranker import BaseReranker, count_
 from pointsman.retrieval.refine.rerank.rerank_answers import HIGHEST, OrderDefectError, read_grade, read_order
 from pointsman.retrieval.refine.rerank.rerank_prompts import RERANK, RerankPrompts
 from pointsman.retrieval.refine.rerank.rerank_scores import PartialScores
-from pointsman.retrieval.refine.rerank.shorten import shortened
+from pointsman.retrieval.refine.rerank.text_length import shortened
 from pointsman.tools.errors import InputError, ModelError
 from pointsman.tools.sync_and_async import in_thread, wait_for
 

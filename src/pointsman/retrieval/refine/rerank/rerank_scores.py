@@ -76,7 +76,7 @@ def digest(texts: Sequence[str]) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class PairScores:
     """One score per text of a list, the number computed for it, and a description of estimated ones."""
 
     scores: Sequence[float]
@@ -125,7 +125,7 @@ class ScoreLookup:
         complete = {unit: values for unit, values in fresh.items() if not any(pair in self.lost for pair in unit)}
         self.cache.keep({self.keys[unit]: values for unit, values in complete.items()})
 
-    def scored(self) -> list[Scored]:
+    def scored(self) -> list[PairScores]:
         """The scores of every list, in order.
 
         Raises:
@@ -133,7 +133,7 @@ class ScoreLookup:
         """
         return [self._scores_of(pairs) for pairs in self.lists]
 
-    def _scores_of(self, pairs: Sequence[Pair]) -> Scored:
+    def _scores_of(self, pairs: Sequence[Pair]) -> PairScores:
         if self.independent:
             scores = [self.scores_by_unit[(pair,)][0] for pair in pairs]
         else:
@@ -143,7 +143,7 @@ class ScoreLookup:
             raise ModelError(told_missing(errors, len(pairs)))
         fresh = sum(pair in self.asked for pair in pairs)
         problem = f"{told_missing(errors, len(pairs))}; each stays near its neighbours" if errors else ""
-        return Scored(_scores_between(scores, errors), fresh, problem)
+        return PairScores(_scores_between(scores, errors), fresh, problem)
 
 
 def checked(answer: Sequence[float], count: int, name: str) -> PartialScores:

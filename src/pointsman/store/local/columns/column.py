@@ -61,7 +61,7 @@ class GrowingArray:
         self._data[start : self.size] = items
 
 
-class RowOf:
+class KeyRows:
     """The living row of each key: a table for keys as dense as counters, a dict for the others."""
 
     def __init__(self) -> None:

@@ -26,9 +26,9 @@ from pointsman.store.local.columns.column import (
     Column,
     Condition,
     GrowingArray,
+    KeyRows,
     Keys,
     Numbers,
-    RowOf,
     Strings,
     Test,
     VocabularyColumn,
@@ -255,7 +255,7 @@ class Table:
         self.alive = GrowingArray(np.bool_)
         self.living = 0
         self.version = 0  # rises whenever a key may have gained or lost a row
-        self._row_of = RowOf()
+        self._row_of = KeyRows()
         self._columns: dict[str, dict[Kind | Literal["integer"], Column]] = {}
 
     @property
@@ -466,5 +466,5 @@ class Table:
                 self._columns[name] = remaining
             else:
                 del self._columns[name]
-        self.keys, self.alive, self._row_of, self.living = GrowingArray(np.int64), GrowingArray(np.bool_), RowOf(), 0
+        self.keys, self.alive, self._row_of, self.living = GrowingArray(np.int64), GrowingArray(np.bool_), KeyRows(), 0
         self._append(keys)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.store import history
 from pointsman.store.history import PastRow, notes_before
-from pointsman.tools.batched import batched
+from pointsman.tools.batching import batched
 
 if TYPE_CHECKING:
     import sqlite3

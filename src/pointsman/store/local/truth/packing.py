@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pointsman.tools.batched import batched
+from pointsman.tools.batching import batched
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -42,7 +42,7 @@ from pointsman.store.local.truth.truth_file import (
     value_of,
 )
 from pointsman.store.prepared_documents import UNREADABLE, document_of, storable
-from pointsman.tools.batched import batched
+from pointsman.tools.batching import batched
 from pointsman.tools.errors import CorruptStoreError, StoreError
 from pointsman.tools.sqlite import SQLITE_ERRORS
 from pointsman.values.views import ACCESS, VALID_FROM, VALID_TO

@@ -27,7 +27,7 @@ from pointsman.store.local.truth.truth_rows import (
     row_check,
     seal_vectors,
 )
-from pointsman.tools.batched import batched
+from pointsman.tools.batching import batched
 from pointsman.tools.sqlite import SQLITE_ERRORS, error_code
 from pointsman.values.types import AddResult
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pointsman.retrieval.plan.transform.conversation import QUOTED, Past
+from pointsman.retrieval.plan.transform.conversation import QUOTED, Conversation
 from pointsman.text.grammar import QUESTION
 from pointsman.tools.late_regex import late
 
@@ -64,7 +64,7 @@ _ZH_PERSON = late(
 _LATIN_TERM = late(r"[A-Za-z][\w.+#-]*(?:\s+[A-Z0-9][\w.+#-]*)*", re.ASCII)
 
 
-def complete_chinese(text: str, history: Past) -> str | None:
+def complete_chinese(text: str, history: Conversation) -> str | None:
     """Return the question with what it leaves unsaid filled in; None if nothing is filled in."""
     pronoun = _ZH_PRONOUN.search(text)
     if pronoun is not None:
@@ -83,7 +83,7 @@ def complete_chinese(text: str, history: Past) -> str | None:
     return None
 
 
-def _chinese_pronoun(text: str, pronoun: re.Match[str], history: Past) -> str | None:
+def _chinese_pronoun(text: str, pronoun: re.Match[str], history: Conversation) -> str | None:
     prefix = text[: pronoun.start()]
     if len(re.findall(r"\w", _ZH_LEAD.sub("", prefix))) >= 2 and not _ZH_ASKS_ABOUT.fullmatch(prefix):
         return None  # it has its own antecedent
@@ -98,7 +98,7 @@ def _chinese_pronoun(text: str, pronoun: re.Match[str], history: Past) -> str | 
     return text[start : pronoun.start()] + entity + suffix + suffix_text
 
 
-def _chinese_entity(history: Past, *, person: bool) -> str | None:
+def _chinese_entity(history: Conversation, *, person: bool) -> str | None:
     """The last topic: a person from the answer if one was asked for, otherwise the topic of the question."""
     if person and _ZH_WHO.search(history.question) and (match := _ZH_PERSON.search(history.answer)):
         return str(match["name"] or match["first"])
