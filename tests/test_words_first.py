@@ -241,7 +241,7 @@ def test_a_dataset_keeps_what_is_due_when_it_is_copied(tmp_path: Path) -> None:
 
 SLOW = """
 import os, sys, time
-from pointsman.embedders import scripted
+from pointsman.embedders import scripted_embedders as scripted
 embed = scripted.HashingEmbedder.embed_documents
 def slow(self, texts, **options):
     time.sleep(float(os.environ['SECONDS_PER_BATCH']))
