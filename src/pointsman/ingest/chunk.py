@@ -9,6 +9,7 @@ import unicodedata
 import zlib
 from bisect import bisect_right
 from collections import Counter
+from dataclasses import replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -44,6 +45,7 @@ their headings .967 and .932; for those of other sections .823 and .826, .711 an
 
 _TITLE_LIMIT = 96
 _HEADING_LENGTH, _HEADING_COUNT = 200, 8  # of headings kept: longer ones are cut, deeper ones dropped
+_LONGEST_RUN = 1000  # characters of a sentence on the page after the one on which it begins
 _WINDOW = 1 << 17  # characters of a long section that are processed together
 
 _RUNS = {
@@ -87,7 +89,8 @@ def chunk(
     """Cut a text, or a source returned by `convert`, into passages.
 
     A passage consists of whole sentences (of lines, in code) of one section, whose headings are in its title;
-    neighbouring sections are joined only while they are tiny, and then the text begins at the first one's heading. If
+    neighbouring sections are joined only while they are tiny, and then the text begins at the first one's heading. A
+    page ends a passage, unless a sentence runs on over its end; then the end of that sentence does. If
     a section must be cut, the cut is at the end of a paragraph if one is in reach, and among equals at the one whose
     following words have the smallest checksum. So the choice depends on the text there, not on
     all text before it, and an edit changes only the passages around it.
@@ -96,7 +99,8 @@ def chunk(
         text: A plain text, or a `ParsedDocument`.
         name: Name of a plain text: the ``source`` of its passages, and the beginning of their ids.
         max_tokens: Largest size of a passage, in estimated tokens.
-        overlap: Estimated tokens of whole sentences repeated from the previous passage of the section; not in code.
+        overlap: Estimated tokens of whole sentences repeated from the previous passage of the section, as far as they
+            stand on the page and the line on which the passage's own text begins; not in code.
 
     Returns:
         Passages in order. ``text[start:end]``, with ``start`` and ``end`` from its metadata, is exactly a passage's
@@ -202,6 +206,8 @@ class _Writer:
             metadata["sha256"] = source.sha256
         if source.pages:
             metadata["page"] = bisect_right(source.pages, cut.start)
+            if (last_page := bisect_right(source.pages, cut.end - 1)) != metadata["page"]:
+                metadata["page_end"] = last_page
         if source.lines:
             metadata["line"], last_line = self._line_at(cut.start), self._line_at(cut.end, last=True)
             if last_line != metadata["line"]:
@@ -266,7 +272,7 @@ def _title(title: str, names: tuple[str, ...]) -> str:
 
 def _cuts(source: ParsedDocument, max_tokens: int, overlap: int) -> Iterator[_Cut]:
     """Yield each section's passages, with tiny sections joined."""
-    text, sections = source.text, source.sections
+    text, sections = source.text, _split_at_pages(source)
     index = 0
     while index < len(sections):
         first = sections[index]
@@ -292,7 +298,7 @@ def _cuts(source: ParsedDocument, max_tokens: int, overlap: int) -> Iterator[_Cu
                 joint_cost = _cost_up_to(text, heading_start, high, limit)
                 other_page = bisect_right(source.pages, low) != bisect_right(source.pages, start)
                 if other_page or joint_cost > limit + 0.5:
-                    break  # a passage has one page, unless one section spans several
+                    break
                 names, size, end = _common(names, following.heading_path), joint_cost, high
                 start, own_names = heading_start, ()  # the title no longer holds the first one's headings
             index += 1
@@ -302,6 +308,29 @@ def _cuts(source: ParsedDocument, max_tokens: int, overlap: int) -> Iterator[_Cu
             for low, high in _pack(source, start, end, limit, 0 if source.is_code else overlap, heading_end):
                 yield _Cut(number, names, low, high, own_names)
                 own_names = ()
+
+
+def _split_at_pages(source: ParsedDocument) -> tuple[Section, ...]:
+    """Return the sections, each split where a page begins; if a sentence runs on over the page's end, after it."""
+    if len(source.pages) < 2:
+        return source.sections
+    parts: list[Section] = []
+    for section in source.sections:
+        start, end = section.start, section.start + len(section.text)
+        for page in source.pages[bisect_right(source.pages, start) : bisect_right(source.pages, end - 1)]:
+            stop = page if source.text.startswith("\n\n", page - 2) else _sentence_end(source.text, page, end)
+            if start < page and stop < end:
+                parts.append(replace(section, text=source.text[start:stop], start=start))
+                section = Section(section.heading_path, "", stop)  # noqa: PLW2901
+                start = stop
+        parts.append(replace(section, text=source.text[start:end], start=start))
+    return tuple(parts)
+
+
+def _sentence_end(text: str, start: int, end: int) -> int:
+    """Return where the sentence ends that runs on at ``start``; ``start`` itself if it is longer than a passage."""
+    first, last = sentences(text[start : min(end, start + _LONGEST_RUN)])[0]
+    return start if last - first == _LONGEST_RUN else start + last
 
 
 def _common(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
@@ -365,15 +394,24 @@ def _pack(source: ParsedDocument, start: int, end: int, limit: float, overlap: i
         if count < len(heading) and candidates:
             count = min(candidates, key=lambda cut: _rank(text, heading[cut - 1], heading[cut]))
         overlap_cost, begin = 0.0, heading[0].start
+        place_start = _place_start(source, begin)  # what stands elsewhere would make the citation wrong
         for unit in reversed(overlap_units):
             overlap_cost += unit.cost
-            if overlap_cost > overlap:
+            if overlap_cost > overlap or unit.start < place_start:
                 break
             begin = unit.start
         yield begin, heading[count - 1].end
         overlap_units = heading[:count]
         heading = heading[count:]
         total = sum(unit.cost for unit in heading)
+
+
+def _place_start(source: ParsedDocument, offset: int) -> int:
+    """Return where the line of a file begins that an offset in its text belongs to; 0 in formats without lines."""
+    if not source.lines:
+        return 0  # sections end with pages
+    anchor = source.lines[max(bisect_right(source.lines, offset, key=lambda lines: lines.offset) - 1, 0)]
+    return max(anchor.offset, source.text.rfind("\n", 0, offset) + 1 if anchor.exact else 0)
 
 
 def _heading_unit(text: str, start: int, end: int, limit: float) -> list[_Unit]:

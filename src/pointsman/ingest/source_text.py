@@ -93,6 +93,8 @@ class Block(NamedTuple):
         exact: Whether each of its lines is a line of the file.
         page: Page or slide, from 1; 0 in formats without pages.
         is_alone: Whether it is a separate section, not to be joined to the text around it.
+        line_starts: Where lines of the file begin in the text, as (offset, line); of a text that is not exact.
+        runs_on: Whether it goes on with the sentence in which the block before it ends.
     """
 
     level: int
@@ -101,6 +103,8 @@ class Block(NamedTuple):
     exact: bool = True
     page: int = 0
     is_alone: bool = False
+    line_starts: tuple[tuple[int, int], ...] = ()
+    runs_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,17 +218,21 @@ def outline(
     for block in blocks:
         raw = clean(block.text)
         text = raw.strip()
+        if block.runs_on and texts and text:
+            texts[-1] = join_wrapped(f"{texts[-2][-1]}\n{text[0]}")[1:-1]
+            position += len(texts[-1]) - 2
         while len(pages) < block.page:
             pages.append(position)
         if not text:
             continue
-        texts.append(text)
+        texts += text, "\n\n"
         start, end = position, position + len(text)
-        position = end + 2  # parts are joined by an empty line
+        position = end + 2
         if block.lines:
             first, last = block.lines
             skipped = raw[: len(raw) - len(raw.lstrip())].count("\n") if block.exact else 0
             lines.append(Lines(start, min(first + skipped, last), last, block.exact))
+            lines += [Lines(start + offset, line, line, exact=False) for offset, line in block.line_starts]
         if block.level and len(text) <= LONGEST_HEADING:
             text = " ".join(text.split())
             if bare and block.level <= stack[-1][0]:
@@ -246,7 +254,7 @@ def outline(
         open_ended = bool(spans) and not block.is_alone
     if bare:
         spans.append(_Span(names, *bare, run))
-    full = "\n\n".join(texts)
+    full = "".join(texts[:-1])
     return ParsedDocument(
         path=path,
         title=" ".join(clean(title).split())[:LONGEST_HEADING] or stem(path),

@@ -98,6 +98,7 @@ class Citation:
         source: the file name given at indexing; the document's id if it is not from a file.
         hash: SHA-256 of the file's bytes, in hexadecimal digits; None if it is not from a file.
         page: the number of the page, sheet, slide, notebook cell or JSON record where it begins, from 1.
+        page_end: the number of the one where it ends.
         page_kind: which of these it is; None without ``page``.
         lines: its first and last line in the file, or row in the sheet, from 1.
         start: offset of its first character in the source's text (`Dataset.text`): ``text[start:end]`` is the quote.
@@ -122,8 +123,9 @@ class Citation:
     id: str
     dataset: str | None
     note: str = ""
+    page_end: int | None = None
 
-    FORM: ClassVar = ("place", "source", "hash", "page", "page_kind", "lines", "start", "end")
+    FORM: ClassVar = ("place", "source", "hash", "page", "page_end", "page_kind", "lines", "start", "end")
 
     @property
     def place(self) -> str:
@@ -131,8 +133,9 @@ class Citation:
         return str(self)
 
     def __str__(self) -> str:
-        """Return a text such as ``guide.md, lines 12-18``, ``book.pdf, page 3`` or ``prices.xlsx, sheet 2, row 5``."""
-        return _place(self.source, self.page, self.page_kind, self.lines)
+        """Return a text such as ``guide.md, lines 12-18``, ``book.pdf, pages 3-4`` or ``prices.xlsx, sheet 2, row 5``."""
+        pages = None if self.page is None else (self.page, self.page_end or self.page)
+        return _place(self.source, pages, self.page_kind, self.lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields in JSON form."""
@@ -154,7 +157,7 @@ def cite(hit: Hit) -> Citation:
     """
     metadata = hit.metadata
     source, sha256 = metadata.get("source"), metadata.get("sha256")
-    page = _page(metadata)
+    pages = _pages(metadata)
     start, end = _number(metadata.get("start")), _number(metadata.get("end"))
     if not (isinstance(source, str) and source):  # it is not from a file, so its own text is the source
         source, start, end = hit.id, 0, len(hit.document.text)
@@ -163,8 +166,9 @@ def cite(hit: Hit) -> Citation:
     return Citation(
         source=source,
         hash=sha256 if isinstance(sha256, str) else None,
-        page=page,
-        page_kind=None if page is None else page_kind(metadata.get("kind")),
+        page=pages and pages[0],
+        page_end=pages and pages[1],
+        page_kind=pages and page_kind(metadata.get("kind")),
         lines=_lines(metadata),
         start=start if end is not None else None,
         end=end if start is not None else None,
@@ -202,9 +206,9 @@ def caption_of(document: _Named) -> str:
         return document.title
     source = document.metadata.get("source")
     if isinstance(source, str) and (file := PurePath(source).name).strip():
-        metadata, page = document.metadata, _page(document.metadata)
+        metadata = document.metadata
         kind = page_kind(metadata.get("kind"))
-        return _name_of_record(metadata) or _place(file, page, kind, _lines(metadata))
+        return _name_of_record(metadata) or _place(file, _pages(metadata), kind, _lines(metadata))
     words = " ".join(document.text[: 10 * _CAPTION_CHARS].split())
     if len(words) <= _CAPTION_CHARS:
         return words or document.id
@@ -219,23 +223,30 @@ def _name_of_record(metadata: Mapping[str, Any]) -> str:
     return next((text for value in values if 0 < len(text := " ".join(value.split())) <= _CAPTION_CHARS), "")
 
 
-def _page(metadata: Mapping[str, Any]) -> int | None:
-    """Return the number of the page, or of what stands for one in the format."""
-    return _number(metadata.get("record" if metadata.get("kind") == "json" else "page"))
+def _pages(metadata: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Return the numbers of its first and last page, or of what stands for pages in the format."""
+    return _range(metadata, "record" if metadata.get("kind") == "json" else "page", "page_end")
 
 
 def _lines(metadata: Mapping[str, Any]) -> tuple[int, int] | None:
-    line = _number(metadata.get("line"))
-    return None if line is None else (line, max(_number(metadata.get("last_line")) or line, line))
+    return _range(metadata, "line", "last_line")
 
 
-def _place(source: str, page: int | None, kind: PageKind | None, lines: tuple[int, int] | None) -> str:
+def _range(metadata: Mapping[str, Any], first_key: str, last_key: str) -> tuple[int, int] | None:
+    first = _number(metadata.get(first_key))
+    return None if first is None else (first, max(_number(metadata.get(last_key)) or first, first))
+
+
+def _place(
+    source: str, pages: tuple[int, int] | None, kind: PageKind | None, lines: tuple[int, int] | None
+) -> str:
     """Return a place in words."""
-    locations = [f"{kind} {page}"] if page is not None else []
-    if lines:
-        first, last = lines
-        line = "row" if kind == "sheet" else "line"
-        locations.append(f"{line}s {first}-{last}" if last > first else f"{line} {first}")
+    ranges = ((kind, pages), ("row" if kind == "sheet" else "line", lines))
+    locations = [
+        f"{unit}s {numbers[0]}-{numbers[1]}" if numbers[1] > numbers[0] else f"{unit} {numbers[0]}"
+        for unit, numbers in ranges
+        if numbers
+    ]
     return ", ".join([_one_line(source), *locations])
 
 

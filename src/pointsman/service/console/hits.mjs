@@ -230,11 +230,11 @@ async function surroundings(hit, reach, host) {
  * @param {Record<string, unknown>} metadata
  * @returns {string}
  */
-export function placeOf({ kind, page, record, line: first, last_line: last }) {
+export function placeOf({ kind, page, page_end: end, record, line: first, last_line: last }) {
   const number = kind === "json" ? record : page;
   const row = PAGES[kind] === "sheet" ? "row" : "line";
   return [
-    typeof number === "number" ? t(`hit.at.${PAGES[kind] ?? "page"}`, { n: number }) : null,
+    typeof number === "number" ? t(`hit.at.${PAGES[kind] ?? "page"}`, { n: end > number ? `${number}–${end}` : number }) : null,
     typeof first === "number" ? t(`hit.at.${row}${last > first ? "s" : ""}`, { first, last }) : null,
   ].filter(Boolean).join(", ");
 }
