@@ -71,6 +71,7 @@ def test_a_citation_says_file_hash_lines_and_offsets() -> None:
     [
         ({}, "d"),
         ({"source": "a.pdf", "page": 3}, "a.pdf, page 3"),
+        ({"source": "a.pdf", "page": 3, "page_end": 5}, "a.pdf, pages 3-5"),
         ({"source": "a.xlsx", "kind": "xlsx", "page": 2, "line": 5, "last_line": 9}, "a.xlsx, sheet 2, rows 5-9"),
         ({"source": "a.ods", "kind": "ods", "page": 1, "line": 5}, "a.ods, sheet 1, row 5"),
         ({"source": "a.pptx", "kind": "pptx", "page": 4}, "a.pptx, slide 4"),

@@ -301,3 +301,52 @@ def test_sizes_out_of_range_are_refused(max_tokens: int, overlap: int) -> None:
 @given(ANY_TEXT)
 def test_both_ways_to_count_agree(text: str) -> None:
     assert _cost(text) == pytest.approx(_running_costs(text)[-1])
+
+
+def paged(*pages: str, runs_on: frozenset[int] = frozenset()) -> ParsedDocument:
+    from pointsman.ingest.source_text import Block, outline
+
+    blocks = [Block(0, text, page=number, runs_on=number in runs_on) for number, text in enumerate(pages, start=1)]
+    return outline("a.pdf", "pdf", blocks)
+
+
+@pytest.mark.parametrize("language", ["en", "ru", "zh"])
+@pytest.mark.parametrize("size", [1, 6, 60])
+def test_a_passage_cites_the_page_of_every_word_in_it(language: str, size: int) -> None:
+    """K4: short pages are not joined, and no overlap comes from the page before."""
+    pages = ["".join(prose(language, size, seed)).strip() for seed in range(5)]
+    passages = chunk(paged(*pages))
+    assert {passage.metadata["page"] for passage in passages} == {1, 2, 3, 4, 5}
+    for passage in passages:
+        assert passage.text in pages[passage.metadata["page"] - 1]
+        assert "page_end" not in passage.metadata
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("The lever is pulled,", "then the gate locks."), ("扳道员拉手柄，然后", "锁上大门。")]
+)
+def test_a_sentence_over_a_page_break_is_whole_and_has_both_pages(before: str, after: str) -> None:
+    first, second = chunk(paged(f"Start. {before}", f"{after} The end.", runs_on=frozenset({2})))
+    assert first.text.endswith(before + ("\n" if before.isascii() else "") + after)
+    assert (first.metadata["page"], first.metadata["page_end"]) == (1, 2)
+    assert (second.text, second.metadata["page"], "page_end" in second.metadata) == ("The end.", 2, False)
+
+
+def test_a_sentence_longer_than_a_page_ends_with_its_page() -> None:
+    passages = chunk(paged("It", *["and more " * 200] * 3, runs_on=frozenset({2, 3, 4})), max_tokens=100)
+    assert {passage.metadata["page"] for passage in passages} == {1, 2, 3, 4}
+    assert not any("page_end" in passage.metadata for passage in passages)
+
+
+@pytest.mark.parametrize("language", ["en", "ru", "zh"])
+def test_a_passage_cites_the_lines_of_every_word_in_it(language: str) -> None:
+    """K4: overlap stays on the line of the passage's own text."""
+    lines = ["".join(prose(language, 3, seed)).strip() for seed in range(60)]
+    (source,) = convert("a.txt", "\n".join(lines).encode())
+    assert isinstance(source, ParsedDocument)
+    for passage in chunk(source, max_tokens=100, overlap=40):
+        first = passage.metadata["line"]
+        last = passage.metadata.get("last_line", first)
+        assert passage.text in "\n".join(lines[first - 1 : last])
+        assert all(part in passage.text for part in lines[first : last - 1])
+        assert passage.text.split("\n")[0] in lines[first - 1]

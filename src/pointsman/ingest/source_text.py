@@ -228,11 +228,7 @@ def outline(
         texts += text, "\n\n"
         start, end = position, position + len(text)
         position = end + 2
-        if block.lines:
-            first, last = block.lines
-            skipped = raw[: len(raw) - len(raw.lstrip())].count("\n") if block.exact else 0
-            lines.append(Lines(start, min(first + skipped, last), last, block.exact))
-            lines += [Lines(start + offset, line, line, exact=False) for offset, line in block.line_starts]
+        lines += _lines_of(block, raw, start)
         if block.level and len(text) <= LONGEST_HEADING:
             text = " ".join(text.split())
             if bare and block.level <= stack[-1][0]:
@@ -267,6 +263,16 @@ def outline(
         pages=tuple(pages),
         lines=tuple(lines),
     )
+
+
+def _lines_of(block: Block, raw: str, start: int) -> Iterator[Lines]:
+    """Yield the lines of a block whose cleaned text begins at ``start``."""
+    if block.lines:
+        first, last = block.lines
+        skipped = raw[: len(raw) - len(raw.lstrip())].count("\n") if block.exact else 0
+        yield Lines(start, min(first + skipped, last), last, block.exact)
+    for offset, line in block.line_starts:
+        yield Lines(start + offset, line, line, exact=False)
 
 
 class _Span(NamedTuple):

@@ -133,7 +133,7 @@ class Citation:
         return str(self)
 
     def __str__(self) -> str:
-        """Return a text such as ``guide.md, lines 12-18``, ``book.pdf, pages 3-4`` or ``prices.xlsx, sheet 2, row 5``."""
+        """Return a text such as ``guide.md, lines 2-8``, ``book.pdf, pages 3-4`` or ``prices.xlsx, sheet 2, row 5``."""
         pages = None if self.page is None else (self.page, self.page_end or self.page)
         return _place(self.source, pages, self.page_kind, self.lines)
 
@@ -237,9 +237,7 @@ def _range(metadata: Mapping[str, Any], first_key: str, last_key: str) -> tuple[
     return None if first is None else (first, max(_number(metadata.get(last_key)) or first, first))
 
 
-def _place(
-    source: str, pages: tuple[int, int] | None, kind: PageKind | None, lines: tuple[int, int] | None
-) -> str:
+def _place(source: str, pages: tuple[int, int] | None, kind: PageKind | None, lines: tuple[int, int] | None) -> str:
     """Return a place in words."""
     ranges = ((kind, pages), ("row" if kind == "sheet" else "line", lines))
     locations = [
