@@ -595,10 +595,17 @@ def test_recovering_server_is_asked_again_although_it_was_away_just_now() -> Non
     import psycopg
 
     from pointsman.store.postgres.postgres_connections import Connections
+    from pointsman.tools.retries import Retries
 
     connections, moment = Connections("postgresql://127.0.0.1:1/none"), time.monotonic()
     recovering = psycopg.OperationalError("connection failed: FATAL:  the database system is starting up")
     refusal = psycopg.OperationalError("connection failed: Connection refused")
-    assert connections._worth_another(recovering, moment, moment + 1)
-    assert not connections._worth_another(recovering, moment - 6, moment + 1)
-    assert not connections._worth_another(refusal, moment, moment + 1)
+
+    def attempts(start: float) -> Retries:
+        retries = Retries(start + 5, first=0.05, longest=1.0)
+        retries.start = start
+        return retries
+
+    assert connections._pause(recovering, attempts(moment), moment + 1) is not None
+    assert connections._pause(recovering, attempts(moment - 6), moment + 1) is None
+    assert connections._pause(refusal, attempts(moment), moment + 1) is None

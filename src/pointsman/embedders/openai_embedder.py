@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pointsman.embedders.base_embedder import PrefixedEmbedder, Progress, unit_rows
-from pointsman.tools.errors import InputError, MissingDependencyError, ModelError
+from pointsman.tools.errors import InputError, ModelError
 from pointsman.tools.network.openai_server import OpenAIServer
 
 if TYPE_CHECKING:
@@ -48,23 +48,16 @@ class OpenAIEmbedder(PrefixedEmbedder):
             max_retries: Maximum number of retries of a request that may succeed later.
 
         Raises:
-            InputError: ``batch_size`` is not positive.
+            InputError: ``batch_size`` is not positive, or the proxy that the environment names cannot be used.
             MissingDependencyError: The package ``openai`` is not installed.
         """
         if batch_size < 1:
             raise InputError(f"batch_size is at least 1, not {batch_size}")
-        try:
-            import openai
-        except ImportError as error:
-            raise MissingDependencyError("openai", "openai", "OpenAIEmbedder") from error
         server = OpenAIServer.of(base_url, api_key)
         self._base_url, self._remedy_for = server.address, server.remedy_for
-        self._client = openai.OpenAI(
-            base_url=self._base_url,
-            api_key=server.key or "none",
-            timeout=timeout,
-            max_retries=max_retries,
-        )
+        self._client = server.client(timeout, max_retries, "OpenAIEmbedder")
+        import openai
+
         self._error = openai.OpenAIError
         self._model = model
         self._prefixes = query_prefix, document_prefix

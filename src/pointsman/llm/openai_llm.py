@@ -16,7 +16,7 @@ import anyio.to_thread
 
 from pointsman.llm.base_llm import BaseLLM, Completion, Schema, Usage
 from pointsman.text import repair
-from pointsman.tools.errors import InputError, MissingDependencyError, ModelError
+from pointsman.tools.errors import InputError, ModelError
 from pointsman.tools.network.openai_server import OpenAIServer
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class OpenAILLM(BaseLLM):
             max_concurrency: maximum concurrent requests; others wait.
 
         Raises:
-            InputError: a number is out of range.
+            InputError: a number is out of range, or the proxy that the environment names cannot be used.
             MissingDependencyError: the package ``openai`` is not installed.
         """
         if max_concurrency < 1 or max_retries < 0 or timeout <= 0:
@@ -82,15 +82,11 @@ class OpenAILLM(BaseLLM):
                 "max_concurrency is at least 1, max_retries at least 0 and timeout above 0, "
                 f"not {max_concurrency}, {max_retries} and {timeout}"
             )
-        try:
-            import openai
-        except ImportError as error:
-            raise MissingDependencyError("openai", "openai", type(self).__name__) from error
         server = OpenAIServer.of(base_url, api_key)
         self._base_url, self._key, self._remedy_for = server.address, server.key, server.remedy_for
-        self._client = openai.OpenAI(
-            base_url=self._base_url, api_key=self._key or "none", timeout=timeout, max_retries=max_retries
-        )
+        self._client = server.client(timeout, max_retries, type(self).__name__)
+        import openai
+
         self._errors = openai.OpenAIError, openai.APIStatusError
         self._model = model
         self._settings: dict[str, Any] = {

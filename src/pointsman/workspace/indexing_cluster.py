@@ -21,6 +21,7 @@ import xxhash
 from pointsman.embedders import load_embedder
 from pointsman.ingest import FileReader, ReadResult
 from pointsman.tools.errors import InputError, MissingDependencyError, ModelError, ServiceError, UnmetNeedError
+from pointsman.tools.retries import Retries
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,7 +36,7 @@ _BYTES: Final = 4 << 20  # the same, in bytes
 _TASKS_PER_THREAD: Final = 4  # tasks for each thread of the cluster that are under way, to limit memory
 _ATTEMPTS: Final = 20  # how often a task is given out that workers die of, or with
 _TIMEOUT: Final = 10.0  # seconds until a scheduler that does not answer counts as away
-_PAUSE: Final = 0.5  # seconds between attempts to reach it
+_PAUSE: Final = 0.5  # seconds before the second attempt to reach it
 
 
 @dataclass(eq=False, slots=True)
@@ -181,17 +182,18 @@ class DaskCluster:
             from distributed import Client
         except ImportError:
             raise MissingDependencyError("distributed", "cluster", "Indexing on a cluster") from None
-        deadline = monotonic() + patience
+        retries = Retries(monotonic() + patience, first=_PAUSE, longest=4 * _PAUSE)
         while True:
             try:
                 self._client = Client(self._address, timeout=_TIMEOUT, set_as_default=False)
             except (OSError, ValueError) as error:  # ValueError: a version that does not match
-                if monotonic() >= deadline:
+                pause = retries.pause()
+                if pause is None:
                     raise ServiceError(
                         f"no Dask scheduler answers at {self._address} ({error}); start one with 'dask scheduler'; "
                         "what is stored is kept, and indexing again continues"
                     ) from error
-                sleep(_PAUSE)
+                sleep(pause)
             else:
                 return
 

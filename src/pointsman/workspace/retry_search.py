@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from pointsman.tools.errors import ReplacedError, RetrievalError
+from pointsman.tools.retries import Retries
 
 if TYPE_CHECKING:
     from pointsman.retrieval.request import SearchRequest
@@ -34,17 +34,18 @@ class Attempts:
     def __init__(self, request: SearchRequest, usual: float | None, start: float) -> None:
         self.request, self.pause = request, 0.0
         self._limit = usual if request.timeout is None else request.timeout
-        self._start = start
+        self._end = start + (PATIENCE if self._limit is None else self._limit)
+        self._retries = Retries(self._end, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
 
     def another(self, error: Exception) -> bool:
         """Whether to search again: every cause of the failure is a dataset that was replaced, and time is left."""
         causes = error.causes.values() if isinstance(error, RetrievalError) else (error,)
         if not all(isinstance(cause, ReplacedError) for cause in causes):
             return False
-        self.pause = min(max(2 * self.pause, _FIRST_PAUSE), _LONGEST_PAUSE) * random.uniform(0.5, 1.0)  # noqa: S311  (jitter)
-        seconds_left = self._start + (PATIENCE if self._limit is None else self._limit) - monotonic() - self.pause
-        if seconds_left <= 0:
+        pause = self._retries.pause()
+        if pause is None:
             return False
+        self.pause = pause
         if self._limit is not None:
-            self.request = replace(self.request, timeout=seconds_left)
+            self.request = replace(self.request, timeout=max(self._end - monotonic() - pause, 0.001))
         return True

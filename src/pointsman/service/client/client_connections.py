@@ -17,6 +17,7 @@ from urllib.parse import urlunsplit
 import anyio
 import anyio.lowlevel
 
+from pointsman.tools.deadlines import Deadline
 from pointsman.tools.errors import InputError, MissingDependencyError, ServiceError
 from pointsman.tools.network.http_addresses import address, is_here, one_line
 from pointsman.tools.version import __version__
@@ -109,7 +110,9 @@ class _Body:
     """
 
     def __init__(self, response: httpx.Response, deadline: float, quiet: float | None = None) -> None:
-        self._response, self._deadline, self._quiet = response, deadline, quiet
+        self._response, self._quiet = response, quiet
+        # A transport that was given may not know of the deadline.
+        self._deadline = response.extensions.get("deadline") or Deadline(deadline - time.monotonic())
         self._content = bytearray()
         if response.headers.get("content-encoding", "identity").lower() != "identity":
             raise _UnusableReplyError(Failure("unusable", "the answer is compressed, but no compression was requested"))
@@ -121,11 +124,11 @@ class _Body:
         if self._quiet is not None and b"\n" in block:
             *lines, remainder = bytes(self._content).split(b"\n")
             self._content = bytearray(remainder)
-            self._deadline = time.monotonic() + self._quiet
+            self._deadline.extend(self._quiet)
         if len(self._content) > _LARGEST:
             message = f"the answer is larger than {_LARGEST // 2**20} MB; ask for less at once"
             raise _UnusableReplyError(Failure("too large", message, error=TooLargeError))
-        if time.monotonic() > self._deadline:
+        if time.monotonic() > self._deadline.end:
             raise _UnusableReplyError(_LATE)
         return [line for line in lines if line.strip()]
 
@@ -170,15 +173,17 @@ class Link:
                 f"the key would be sent to {url_parts.hostname} without encryption; use https, "
                 "or set insecure=True if no one can read the traffic"
             )
+        from pointsman.tools.network.http_calls import proxy_of
+
         self.url = urlunsplit(url_parts._replace(path=url_parts.path.rstrip("/")))
         self._httpx, self._key, self._transport = httpx, key, transport
         # Also matches a truncated key; its beginning is the key's number, which is not secret.
         self._secret = re.compile(f"{re.escape(key[:12])}[!-~]*") if key else None
-        # This machine is reached directly, even if the environment names a proxy.
-        self._trust_env, self._is_encrypted = not is_here(url_parts), url_parts.scheme == "https"
+        self._proxy = None if transport is not None else proxy_of(url_parts)
+        self._is_encrypted = url_parts.scheme == "https"
         self._sync_client: httpx.Client | None = None
         self._async_client: anyio.lowlevel.RunVar[_Pool | None] = anyio.lowlevel.RunVar(f"pointsman {next(_numbers)}")
-        self._settings: dict[str, Any] | None = None
+        self._tls: ssl.SSLContext | None = None
         self._lock = threading.Lock()
         self._former_clients: list[object] = []
         _links.add(self)
@@ -254,6 +259,9 @@ class Link:
             raise InputError("this client's transport is asynchronous only; use asearch, or a synchronous transport")
         with self._lock:
             if self._sync_client is None:
+                from pointsman.tools.network.http_calls import BoundedTransport
+
+                transport = transport or BoundedTransport(self._proxy, **self._bounds())
                 self._sync_client = self._httpx.Client(transport=transport, **self._common())
             return self._sync_client
 
@@ -270,33 +278,34 @@ class Link:
         transport = self._transport
         if transport is not None and not isinstance(transport, self._httpx.AsyncBaseTransport):
             raise InputError("this client's transport is synchronous only; use search, or an asynchronous transport")
-        with self._lock:
-            common = self._common()
-        async with self._httpx.AsyncClient(transport=transport, **common) as client:
+        if transport is None:
+            from pointsman.tools.network.http_calls import AsyncBoundedTransport
+
+            with self._lock:
+                transport = AsyncBoundedTransport(self._proxy, **self._bounds())
+        async with self._httpx.AsyncClient(transport=transport, **self._common()) as client:
             try:
                 yield client
             finally:
                 self._async_client.set(None)
 
-    def _common(self) -> dict[str, Any]:
-        if self._settings is None:
-            self._settings = {
-                "verify": self._tls(),  # made once: reading certificates can take longer than a search
-                "follow_redirects": False,
-                "trust_env": self._trust_env,
-                "headers": {
-                    "Accept": "application/json, application/problem+json",
-                    "Accept-Encoding": "identity",
-                    "User-Agent": f"pointsman/{__version__}",
-                },
-                "limits": self._httpx.Limits(max_keepalive_connections=20, keepalive_expiry=_IDLE_SECONDS),
-            }
-        return self._settings
+    def _bounds(self) -> dict[str, Any]:
+        if self._tls is None:  # made once: reading certificates can take longer than a search
+            needed = self._is_encrypted or self._proxy is not None  # a proxy may also be reached over TLS
+            self._tls = self._httpx.create_ssl_context() if needed else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        return {
+            "verify": self._tls,
+            "limits": self._httpx.Limits(max_keepalive_connections=20, keepalive_expiry=_IDLE_SECONDS),
+        }
 
-    def _tls(self) -> ssl.SSLContext:
-        if self._is_encrypted or self._trust_env:  # a proxy may also be reached over TLS
-            return self._httpx.create_ssl_context(trust_env=self._trust_env)
-        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts no certificates; unused
+    @staticmethod
+    def _common() -> dict[str, Any]:
+        headers = {
+            "Accept": "application/json, application/problem+json",
+            "Accept-Encoding": "identity",
+            "User-Agent": f"pointsman/{__version__}",
+        }
+        return {"follow_redirects": False, "trust_env": False, "headers": headers}
 
     def _arguments(self, request: Request, deadline: float) -> dict[str, Any]:
         return {

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-import random
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
@@ -27,6 +26,7 @@ from pointsman.service.client.request_encoding import (
 from pointsman.tools import errors
 from pointsman.tools.errors import InputError, PointsmanError, RetrievalError, ServiceError, UnknownNameError
 from pointsman.tools.network.http_addresses import one_line, seconds_of
+from pointsman.tools.retries import Retries
 
 if TYPE_CHECKING:
     from pointsman.service.client.client_connections import Transport
@@ -124,20 +124,24 @@ class Service:
     async def _answer(self, mode: Mode, request: Request, seconds: float) -> Any:
         """Return the response's JSON; the request is retried while that helps, is safe and time remains."""
         link, deadline = self.link, time.monotonic() + seconds
-        for attempt in count():
+        retries = self.retries(deadline)
+        while True:
             reply = await mode.one(
                 DualCall(partial(link.exchange, request, deadline), partial(link.aexchange, request, deadline))
             )
-            pause = self.pause(reply, request, attempt, deadline)
+            pause = self.pause(reply, request, retries)
             if pause is None:
                 return self._read(reply)
             await mode.one(DualCall(partial(time.sleep, pause), partial(anyio.sleep, pause)))
-        raise AssertionError("the last attempt returns or raises")
 
-    def pause(self, reply: Reply | Failure, request: Request, attempt: int, deadline: float) -> float | None:
+    def retries(self, deadline: float) -> Retries:
+        """Return the further attempts that a request gets until a deadline."""
+        return Retries(deadline, first=0.25, longest=math.inf, most=self._retries)
+
+    def pause(self, reply: Reply | Failure, request: Request, retries: Retries) -> float | None:
         """Return the seconds to wait before a retry; None if there is an answer or a retry is pointless."""
         if isinstance(reply, Failure):
-            wait, reason = 0.0, reply.title
+            wait, reason = None, reply.title
             if not reply.is_unsent and not (reply.is_broken and request.repeatable):
                 return None
         else:
@@ -145,10 +149,9 @@ class Service:
             if reply.status not in {429, 503} or retry_after is None:
                 return None
             wait, reason = retry_after, f"status {reply.status}"
-        pause = max(wait, 0.25 * 2.0**attempt * random.uniform(0.5, 1))  # noqa: S311  (jitter is not security)
-        if attempt >= self._retries or pause >= deadline - time.monotonic():
-            return None
-        _log.info("%s: %s; again in %.1f s", self.url, reason, pause)
+        pause = retries.pause(wait)
+        if pause is not None:
+            _log.info("%s: %s; again in %.1f s", self.url, reason, pause)
         return pause
 
     def _read(self, reply: Reply | Failure) -> Any:

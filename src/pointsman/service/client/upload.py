@@ -142,19 +142,19 @@ def send(
         PointsmanError: the service reports an error, or a retry does not help.
     """
     path = f"/api/datasets/{path_of_dataset(dataset)}/documents" + ("" if embed == "now" else f"?embed={embed}")
-    remaining, attempt = window, 0
+    remaining, retries = window, service.retries(time.monotonic() + quiet)
     while True:
         request = Request("POST", path, b"".join(line.content for line in remaining), LINES)
         count, ending = _send_once(service, request, len(remaining), progress, quiet)
         if ending is None:
             return
         ending, remaining = _of_line(ending, remaining), remaining[count:]
-        attempt = 0 if count else attempt
-        pause = service.pause(ending, request, attempt, time.monotonic() + quiet)
+        if count:
+            retries = service.retries(time.monotonic() + quiet)
+        pause = service.pause(ending, request, retries)
         if pause is None:
             raise service.error(ending)
         time.sleep(pause)
-        attempt += 1
 
 
 def _send_once(

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import json
-import random
 import time
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
 from pointsman.tools.errors import InputError, MissingDependencyError, StoreError, StoreUnavailableError
-from pointsman.tools.network.http_addresses import check_encrypted, is_here, one_line, options_of
+from pointsman.tools.network.http_addresses import check_encrypted, is_here, one_line, options_of, seconds_of
 
 try:
     import httpx
+
+    from pointsman.tools.network.http_calls import BoundedTransport, proxy_of
 except ImportError as error:
     raise MissingDependencyError("httpx", "http", "a collection behind HTTP") from error
+
+from pointsman.tools.retries import Retries
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
 PATIENCE: Final = 5.0  # seconds for which temporary failures are retried
 _SECONDS: Final = 30.0  # per response
-_PAUSE: Final = 0.1  # seconds before the second attempt; doubled before each further one
 _BUSY: Final = frozenset({429, 502, 503, 504})
 
 
@@ -65,7 +67,11 @@ class Server:
     def __init__(self, address: HostAddress, headers: Mapping[str, str]) -> None:
         self.label, self._key = address.label, address.key
         self._client = httpx.Client(
-            base_url=address.base, headers={"Content-Type": "application/json", **headers}, timeout=_SECONDS
+            base_url=address.base,
+            headers={"Content-Type": "application/json", **headers},
+            timeout=_SECONDS,
+            transport=BoundedTransport(proxy_of(address.base)),
+            trust_env=False,
         )
 
     def __repr__(self) -> str:
@@ -78,23 +84,24 @@ class Server:
             StoreUnavailableError: the server does not answer, or is busy for too long.
             StoreError: any other error of the server.
         """
-        deadline, pause = time.monotonic() + PATIENCE, _PAUSE
+        retries = Retries(time.monotonic() + PATIENCE, first=0.1, longest=1.0)
         while True:
+            asked = None
             try:
                 content = None if body is None else json.dumps(body, allow_nan=False)  # ASCII: surrogates pass through
                 answer = self._client.request(method, path, content=content)
                 if answer.status_code not in _BUSY:
                     return self._value(answer, accepted)
-                message = f"status {answer.status_code}"
+                message, asked = f"status {answer.status_code}", seconds_of(answer.headers.get("Retry-After"))
             except (httpx.TransportError, httpx.InvalidURL) as error:
                 message = str(error) or type(error).__name__
-            if time.monotonic() >= deadline:
+            pause = retries.pause(asked)
+            if pause is None:
                 raise StoreUnavailableError(
                     f"{self.label} does not answer ({self._clean(message)}); check that it is running and that you "
                     "have access"
                 )
-            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311  (jitter, not cryptography)
-            pause = min(2 * pause, 1.0)
+            time.sleep(pause)
 
     def _value(self, answer: httpx.Response, statuses: Collection[int]) -> Any:
         if answer.status_code in statuses:

@@ -7,7 +7,6 @@ and above), a request is repeated with growing pauses, for some seconds in total
 from __future__ import annotations
 
 import json
-import random
 import time
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote, urlsplit
@@ -21,6 +20,7 @@ from pointsman.tools.errors import (
     StoreUnavailableError,
 )
 from pointsman.tools.network.http_addresses import check_encrypted, is_loopback, one_line, options_of
+from pointsman.tools.retries import Retries
 
 try:
     import opensearchpy
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 PATIENCE: Final = 10.0  # seconds for which temporary failures are retried
 _SECONDS: Final = 60.0  # per response
 _PAUSE: Final = 0.1  # seconds before the second attempt; doubled before each further one
-_PAUSES: Final = (0.2, 0.5, 1.0)  # seconds before searches lost with a node are repeated
+_REPEATS: Final = 3  # of searches lost with a node
 _SERVERLESS: Final = (".aoss.amazonaws.com", ".aoss.amazonaws.com.cn")
 _UNKNOWN_INDEX: Final = "index_not_found_exception"
 _NO_INDEX: Final = frozenset({_UNKNOWN_INDEX, "alias_missing_exception"})
@@ -121,20 +121,20 @@ class Cluster:
             StoreError: any other error of the cluster.
         """
         query = {name: str(value).lower() if isinstance(value, bool) else value for name, value in parameters.items()}
-        deadline, pause = time.monotonic() + PATIENCE, _PAUSE
+        retries = Retries(time.monotonic() + PATIENCE, first=_PAUSE, longest=2.0)
         while True:
             try:
                 return self.client.transport.perform_request(method, path, params=query or None, body=body)
             except exceptions.TransportError as error:
                 is_lagging = error.error == _UNKNOWN_INDEX and self._knows(path)
-                if time.monotonic() >= deadline or not (is_lagging or _passing(error)):
+                pause = retries.pause() if is_lagging or _passing(error) else None
+                if pause is None:
                     if error.status_code in accepted:
                         return None
                     raise self.translated(error) from error
             except exceptions.OpenSearchException as error:
                 raise self.translated(error) from error
-            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311  (jitter, not cryptography)
-            pause = min(2 * pause, 2.0)
+            time.sleep(pause)
 
     def make_index(self, name: str, body: object, *, accepted: Sequence[int] = ()) -> None:
         """Create an index, and wait until all nodes know it: a node that is behind would report it as missing.
@@ -224,16 +224,17 @@ class Cluster:
             status_of: returns the status of a part that has failed.
             is_passing: whether an error of this type and status may not be there in a moment.
         """
-        for pause in (*_PAUSES, None):
+        retries = Retries(time.monotonic() + PATIENCE, first=0.3, longest=1.0, most=_REPEATS)
+        while True:
             parts = list(ask())
             failure = next((part for part in parts if "error" in part), None)
             if failure is None:
-                break
+                return parts
             error, status = failure["error"], status_of(failure)
-            if pause is None or not is_passing(error.get("type"), status):
+            pause = retries.pause() if is_passing(error.get("type"), status) else None
+            if pause is None:
                 raise self.complaint(error, status)
             time.sleep(pause)
-        return parts
 
     def translated(self, error: exceptions.OpenSearchException) -> StoreError:
         """Return an error as one of ours, without a password."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import re
 import threading
 import time
@@ -28,6 +27,7 @@ from pointsman.tools.errors import (
     StoreUnavailableError,
 )
 from pointsman.tools.network.http_addresses import is_loopback, one_line
+from pointsman.tools.retries import Retries
 
 try:
     import psycopg
@@ -43,7 +43,6 @@ STATEMENT_SECONDS: Final = 60.0
 LOCK_SECONDS: Final = 30.0
 PATIENCE: Final = 5.0  # seconds for which temporary failures are retried
 _DOWN_SECONDS: Final = 1.0  # after a failure to connect, only one attempt is made during this time
-_PAUSE: Final = 0.05  # seconds before the second attempt; doubled before each further one
 
 # Settings of every session. HNSW returns at most ef_search rows; with 400, recall at depth 10 is .99.
 _SETTINGS: Final = {
@@ -144,19 +143,18 @@ class Connections:
             LockedError: another writer does not finish.
             StoreError: any other error of the database.
         """
-        start, pause = time.monotonic(), _PAUSE
-        down_until = self._down_until
+        retries, down_until = self._retries(), self._down_until
         while True:
             try:
                 with self._lend_connection() as connection:
                     return self._only_reading(connection, work) if self._read_only else work(connection)
             except psycopg.Error as error:
-                if not self._worth_another(error, start, down_until):
+                pause = self._pause(error, retries, down_until)
+                if pause is None:
                     raise self.translated(error) from error
             except UnicodeEncodeError as error:
                 raise self._not_text() from error
-            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311  (jitter, not cryptography)
-            pause = min(2 * pause, 1.0)
+            time.sleep(pause)
 
     @staticmethod
     def _only_reading(connection: psycopg.Connection[Any], work: Callable[[psycopg.Connection[Any]], T]) -> T:
@@ -171,30 +169,38 @@ class Connections:
 
     async def arun(self, work: Callable[[psycopg.AsyncConnection[Any]], Awaitable[T]]) -> T:
         """Async version of `run`, for an asyncio event loop; cancelling a call stops its statement on the server."""
-        start, pause = time.monotonic(), _PAUSE
-        down_until = self._down_until
+        retries, down_until = self._retries(), self._down_until
         while True:
             try:
                 async with self._alent() as connection:
                     return await work(connection)
             except psycopg.Error as error:
-                if not self._worth_another(error, start, down_until):
+                pause = self._pause(error, retries, down_until)
+                if pause is None:
                     raise self.translated(error) from error
             except UnicodeEncodeError as error:
                 raise self._not_text() from error
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311  (see run)
-            pause = min(2 * pause, 1.0)
+            await asyncio.sleep(pause)
 
-    def _worth_another(self, error: psycopg.Error, begun: float, down_until: float) -> bool:
-        """Whether to retry a call; when it began, the server was considered down until ``down_until``."""
+    def _retries(self) -> Retries:
+        return Retries(time.monotonic() + self._patience, first=0.05, longest=1.0)
+
+    def _pause(self, error: psycopg.Error, retries: Retries, down_until: float) -> float | None:
+        """Return the seconds before a retry; None if it is not worth one.
+
+        Args:
+            error: why the call failed.
+            retries: its further attempts.
+            down_until: until when the server was considered down when the call began.
+        """
         if not _passing(error):
-            return False
-        time_now = time.monotonic()
+            return None
+        time_now, start = time.monotonic(), retries.start
         answers = any(reason in str(error) for reason in _PASSING)  # a server that recovers will be there in a moment
         unreachable = isinstance(error, psycopg.OperationalError) and error.sqlstate is None and not answers
         if unreachable:
             self._down_until = time_now + _DOWN_SECONDS
-        return time_now < begun + self._patience and (begun >= down_until or not unreachable)
+        return retries.pause() if start >= down_until or not unreachable else None
 
     def _not_text(self) -> InputError:
         return InputError(f"{self.label}: a name or text has a lone surrogate, which no database can hold")

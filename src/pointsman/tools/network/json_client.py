@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
-import random
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.tools.errors import InputError, MissingDependencyError
 from pointsman.tools.network.http_addresses import is_here, one_line, seconds_of
+from pointsman.tools.retries import Retries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,9 +80,10 @@ class JSONClient:
                 f"the key would be sent to {url.hostname} without encryption; use https, "
                 "or set insecure=True if no one can read the traffic"
             )
+        from pointsman.tools.network.http_calls import BoundedTransport, proxy_of
+
         self._httpx, self._key, self._retries = httpx, api_key or "", retries
-        # This machine is reached directly, even if the environment names a proxy.
-        self._trust_env = not is_here(url)
+        self._transport = partial(BoundedTransport, proxy_of(url))
         self._open_client: httpx.Client | None = None
         self._lock = threading.Lock()
 
@@ -105,18 +107,17 @@ class JSONClient:
             UnusableAnswerError: the server failed, or its answer is not JSON.
         """
         body = json.dumps(fields, ensure_ascii=False).encode()
-        for attempt in range(self._retries + 1):
+        retries = Retries(deadline, first=0.25, longest=_LONGEST_PAUSE, most=self._retries)
+        while True:
             try:
                 return self._exchange(url, body, deadline)
             except _LaterError as error:
-                pause = error.pause if error.pause is not None else 0.25 * 2**attempt * random.uniform(0.5, 1)  # noqa: S311
-                remaining = deadline - time.monotonic()
-                if attempt == self._retries or pause > min(remaining, _LONGEST_PAUSE):
-                    advice = f", and asks to wait {pause:.0f} s" if error.pause else ""
-                    raise UnusableAnswerError(f"{error}{advice} (attempt {attempt + 1})") from None
+                attempt, pause = retries.attempt, retries.pause(error.pause)
+                if pause is None:
+                    advice = f", and asks to wait {error.pause:.0f} s" if error.pause else ""
+                    raise UnusableAnswerError(f"{error}{advice} (attempt {attempt})") from None
                 _log.info("%s: %s; again in %.1f s", url, self.without_key(str(error)), pause)
                 time.sleep(pause)
-        raise AssertionError("the last attempt returns or raises")
 
     def without_key(self, message: str) -> str:
         """Return the message without the key, which a server may repeat in it."""
@@ -132,7 +133,7 @@ class JSONClient:
             headers["Authorization"] = f"Bearer {self._key}"
         try:
             with self._client().stream("POST", url, content=body, headers=headers, timeout=remaining) as response:
-                content = self._content(response, deadline)
+                content = self._content(response)
                 status, retry_after = response.status_code, response.headers.get("Retry-After")
         except self._httpx.TimeoutException as error:
             raise UnusableAnswerError(f"no answer in time ({type(error).__name__})") from None
@@ -154,7 +155,7 @@ class JSONClient:
             raise _LaterError(message, seconds_of(retry_after))
         raise (UnknownShapeError if status in _ANOTHER_SHAPE else UnusableAnswerError)(message)
 
-    def _content(self, response: httpx.Response, deadline: float) -> bytes:
+    def _content(self, response: httpx.Response) -> bytes:
         if response.headers.get("Content-Encoding", "identity").lower() != "identity":
             raise UnusableAnswerError("it is compressed, but no compression was requested")
         content = bytearray()
@@ -162,12 +163,12 @@ class JSONClient:
             content += block
             if len(content) > _LARGEST:
                 raise UnusableAnswerError(f"it is larger than {_LARGEST // 2**20} MB")
-            if time.monotonic() > deadline:
-                raise UnusableAnswerError("it did not end in time")
         return bytes(content)
 
     def _client(self) -> httpx.Client:
         with self._lock:
             if self._open_client is None:
-                self._open_client = self._httpx.Client(follow_redirects=False, trust_env=self._trust_env)
+                self._open_client = self._httpx.Client(
+                    transport=self._transport(), follow_redirects=False, trust_env=False
+                )
             return self._open_client

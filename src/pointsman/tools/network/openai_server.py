@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Final, NamedTuple
+import weakref
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
+
+from pointsman.tools.errors import MissingDependencyError
+
+if TYPE_CHECKING:
+    from openai import OpenAI
 
 OPENAI: Final = "https://api.openai.com/v1"
 KEY_VARIABLE: Final = "OPENAI_API_KEY"
@@ -44,6 +50,37 @@ class OpenAIServer(NamedTuple):
             f"embedder_api_key_env (llm_api_key_env for a language model), or its address in {ADDRESS_VARIABLE}"
         )
         return cls(address, "", remedy)
+
+    def client(self, timeout: float, max_retries: int, needed_for: str) -> OpenAI:
+        """Return a client for the server; nothing is sent yet.
+
+        Args:
+            timeout: seconds until one request counts as failed, from connecting to the end of the answer.
+            max_retries: maximum number of retries of a request that may succeed later.
+            needed_for: the feature to name if the package ``openai`` is not installed.
+
+        Raises:
+            InputError: the proxy that the environment names cannot be used.
+            MissingDependencyError: the package ``openai`` is not installed.
+        """
+        try:
+            import httpx  # openai needs it
+            import openai
+
+            from pointsman.tools.network.http_calls import BoundedTransport, proxy_of
+        except ImportError as error:
+            raise MissingDependencyError("openai", "openai", needed_for) from error
+        transport = BoundedTransport(proxy_of(self.address))
+        http_client = httpx.Client(transport=transport, timeout=timeout, follow_redirects=True, trust_env=False)
+        client = openai.OpenAI(
+            base_url=self.address,
+            api_key=self.key or "none",
+            timeout=timeout,
+            max_retries=max_retries,
+            http_client=http_client,
+        )
+        weakref.finalize(client, http_client.close)  # as it does with a client of its own
+        return client
 
     def remedy_for(self, error: Exception) -> str:
         """Return what to add to the message of an error: why the server got no key, if that may be the cause."""

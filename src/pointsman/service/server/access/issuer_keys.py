@@ -16,7 +16,8 @@ from typing import Any, Final, Literal
 
 from pointsman.service.server.access.public_keys import usable_keys
 from pointsman.tools.errors import InputError, MissingDependencyError, StoreUnavailableError
-from pointsman.tools.network.http_addresses import address, is_here, one_line
+from pointsman.tools.network.http_addresses import address, is_here, one_line, seconds_of
+from pointsman.tools.retries import Retries
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +34,6 @@ FAILED_PAUSE: Final = 5.0
 """Seconds between two attempts while there are no keys that can be used."""
 
 _SECONDS: Final = 5.0  # for one attempt, whole
-_ATTEMPTS: Final = 2
-_BETWEEN: Final = 0.2  # seconds
 _LATE: Final = f"does not answer within {_SECONDS:g} s"
 _LARGEST: Final = 512 * 1024  # bytes of an answer
 _DISCOVERY: Final = "/.well-known/openid-configuration"
@@ -104,19 +103,23 @@ def _fetch(url: str) -> bytes:
     Raises:
         StoreUnavailableError: there is none.
     """
-    problem = ""
-    for attempt in range(_ATTEMPTS):
-        if attempt:
-            sleep(_BETWEEN)
+    retries = Retries(monotonic() + 2 * _SECONDS, first=0.2, longest=_SECONDS, most=1)
+    while True:
         try:
             return _answer(url)
         except _AgainError as error:
-            problem = str(error)
-    raise StoreUnavailableError(f"{url} {problem}")
+            pause = retries.pause(error.asked)
+            if pause is None:
+                raise StoreUnavailableError(f"{url} {error}") from None
+        sleep(pause)
 
 
 class _AgainError(Exception):
-    """An attempt failed that may succeed later."""
+    """An attempt failed that may succeed later; ``asked`` is the number of seconds that the server asks to wait."""
+
+    def __init__(self, message: str, asked: float | None = None) -> None:
+        super().__init__(message)
+        self.asked = asked
 
 
 def _answer(url: str) -> bytes:
@@ -127,17 +130,19 @@ def _answer(url: str) -> bytes:
     """
     try:
         import httpx
+
+        from pointsman.tools.network.http_calls import BoundedTransport, proxy_of
     except ImportError as error:
         raise MissingDependencyError("httpx", "tokens", "fetching an issuer's keys") from error
-    end = monotonic() + _SECONDS
+    transport = BoundedTransport(proxy_of(url))
     headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
     try:
         with (
-            httpx.Client(timeout=_SECONDS, follow_redirects=False) as client,
+            httpx.Client(transport=transport, timeout=_SECONDS, follow_redirects=False, trust_env=False) as client,
             client.stream("GET", url, headers=headers) as response,
         ):
-            _check_head(url, response.status_code, response.headers.get("Content-Encoding", "identity"))
-            return _body(url, response.iter_raw(), end)
+            _check_head(url, response.status_code, response.headers)
+            return _body(url, response.iter_raw())
     except httpx.TimeoutException as error:
         raise _AgainError(_LATE) from error
     except httpx.TransportError as error:
@@ -146,25 +151,23 @@ def _answer(url: str) -> bytes:
         raise StoreUnavailableError(f"{url} is no usable address: {one_line(str(error)):.200}") from error
 
 
-def _check_head(url: str, status: int, encoding: str) -> None:
+def _check_head(url: str, status: int, headers: Mapping[str, str]) -> None:
     if status == 429 or status >= 500:
-        raise _AgainError(f"answers with status {status}")
+        raise _AgainError(f"answers with status {status}", seconds_of(headers.get("Retry-After")))
     if 300 <= status < 400:
         raise StoreUnavailableError(f"{url} redirects, which is not followed; name the right address")
     if status != 200:
         raise StoreUnavailableError(f"{url} answers with status {status}")
-    if encoding != "identity":
+    if headers.get("Content-Encoding", "identity") != "identity":
         raise StoreUnavailableError(f"{url} compresses its answer, although it was not to")
 
 
-def _body(url: str, chunks: Iterable[bytes], end: float) -> bytes:
+def _body(url: str, chunks: Iterable[bytes]) -> bytes:
     body = bytearray()
     for chunk in chunks:
         body += chunk
         if len(body) > _LARGEST:
             raise StoreUnavailableError(f"the answer of {url} has more than {_LARGEST:,} bytes")
-        if monotonic() > end:
-            raise _AgainError(_LATE)
     return bytes(body)
 
 
