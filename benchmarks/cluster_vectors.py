@@ -38,11 +38,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from pointsman.store.base_store import NEAR, WORDS, StoreQuery
 from pointsman.store.opensearch import OpenSearchBackend
 from pointsman.store.opensearch import opensearch_reader as reader
 from pointsman.store.opensearch import opensearch_store as store
 from pointsman.store.opensearch.opensearch_queries import coordinates, vector_field
+from pointsman.store.store_values import NEAR, WORDS, StoreQuery
 from pointsman.tools.batching import batched
 from stores import FILTERS, Formula, bare, clustered, overlap, passages, quantiles, sample_questions
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from pointsman import Document
 from pointsman.store.backend_urls import open_backend
-from pointsman.store.base_store import NEAR, Lists, StoreInfo, StoreQuery
+from pointsman.store.store_values import NEAR, Lists, StoreInfo, StoreQuery
 from pointsman.tools.errors import PointsmanError
 from pointsman.values.filters import And, Equals, Exists, Filter, In, Not, Or, Range
 

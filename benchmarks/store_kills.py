@@ -23,7 +23,7 @@ import numpy as np
 
 from pointsman import Document
 from pointsman.store.backend_urls import open_backend
-from pointsman.store.base_store import WORDS, StoreQuery
+from pointsman.store.store_values import WORDS, StoreQuery
 from pointsman.tools.errors import StoreError, StoreUnavailableError
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))

@@ -31,7 +31,7 @@ from _data import DATA
 from pointsman import Document, parse_filter
 from pointsman.evaluation import read_collection
 from pointsman.store.backend_urls import open_backend
-from pointsman.store.base_store import NEAR, WORDS, StoreQuery
+from pointsman.store.store_values import NEAR, WORDS, StoreQuery
 from pointsman.text import DEFAULT_ANALYZER
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ import pointsman
 from pointsman import InputError, UnmetNeedError, parse_filter
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.service.server import create_app
-from pointsman.store.base_store import NEAR, Scale, StoreQuery
 from pointsman.store.external.attachment import ATTACHED, BOTH, TEXT, Attachment
 from pointsman.store.opensearch.existing_index import IndexStore
+from pointsman.store.store_values import NEAR, Scale, StoreQuery
 from pointsman.tools.errors import StoreError, StoreUnavailableError, UnknownNameError
 from pointsman.values.filters import Equals, Exists, Filter, In, Range
 from pointsman.values.types import Document

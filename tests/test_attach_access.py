@@ -20,9 +20,9 @@ from pointsman import Document, InputError, RetrievalWorkflow, UnmetNeedError, W
 from pointsman.cli.core_commands import app
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.evaluation.leaktest import LeakReport, ShippedEmbedder, TwinCase, TwinPair, random_case
-from pointsman.store.base_store import NEAR, SPREAD_NOTE, StoreQuery
 from pointsman.store.external.attachment import ATTACHED, Attachment
 from pointsman.store.external.faiss_file import _ExactRows
+from pointsman.store.store_values import NEAR, SPREAD_NOTE, StoreQuery
 from pointsman.tools.errors import CorruptStoreError, StoreUnavailableError
 from pointsman.values.views import ACCESS, AccessColumns, View, permissions_of
 

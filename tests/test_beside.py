@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from pointsman.store.base_store import NEAR, WORDS
 from pointsman.store.local import at_once as _beside
 from pointsman.store.local import collection as local_collection
 from pointsman.store.local.collection import Collection, search_both
 from pointsman.store.local.keyword import keyword_files
+from pointsman.store.store_values import NEAR, WORDS
 from store_kit import add, corpus, opened, unit
 
 

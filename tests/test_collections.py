@@ -22,9 +22,9 @@ from pointsman.cli.core_commands import app
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.retrieval.plan.policy import measured
 from pointsman.service.server import create_app
-from pointsman.store.base_store import NEAR, StoreQuery
 from pointsman.store.external.attachment import ATTACHED, Attachment, matching, narrowed
 from pointsman.store.local.local_store import LocalStore
+from pointsman.store.store_values import NEAR, StoreQuery
 from pointsman.tools.errors import CorruptStoreError, StoreError, StoreUnavailableError
 from pointsman.values.filters import And, Equals, Exists, Filter, In, Not, Or, Range
 from pointsman.values.types import Document, Query

@@ -30,7 +30,7 @@ from pointsman.workspace.past_runs import keep
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Route
 
-    from pointsman.store.base_store import Lists, StoreQuery
+    from pointsman.store.store_values import Lists, StoreQuery
     from pointsman.workspace.dataset import Dataset
 
 CONSOLE = Path(__file__).parents[1] / "src" / "pointsman" / "service" / "console"
@@ -386,7 +386,7 @@ def test_every_text_is_used_and_every_used_one_is_there(modules: Page) -> None:
 def test_what_the_console_translates_is_what_the_library_says() -> None:
     """A pattern without a group is a text of the library, word for word, or the part of one before a colon."""
     patterns = re.findall(r"^  \[/\^([^$(\\]*)\$/, ", (CONSOLE / "messages.mjs").read_text("utf-8"), re.MULTILINE)
-    library = "\n".join(path.read_text("utf-8") for path in CONSOLE.parent.rglob("*.py"))
+    library = "\n".join(path.read_text("utf-8") for path in CONSOLE.parents[1].rglob("*.py"))
     assert len(patterns) > 10
     assert [text for text in patterns if f'"{text}' not in library and f"; {text}" not in library] == []
 

@@ -16,8 +16,8 @@ from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.evaluation.conformance.stores.store_suite import EMBEDDER, odd_documents, vector_of, vectors_of
 from pointsman.retrieval.judge.kept_calibrations import Calibration, change_calibrations, stored_calibrations
 from pointsman.store.backend_urls import open_backend
-from pointsman.store.base_store import StoreQuery
 from pointsman.store.local.folder_backend import LocalBackend
+from pointsman.store.store_values import StoreQuery
 from pointsman.tools import errors
 from pointsman.values.types import Document
 from pointsman.workspace.copies.copying import content_of, copy

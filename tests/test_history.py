@@ -13,8 +13,9 @@ import pytest
 
 from history_kit import State, change, state_of
 from pointsman.store import history
-from pointsman.store.base_store import EmptyStore, StoreQuery
+from pointsman.store.base_store import EmptyStore
 from pointsman.store.local.local_store import LocalStore
+from pointsman.store.store_values import StoreQuery
 from pointsman.tools.errors import UnmetNeedError
 from pointsman.values.filters import Equals, Not
 from pointsman.values.types import Document

@@ -18,9 +18,9 @@ import pointsman
 from history_kit import change, state_of
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.store import history as common
-from pointsman.store.base_store import StoreQuery
 from pointsman.store.postgres import PostgresBackend
 from pointsman.store.postgres import postgres_history as history
+from pointsman.store.store_values import StoreQuery
 from pointsman.tools.errors import NotHeldError, StoreError
 from pointsman.values.types import Document
 

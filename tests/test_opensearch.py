@@ -21,8 +21,8 @@ import pytest
 from certificates import certificates
 from pointsman.evaluation.conformance import StoreConformance
 from pointsman.evaluation.conformance.stores.store_suite import EMBEDDER, bm25, odd_documents, vector_of, vectors_of
-from pointsman.store.base_store import NEAR, VERSIONS, WORDS, StoreQuery
 from pointsman.store.opensearch.opensearch_queries import index
+from pointsman.store.store_values import NEAR, VERSIONS, WORDS, StoreQuery
 from pointsman.tools import errors
 from pointsman.values.filters import And, EndsWith, Equals, Exists, Not, PartOfText, Range
 from pointsman.values.types import Document

@@ -21,7 +21,7 @@ import pointsman
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.evaluation.conformance import StoreConformance
 from pointsman.evaluation.conformance.stores.store_suite import EMBEDDER, bm25, odd_documents, vector_of, vectors_of
-from pointsman.store.base_store import NEAR, WORDS, Capability, StoreQuery
+from pointsman.store.store_values import NEAR, WORDS, Capability, StoreQuery
 from pointsman.tools import errors
 from pointsman.values.filters import And, Equals, Not, Range
 from pointsman.values.types import Document
@@ -84,7 +84,7 @@ class TestPostgresIndex(TestPostgresStore):
     @pytest.fixture(scope="class", autouse=True)
     @classmethod
     def _from_the_start(cls) -> Iterator[None]:
-        from pointsman.store.postgres import postgres_store as store
+        from pointsman.store.postgres import postgres_writer as store
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(store, "FEW", 10)
@@ -549,7 +549,7 @@ class TestKeeping:
         }
 
     def test_deleting_by_a_filter_in_parts(self, store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
-        from pointsman.store.postgres import postgres_store as module
+        from pointsman.store.postgres import postgres_writer as module
 
         monkeypatch.setattr(module, "_BATCH_DOCUMENTS", 7)
         store.write([Document(str(n), "lamp", {"n": n}) for n in range(50)])

@@ -11,7 +11,8 @@ import pytest
 from pointsman import BaseRetriever, Dataset, KeywordRetriever, RetrievalWorkflow, VectorRetriever
 from pointsman.retrieval.fusion import LISTS, METHODS, CosineSpread
 from pointsman.retrieval.run.candidates import Pool, merge
-from pointsman.store.base_store import BaseStore, Lists, Page, Scale, Statistics, StoreInfo, StoreQuery
+from pointsman.store.base_store import BaseStore
+from pointsman.store.store_values import Lists, Page, Scale, Statistics, StoreInfo, StoreQuery
 from pointsman.tools.errors import InputError, UnknownNameError
 from pointsman.values.filters import Filter, Range
 from pointsman.values.types import Document, Hit, Query

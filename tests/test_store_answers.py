@@ -13,7 +13,7 @@ import pytest
 
 from pointsman import Document, Workspace
 from pointsman.store.backend_urls import open_backend
-from pointsman.store.base_store import Capability
+from pointsman.store.store_values import Capability
 from pointsman.tools.errors import StoreError
 from pointsman.workspace.copies.copying import copy
 from test_judging import OFFICE, QUESTIONS_WITH_ANSWER, QUESTIONS_WITHOUT_ANSWER, RAILS

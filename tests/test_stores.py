@@ -17,13 +17,14 @@ import pytest
 
 from pointsman.evaluation.conformance import SlowStore, StoreConformance
 from pointsman.evaluation.conformance.stores.store_suite import EMBEDDER, odd_documents, vector_of, vectors_of
-from pointsman.store.base_store import MATCHED, NEAR, WORDS, Capability, MetadataResult, Page, StoreQuery
 from pointsman.store.local.local_store import LocalStore
+from pointsman.store.store_values import MATCHED, NEAR, WORDS, Capability, MetadataResult, Page, StoreQuery
 from pointsman.tools.errors import InputError
 from pointsman.values.types import AddResult, Document
 
 if TYPE_CHECKING:
-    from pointsman.store.base_store import Lists, Store
+    from pointsman.store.base_store import Store
+    from pointsman.store.store_values import Lists
 
 DESCRIPTION = {"name": "rails", "description": "", "indexing_technique": "hybrid"}
 

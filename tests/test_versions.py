@@ -18,7 +18,8 @@ from pointsman.retrieval.judge.recency import BOUND, moment_of, newer_first
 from pointsman.retrieval.judge.versions import Version, Versions
 from pointsman.service.client import Client
 from pointsman.service.server import create_app
-from pointsman.store.base_store import VERSIONS, Capability, EmptyStore
+from pointsman.store.base_store import EmptyStore
+from pointsman.store.store_values import VERSIONS, Capability
 from pointsman.tools.errors import InputError, UnmetNeedError
 from pointsman.values.views import Validity, View, check_validity, day_of
 from serving import serving

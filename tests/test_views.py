@@ -18,10 +18,11 @@ from pointsman.evaluation.leaktest import LeakReport, ShippedEmbedder, TwinCase,
 from pointsman.integrations.framework_sources import hits_by_both
 from pointsman.retrieval.judge import background
 from pointsman.retrieval.refine.compress import WindowExpander
-from pointsman.store.base_store import EmptyStore, StoreQuery
+from pointsman.store.base_store import EmptyStore
 from pointsman.store.local.columns.permissions import PermissionTable
 from pointsman.store.local.folder_backend import LocalBackend
 from pointsman.store.local.vectors import vector_index
+from pointsman.store.store_values import StoreQuery
 from pointsman.tools.errors import InputError, UnknownNameError, UnmetNeedError
 from pointsman.tools.json_forms import plain_form
 from pointsman.values.views import ACCESS, AccessRule, Permissions, View, permissions_for, permissions_of

@@ -17,7 +17,7 @@ from pointsman import Document, Workspace
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.evaluation.leaktest import leaktest
 from pointsman.service.server import create_app
-from pointsman.store.base_store import StoreQuery
+from pointsman.store.store_values import StoreQuery
 from pointsman.values.views import View
 from serving import serving
 

@@ -27,7 +27,7 @@ from pointsman import Dataset, Document
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.service.client import Client
 from pointsman.service.server import create_app
-from pointsman.store.base_store import Capability
+from pointsman.store.store_values import Capability
 from pointsman.tools.errors import InputError
 from pointsman.workspace.folder_sync import IndexingInterrupted, IndexProgress, index_paths
 from serving import serving

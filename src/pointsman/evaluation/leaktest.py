@@ -25,8 +25,8 @@ from pointsman.retrieval.judge.relevance import shipped
 from pointsman.retrieval.request import OPTIONS
 from pointsman.retrieval.workflow import RetrievalWorkflow
 from pointsman.store.backend import Backend, BaseBackend
-from pointsman.store.base_store import Capability
 from pointsman.store.local.folder_backend import temporary_backend
+from pointsman.store.store_values import Capability
 from pointsman.tools.errors import InputError, MissingDependencyError, PointsmanError, UnmetNeedError
 from pointsman.tools.json_forms import form_of, plain_form
 from pointsman.values.types import Document

@@ -6,7 +6,8 @@ import threading
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Final
 
-from pointsman.store.base_store import VERSIONS, WORDS_FIRST, BaseStore, Capability, Statistics, StoreInfo
+from pointsman.store.base_store import BaseStore
+from pointsman.store.store_values import VERSIONS, WORDS_FIRST, Capability, Statistics, StoreInfo
 from pointsman.values.types import Document
 from pointsman.values.views import ACCESS
 

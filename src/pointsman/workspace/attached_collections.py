@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pointsman.retrieval.fusion import CosineSpread
 from pointsman.retrieval.judge.background import DRAWN, LIKELY
-from pointsman.store.base_store import Capability
+from pointsman.store.store_values import Capability
 from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:

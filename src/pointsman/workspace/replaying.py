@@ -17,7 +17,7 @@ from pointsman.retrieval.receipts import (
     digest_of_policy,
     digest_of_reaching,
 )
-from pointsman.store.base_store import Capability
+from pointsman.store.store_values import Capability
 from pointsman.tools.errors import InputError, NotHeldError, UnknownNameError
 from pointsman.tools.version import __version__
 from pointsman.values.settings import REACHING, Settings
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from pointsman.retrieval.plan.vocabulary import DatedWords
     from pointsman.retrieval.receipts import SourceState
-    from pointsman.store.base_store import RecordedState
-    from pointsman.store.history import PastStore
+    from pointsman.store.base_store import PastStates
+    from pointsman.store.store_values import RecordedState
     from pointsman.values.types import RetrievalContext
     from pointsman.workspace.dataset import Dataset
 
@@ -48,7 +48,7 @@ class Replays:
     ) -> None:
         self._open, self._bm25 = open_dataset, bm25
         self._lock = threading.Lock()
-        self._past: OrderedDict[tuple[str, ...], PastStore] = OrderedDict()
+        self._past: OrderedDict[tuple[str, ...], PastStates] = OrderedDict()
 
     def replay(self, text: str, engine: Engine, *, access: bool) -> RetrievalContext:
         """Return the answer that a receipt is of; see `pointsman.Workspace.replay`.

@@ -24,9 +24,9 @@ from pointsman.retrieval.run.source import TECHNIQUES, check_all_searchable
 from pointsman.retrieval.workflow import RetrievalWorkflow
 from pointsman.store.backend import NEW, DatasetRecord
 from pointsman.store.backend_urls import open_backend
-from pointsman.store.base_store import Capability
 from pointsman.store.external.attachment import ATTACHED, Attachment, UnusableStore, maintains_itself
 from pointsman.store.local.folder_backend import LocalBackend
+from pointsman.store.store_values import Capability
 from pointsman.tools.audit_log import AuditLog
 from pointsman.tools.errors import (
     CorruptStoreError,

@@ -9,7 +9,8 @@ from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pointsman.store.base_store import BaseStore, Capability, Lists, Statistics, StoreInfo, StoreQuery
+from pointsman.store.base_store import BaseStore
+from pointsman.store.store_values import Capability, Lists, Statistics, StoreInfo, StoreQuery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pointsman.integrations.mcp import answer_values
 from pointsman.integrations.mcp import tool_schemas as schemas
 from pointsman.integrations.mcp.visible_datasets import id_of
-from pointsman.store.base_store import Capability
+from pointsman.store.store_values import Capability
 from pointsman.tools.errors import InputError
 from pointsman.tools.json_forms import plain_form
 from pointsman.values.filters import typed_values

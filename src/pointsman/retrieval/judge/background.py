@@ -7,7 +7,7 @@ import weakref
 from typing import TYPE_CHECKING, Final
 
 from pointsman.retrieval.judge.relevance import SCRIPTS, Background, Languages, Script, script_of, unrelated_questions
-from pointsman.store.base_store import Capability
+from pointsman.store.store_values import Capability
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,8 +9,8 @@ import numpy as np
 
 from pointsman.retrieval.fusion import CosineSpread
 from pointsman.retrieval.run.reading import spread_of
-from pointsman.store.base_store import WORDS, Capability, Scale, StoreQuery
 from pointsman.store.bm25 import idf
+from pointsman.store.store_values import WORDS, Capability, Scale, StoreQuery
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

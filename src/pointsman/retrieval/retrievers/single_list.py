@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic
 from pointsman.embedders.base_embedder import as_embedder
 from pointsman.retrieval.retrievers.base_retriever import BaseRetriever
 from pointsman.retrieval.run.source import Source
-from pointsman.store.base_store import BaseStore, StoreQuery
+from pointsman.store.base_store import BaseStore
+from pointsman.store.store_values import StoreQuery
 from pointsman.tools.errors import InputError, UnmetNeedError
 from pointsman.values.protocols import Key
 from pointsman.values.types import Hit, Provenance, Query, check_top_k

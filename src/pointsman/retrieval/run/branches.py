@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from pointsman.retrieval.parallel_calls import Breaker, DualCall, Mode, describe, reporting
 from pointsman.retrieval.run.candidates import KeyOf, Results, RetrieverResults, ScoreGap, StoreResults
 from pointsman.retrieval.run.source import words_in
-from pointsman.store.base_store import NEAR, WORDS, Capability, Lists, StoreQuery
+from pointsman.store.store_values import NEAR, WORDS, Capability, Lists, StoreQuery
 from pointsman.tools.errors import InputError, RetrievalError, StoreError
 from pointsman.tools.sync_and_async import in_thread
 from pointsman.values.types import Query, Span
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.run.journal import Journal
     from pointsman.retrieval.run.reading import Reading
     from pointsman.retrieval.run.variant import Variant
-    from pointsman.store.base_store import Scores, Statistics
+    from pointsman.store.store_values import Scores, Statistics
     from pointsman.values.protocols import Retriever
     from pointsman.values.types import Hit
 

@@ -34,7 +34,7 @@ from pointsman.retrieval.fusion import (
     rank_sum,
     share_by,
 )
-from pointsman.store.base_store import MATCHED, NEAR, WORDS
+from pointsman.store.store_values import MATCHED, NEAR, WORDS
 from pointsman.tools.errors import UnknownNameError
 from pointsman.values.protocols import Key
 from pointsman.values.types import Hit, HitKey, Provenance
@@ -42,7 +42,7 @@ from pointsman.values.types import Hit, HitKey, Provenance
 if TYPE_CHECKING:
     from pointsman.retrieval.fusion import CosineSpread, Share
     from pointsman.retrieval.run.reading import Reading
-    from pointsman.store.base_store import Lists, Scores, StoreQuery
+    from pointsman.store.store_values import Lists, Scores, StoreQuery
     from pointsman.values.filters import Filter
     from pointsman.values.types import Document
 

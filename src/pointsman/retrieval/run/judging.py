@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pointsman.retrieval.judge.relevance import Evidence, Relevance, judge_by, script_of
 from pointsman.retrieval.run.candidates import StoreResults
-from pointsman.store.base_store import MATCHED
+from pointsman.store.store_values import MATCHED
 from pointsman.text import query_tokens
 from pointsman.values.types import Hit, keys_of
 

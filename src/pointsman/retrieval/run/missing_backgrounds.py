@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pointsman.retrieval.parallel_calls import DualCall, describe
 from pointsman.retrieval.run.candidates import StoreResults
 from pointsman.retrieval.run.judging import embedder_of
-from pointsman.store.base_store import Capability
+from pointsman.store.store_values import Capability
 from pointsman.tools.sync_and_async import in_thread
 from pointsman.values.trace import Span
 

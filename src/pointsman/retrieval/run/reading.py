@@ -21,7 +21,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from pointsman.retrieval.fusion import CosineSpread
-from pointsman.store.base_store import NEAR, SPREAD_NOTE, VERSIONS, Capability, Scale
+from pointsman.store.store_values import NEAR, SPREAD_NOTE, VERSIONS, Capability, Scale
 from pointsman.tools.errors import InputError, StoreError, UnmetNeedError
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from pointsman.retrieval.judge.relevance import Background
     from pointsman.retrieval.judge.versions import Versions
     from pointsman.retrieval.run.source import Source
-    from pointsman.store.base_store import RecordedState, Statistics, Store, StoreInfo
+    from pointsman.store.base_store import Store
+    from pointsman.store.store_values import RecordedState, Statistics, StoreInfo
 
 USUAL_SIGMA: Final = 0.05
 """The standard deviation of cosines assumed until it can be measured, if the embedder does not state its own."""

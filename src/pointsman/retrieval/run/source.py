@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, Literal
 
 from pointsman.retrieval.fusion import LISTS
-from pointsman.store.base_store import Capability
+from pointsman.store.store_values import Capability
 from pointsman.tools.errors import InputError, StoreError, UnknownNameError, UnmetNeedError
 from pointsman.values.types import check_id
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from pointsman.embedders.query_vectors import QueryVectors
     from pointsman.retrieval.judge.relevance import Background
     from pointsman.retrieval.judge.versions import Versions
-    from pointsman.store.base_store import Statistics, Store
+    from pointsman.store.base_store import Store
+    from pointsman.store.store_values import Statistics
     from pointsman.values.protocols import Embedder
     from pointsman.values.types import Document
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pointsman.retrieval.fusion import METHODS, OWN, RRF_K, SCALES, VARIANTS, Fused, fuse
 from pointsman.retrieval.run.branches import complete
 from pointsman.retrieval.run.candidates import Pool, Results, StoreResults, best_place, provenance
-from pointsman.store.base_store import MATCHED
+from pointsman.store.store_values import MATCHED
 from pointsman.text import DEFAULT_ANALYZER
 
 if TYPE_CHECKING:

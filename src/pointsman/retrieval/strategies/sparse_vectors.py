@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checka
 from pointsman.retrieval.retrievers.base_retriever import BaseRetriever
 from pointsman.retrieval.run.source import Source
 from pointsman.retrieval.strategies.base_strategy import BaseRetrievalStrategy
-from pointsman.store.base_store import WORDS, Capability, Store, StoreQuery
+from pointsman.store.store_values import WORDS, Capability, StoreQuery
 from pointsman.tools.batching import batched
 from pointsman.tools.errors import InputError, ModelError, StoreError, UnmetNeedError
 from pointsman.values.metadata import SPARSE, sparse_problem
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from pointsman.store.base_store import Store
     from pointsman.values.filters import Filter
 
 log = logging.getLogger(__name__)

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NoReturn, Self,
 
 import numpy as np
 
-from pointsman.store.base_store import NEAR, SPREAD_NOTE, BaseStore, Capability, Page, Scale, Statistics, StoreInfo
+from pointsman.store.base_store import BaseStore
 from pointsman.store.prepared_documents import UNREADABLE, position
+from pointsman.store.store_values import NEAR, SPREAD_NOTE, Capability, Page, Scale, Statistics, StoreInfo
 from pointsman.store.store_views import StoreView
 from pointsman.tools.errors import CorruptStoreError, InputError, StoreError, StoreUnavailableError, UnmetNeedError
 from pointsman.tools.system.locations import redacted
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pointsman.store.base_store import Lists, Ranking, Store, StoreQuery
+    from pointsman.store.base_store import Store
+    from pointsman.store.store_values import Lists, Ranking, StoreQuery
     from pointsman.values.filters import Typed
     from pointsman.values.types import Document
 

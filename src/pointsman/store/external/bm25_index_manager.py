@@ -11,12 +11,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
-from pointsman.store.base_store import WORDS, StoreQuery
 from pointsman.store.external.listing import Listing, listing_of
 from pointsman.store.local.files_and_locks import WriterLock, make_directory
 from pointsman.store.local.keyword.keyword_index import KeywordIndex
 from pointsman.store.local.local_store import LocalStore
 from pointsman.store.prepared_documents import prepare
+from pointsman.store.store_values import WORDS, StoreQuery
 from pointsman.tools.batching import batched
 from pointsman.tools.errors import InputError, LockedError
 from pointsman.tools.sync_and_async import async_twin

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from pointsman.store.base_store import NEAR, Lists, Page, StoreQuery
 from pointsman.store.external.attachment import (
     AttachedStore,
     CollectionFacts,
@@ -26,6 +25,7 @@ from pointsman.store.external.attachment import (
 )
 from pointsman.store.external.database_http import HostAddress, Server
 from pointsman.store.prepared_documents import storable
+from pointsman.store.store_values import NEAR, Lists, Page, StoreQuery
 from pointsman.tools.errors import InputError
 from pointsman.values.filters import Equals, Filter, In
 from pointsman.values.types import Document

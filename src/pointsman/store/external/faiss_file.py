@@ -19,9 +19,9 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from pointsman.store.base_store import NEAR, Capability, Lists, Page, StoreQuery
 from pointsman.store.external.attachment import AttachedStore, AttachedView, CollectionFacts, Row, matching, unit_rows
 from pointsman.store.prepared_documents import direction, position
+from pointsman.store.store_values import NEAR, Capability, Lists, Page, StoreQuery
 from pointsman.tools.errors import CorruptStoreError, InputError, StoreUnavailableError
 from pointsman.values.types import Document
 

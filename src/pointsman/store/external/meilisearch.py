@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from pointsman.store.base_store import NEAR, Capability, Lists, Page, Ranking, StoreQuery
 from pointsman.store.external.attachment import (
     TEXT,
     AttachedStore,
@@ -28,6 +27,7 @@ from pointsman.store.external.attachment import (
 )
 from pointsman.store.external.database_http import HostAddress, Server
 from pointsman.store.prepared_documents import storable
+from pointsman.store.store_values import NEAR, Capability, Lists, Page, Ranking, StoreQuery
 from pointsman.text import repair
 from pointsman.tools.errors import InputError
 from pointsman.values.filters import Equals, Exists, Filter, In, Range

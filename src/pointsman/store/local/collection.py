@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pointsman.embedders.base_embedder import mixed_embedders
-from pointsman.store.base_store import MATCHED, NEAR, WORDS, Lists
 from pointsman.store.bm25 import K1, B
 from pointsman.store.local.at_once import at_once
 from pointsman.store.local.columns.columns_file import check_table, read_table, saved_state, write_table
@@ -58,6 +57,7 @@ from pointsman.store.local.truth.writable_truth import WritableTruth
 from pointsman.store.local.vectors.best_cosines import BestCosines
 from pointsman.store.local.vectors.vector_index import VectorIndex
 from pointsman.store.prepared_documents import UNREADABLE, Prepared, directions
+from pointsman.store.store_values import MATCHED, NEAR, WORDS, Lists
 from pointsman.tools.errors import CorruptStoreError, InputError, LockedError, ReplacedError, StoreError
 from pointsman.values.filters import Equals, In
 from pointsman.values.metadata import ID, TEXT

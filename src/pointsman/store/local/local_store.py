@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import logging
+import shutil
+import tempfile
+import weakref
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import compress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pointsman.store.base_store import (
+from pointsman.store.base_store import BaseStore
+from pointsman.store.history import PastStore, digest_of
+from pointsman.store.local.collection import Collection, Verification, score_both, search_both
+from pointsman.store.local.keyword.words_file import WORDS_FILE, are_words_due, read_words, write_words
+from pointsman.store.local.local_view import ViewStore
+from pointsman.store.local.truth.local_history import KEPT_DAYS, KEPT_FROM, RECEIPT_KEY, UNNOTED
+from pointsman.store.prepared_documents import UNREADABLE, edits, position, prepare
+from pointsman.store.sampled_texts import texts
+from pointsman.store.sampling import evenly
+from pointsman.store.store_values import (
     NEAR,
     SCALES_OF,
     WORDS,
     WORDS_FIRST,
-    BaseStore,
     Capability,
     Lists,
     MetadataResult,
@@ -26,14 +38,6 @@ from pointsman.store.base_store import (
     StoreInfo,
     StoreQuery,
 )
-from pointsman.store.history import digest_of
-from pointsman.store.local.collection import Collection, Verification, score_both, search_both
-from pointsman.store.local.keyword.words_file import WORDS_FILE, are_words_due, read_words, write_words
-from pointsman.store.local.local_view import ViewStore
-from pointsman.store.local.truth.local_history import KEPT_DAYS, KEPT_FROM, RECEIPT_KEY, UNNOTED
-from pointsman.store.prepared_documents import UNREADABLE, edits, position, prepare
-from pointsman.store.sampled_texts import texts
-from pointsman.store.sampling import evenly
 from pointsman.tools.batching import batched
 from pointsman.tools.errors import InputError, StoreError
 from pointsman.values.types import AddResult
@@ -41,12 +45,11 @@ from pointsman.values.types import AddResult
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from pointsman.store.base_store import Store
-    from pointsman.store.history import PastStore
+    from pointsman.store.base_store import PastStates, Store
+    from pointsman.store.history import History, PastRow, T
     from pointsman.store.local.keyword.keyword_index import WordQuery
     from pointsman.store.local.truth.truth_rows import DocumentChange
     from pointsman.store.local.vectors.vector_index import VectorQuery
@@ -351,10 +354,8 @@ class LocalStore(BaseStore):
         with self.collection.writer():
             self.collection.truth.keep_versions(days)
 
-    def past_store(self, name: str, bm25: Mapping[str, float]) -> PastStore:
+    def past_store(self, name: str, bm25: Mapping[str, float]) -> PastStates:
         """See `Store`."""
-        from pointsman.store.local.past_local_store import LocalPastStore
-
         return LocalPastStore(self, name, bm25)
 
     def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> ViewStore:
@@ -418,3 +419,43 @@ class LocalStore(BaseStore):
 def _recorded_state(values: Mapping[str, str], sequence: int) -> RecordedState:
     notes = {name: value for name, value in values.items() if name not in UNNOTED}
     return RecordedState(sequence, digest_of(notes), int(values[KEPT_DAYS]), bytes.fromhex(values[RECEIPT_KEY]))
+
+
+class LocalPastStore(PastStore):
+    """The states of a dataset in a folder; the indexes of the copy follow its documents.
+
+    Args:
+        store: the dataset as it is.
+        name: of the dataset, for messages.
+        bm25: ``k1`` and ``b``.
+    """
+
+    def __init__(self, store: LocalStore, name: str, bm25: Mapping[str, float]) -> None:
+        super().__init__(name)
+        self._source, self._bm25 = store, dict(bm25)
+        folder = tempfile.mkdtemp(prefix="pointsman-past-")
+        self.close = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._folder = Path(folder) / "dataset"
+        store.collection.save(self._folder)
+        self._copy = self._open_copy()
+        truth = self._copy.collection.truth
+        self._note_state(truth.sequence(), truth.former_notes()[0])
+
+    def _open_copy(self) -> LocalStore:
+        return LocalStore(self._folder, {}, **self._bm25)
+
+    @property
+    def _store(self) -> LocalStore:
+        return self._copy
+
+    def _read(self, work: Callable[[History], T]) -> T:
+        return work(self._source.collection.truth)
+
+    def _become(self, states: Sequence[tuple[int, PastRow | None]], notes: Mapping[str, str]) -> None:
+        truth = self._copy.collection.truth
+        embedder = truth.meta("embedder")
+        with self._copy.collection.writer():
+            truth.become(states, notes)
+        if notes.get("embedder") != embedder:  # an open store takes it for fixed
+            self._copy.close()
+            self._copy = self._open_copy()

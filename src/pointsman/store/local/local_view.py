@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pointsman.store.base_store import WORDS, Lists, Page, Scores, StoreQuery
 from pointsman.store.local.collection import score_both, search_both
 from pointsman.store.prepared_documents import direction, position
 from pointsman.store.sampling import evenly
+from pointsman.store.store_values import WORDS, Lists, Page, Scores, StoreQuery
 from pointsman.store.store_views import StoreView, without_access
 from pointsman.tools.batching import batched
 from pointsman.values.filters import And, Exists

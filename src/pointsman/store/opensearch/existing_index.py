@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from pointsman.store.base_store import NEAR, Capability, Lists, Page, Ranking, StoreQuery
 from pointsman.store.external.attachment import (
     TEXT,
     AttachedStore,
@@ -23,6 +22,7 @@ from pointsman.store.external.attachment import (
 from pointsman.store.opensearch.opensearch_client import Cluster, ClusterAddress
 from pointsman.store.opensearch.opensearch_queries import NOTHING, combined, near
 from pointsman.store.prepared_documents import position
+from pointsman.store.store_values import NEAR, Capability, Lists, Page, Ranking, StoreQuery
 from pointsman.tools.errors import InputError, UnmetNeedError
 from pointsman.values.filters import Exists, Filter, PartOfText, Range
 from pointsman.values.types import Document

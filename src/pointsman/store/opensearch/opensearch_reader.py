@@ -11,21 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from pointsman.store.backend import settings_of
-from pointsman.store.base_store import (
-    MATCHED,
-    NEAR,
-    SCALES_OF,
-    WORDS,
-    WORDS_FIRST,
-    BaseStore,
-    Capability,
-    Lists,
-    Page,
-    Scores,
-    Statistics,
-    StoreInfo,
-    StoreQuery,
-)
+from pointsman.store.base_store import BaseStore
 from pointsman.store.bm25 import BM25, idf, query_terms
 from pointsman.store.opensearch.opensearch_queries import (
     FLOAT,
@@ -43,6 +29,20 @@ from pointsman.store.opensearch.opensearch_queries import (
     words,
 )
 from pointsman.store.prepared_documents import UNREADABLE, direction, metadata_of, position, storable, unreadable
+from pointsman.store.store_values import (
+    MATCHED,
+    NEAR,
+    SCALES_OF,
+    WORDS,
+    WORDS_FIRST,
+    Capability,
+    Lists,
+    Page,
+    Scores,
+    Statistics,
+    StoreInfo,
+    StoreQuery,
+)
 from pointsman.tools.batching import batched
 from pointsman.tools.errors import FormatVersionError
 from pointsman.values.types import Document

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.embedders.base_embedder import mixed_embedders
-from pointsman.store.base_store import NEAR, MetadataResult
 from pointsman.store.opensearch.opensearch_queries import (
     DERIVED,
     LENGTH,
@@ -22,6 +21,7 @@ from pointsman.store.opensearch.opensearch_queries import (
     vector_field,
 )
 from pointsman.store.prepared_documents import Prepared, directions, edits, prepare, storable
+from pointsman.store.store_values import NEAR, MetadataResult
 from pointsman.text import DEFAULT_ANALYZER
 from pointsman.tools.batching import batched
 from pointsman.tools.errors import ConflictError, InputError, StoreError

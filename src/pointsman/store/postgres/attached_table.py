@@ -13,7 +13,6 @@ import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from pointsman.store.base_store import NEAR, Capability, Lists, Page
 from pointsman.store.external.attachment import (
     TEXT,
     AttachedStore,
@@ -29,6 +28,7 @@ from pointsman.store.postgres.postgres_backend import split
 from pointsman.store.postgres.postgres_connections import Connections
 from pointsman.store.postgres.statements import Condition
 from pointsman.store.prepared_documents import position, storable
+from pointsman.store.store_values import NEAR, Capability, Lists, Page
 from pointsman.tools.errors import InputError, UnmetNeedError
 from pointsman.values.metadata import ID
 from pointsman.values.metadata import TEXT as WHOLE
@@ -41,8 +41,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from psycopg import Connection
 
-    from pointsman.store.base_store import Ranking, Store, StoreQuery
+    from pointsman.store.base_store import Store
     from pointsman.store.external.attachment import Attachment
+    from pointsman.store.store_values import Ranking, StoreQuery
     from pointsman.values.filters import Filter
     from pointsman.values.views import AccessColumns, View
 

@@ -15,7 +15,7 @@ import numpy as np
 from pointsman.store.history import History, PastRow, PastStore, T
 from pointsman.store.postgres import postgres_history as history
 from pointsman.store.postgres.postgres_reader import as_sql
-from pointsman.store.postgres.postgres_store import PostgresStore
+from pointsman.store.postgres.postgres_writer import PostgresWriter
 from pointsman.store.postgres.statements import Tables, catalogue, escaped
 from pointsman.store.prepared_documents import Prepared, metadata_of
 from pointsman.values.types import Document
@@ -49,7 +49,7 @@ class PostgresPastStore(PastStore):
         bm25: ``k1`` and ``b``.
     """
 
-    def __init__(self, store: PostgresStore, name: str, bm25: Mapping[str, float]) -> None:
+    def __init__(self, store: PostgresWriter, name: str, bm25: Mapping[str, float]) -> None:
         super().__init__(name)
         self._source, self._bm25 = store, dict(bm25)
         self._make_copy()
@@ -66,10 +66,10 @@ class PostgresPastStore(PastStore):
         self._note_state(sequence, notes)
 
     @property
-    def _store(self) -> PostgresStore:
+    def _store(self) -> PostgresWriter:
         return self._copy
 
-    def at(self, sequence: int, notes: str) -> PostgresStore:
+    def at(self, sequence: int, notes: str) -> PostgresWriter:
         """See `PastStore`; if the connection was lost, and the copy with it, there is another one."""
         if not self._connections.is_open:
             self.close()
@@ -91,7 +91,7 @@ class PostgresPastStore(PastStore):
         self._copy.become(states, notes)
 
 
-class _Copy(PostgresStore):
+class _Copy(PostgresWriter):
     """A dataset in temporary tables."""
 
     def become(self, states: Sequence[tuple[int, PastRow | None]], notes: Mapping[str, str]) -> None:

@@ -17,11 +17,11 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.store import history
-from pointsman.store.base_store import RecordedState
 from pointsman.store.history import DAY_SECONDS, KeptVersions, PastRow, digest_of, notes_before
 from pointsman.store.postgres.postgres_reader import as_sql
 from pointsman.store.postgres.statements import escaped, unescaped
 from pointsman.store.prepared_documents import UNREADABLE, document_of, unreadable
+from pointsman.store.store_values import RecordedState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

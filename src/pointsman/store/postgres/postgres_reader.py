@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pointsman.store.base_store import MATCHED, NEAR, SCALES_OF, WORDS, BaseStore, Lists, Page, Scores, StoreQuery
+from pointsman.store.base_store import BaseStore
 from pointsman.store.bm25 import query_terms
 from pointsman.store.postgres.statements import LARGEST_ID, Condition, Tables, escaped, finite, unescaped
 from pointsman.store.prepared_documents import UNREADABLE, direction, metadata_of, position, storable, unreadable
+from pointsman.store.store_values import MATCHED, NEAR, SCALES_OF, WORDS, Lists, Page, Scores, StoreQuery
 from pointsman.tools.errors import ReplacedError
 from pointsman.values.types import Document
 

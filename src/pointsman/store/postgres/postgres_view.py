@@ -13,17 +13,18 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
-from pointsman.store.base_store import Page
+from pointsman.store.base_store import Store
 from pointsman.store.bm25 import query_terms
 from pointsman.store.postgres.postgres_reader import PostgresReader
+from pointsman.store.postgres.signature import admits
 from pointsman.store.postgres.statements import ViewTables
 from pointsman.store.prepared_documents import direction, position
 from pointsman.store.sampling import evenly
-from pointsman.store.signature import admits
+from pointsman.store.store_values import Page
 from pointsman.store.store_views import StoreView, without_access
 
 if TYPE_CHECKING:
@@ -31,10 +32,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pointsman.store.base_store import Store
     from pointsman.store.postgres.postgres_connections import Connections
     from pointsman.store.postgres.postgres_reader import DatasetRow
-    from pointsman.store.postgres.postgres_store import PostgresStore
     from pointsman.store.postgres.statements import Condition, Tables
     from pointsman.values.filters import Filter
     from pointsman.values.types import Document
@@ -43,6 +42,19 @@ if TYPE_CHECKING:
 _VIEWS: Final = 1000
 _SIGNATURES: Final = 50_000
 """Signatures whose best cosines are kept: for 120 questions, fifty megabytes."""
+
+
+class CountedDataset(Store, Protocol):
+    """A dataset with all its documents, and what views count of it once."""
+
+    cosines_of_signatures: dict[tuple[bytes, int, int], NDArray[np.float64]]
+
+    @property
+    def dimensions(self) -> int | None:
+        """Of its vectors, as this process knows them."""
+
+    def latest_dimensions(self) -> int | None:
+        """Of its vectors, as they are now."""
 
 
 @dataclass(frozen=True)
@@ -128,14 +140,14 @@ class PostgresViewStore(StoreView, PostgresReader):
         notes: measures what `Statistics.notes` says of the documents; called once, when it is first needed.
     """
 
-    _store: PostgresStore
+    _store: CountedDataset
 
     def __init__(
         self,
         connections: Connections,
         tables: Tables,
         record: DatasetRow,
-        store: PostgresStore,
+        store: CountedDataset,
         signatures: AdmittedSignatures,
         admit: Callable[[View], AdmittedSignatures],
         notes: Callable[[Store], Mapping[str, str]] = lambda _: {},

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from pointsman.retrieval.judge.kept_calibrations import MADE_UNASKED, Calibration
 from pointsman.retrieval.judge.relevance import shipped
-from pointsman.store.base_store import Capability
+from pointsman.store.store_values import Capability
 from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ import numpy as np
 
 from pointsman.retrieval.judge.kept_calibrations import change_calibrations, stored_calibrations
 from pointsman.retrieval.plan.policy import POLICY
-from pointsman.store.base_store import NEAR, StoreQuery
 from pointsman.store.local.folder_backend import LocalBackend
 from pointsman.store.prepared_documents import prepare
+from pointsman.store.store_values import NEAR, StoreQuery
 from pointsman.tools.errors import InputError, StoreError, UnknownNameError
 from pointsman.values.views import ACCESS_RECORD
 

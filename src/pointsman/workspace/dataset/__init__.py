@@ -18,7 +18,7 @@ from pointsman.retrieval.run.candidates import DEPTH
 from pointsman.retrieval.run.reading import Reading, spread_of, versions_in
 from pointsman.retrieval.search import search_now
 from pointsman.retrieval.workflow import several
-from pointsman.store.base_store import NEAR, Capability, StoreQuery
+from pointsman.store.store_values import NEAR, Capability, StoreQuery
 from pointsman.tools.errors import InputError, ModelError, UnmetNeedError
 from pointsman.tools.sync_and_async import async_twin, in_thread
 from pointsman.values.filters import parse_optional

@@ -18,8 +18,9 @@ from pointsman.embedders.base_embedder import as_embedder, image_embedder_of
 from pointsman.embedders.query_vectors import QueryVectors
 from pointsman.retrieval.engine import Engine
 from pointsman.retrieval.run.source import TECHNIQUES, IndexingTechnique, Source, principals_missing
-from pointsman.store.base_store import SCALES_OF, EmptyStore
+from pointsman.store.base_store import EmptyStore
 from pointsman.store.prepared_documents import storable
+from pointsman.store.store_values import SCALES_OF
 from pointsman.tools.errors import InputError, UnknownNameError, UnmetNeedError
 from pointsman.tools.sync_and_async import async_twin
 

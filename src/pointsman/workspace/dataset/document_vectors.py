@@ -14,7 +14,7 @@ from pointsman.retrieval.judge.background import DRAWN, LIKELY, SCRIPT_SAMPLE, b
 from pointsman.retrieval.judge.relevance import shipped
 from pointsman.retrieval.run.reading import BACKGROUND_NOTE, USUAL_SIGMA
 from pointsman.retrieval.run.source import SCRIPTS_NOTE
-from pointsman.store.base_store import SPREAD_NOTE, WORDS_FIRST, Capability
+from pointsman.store.store_values import SPREAD_NOTE, WORDS_FIRST, Capability
 from pointsman.tools.errors import InputError
 from pointsman.tools.sync_and_async import async_twin
 from pointsman.values.types import AddResult, Document

@@ -21,7 +21,7 @@ from pointsman.evaluation.conformance.stores.store_samples import (
 )
 from pointsman.evaluation.conformance.stores.store_subject import StoreSubject
 from pointsman.evaluation.conformance.suite_samples import answering, is_name, refused
-from pointsman.store.base_store import MATCHED, NEAR, WORDS, Capability, Scale, StoreInfo, StoreQuery
+from pointsman.store.store_values import MATCHED, NEAR, WORDS, Capability, Scale, StoreInfo, StoreQuery
 from pointsman.text import DEFAULT_ANALYZER
 from pointsman.tools.errors import InputError, UnmetNeedError
 from pointsman.tools.sync_and_async import wait_for

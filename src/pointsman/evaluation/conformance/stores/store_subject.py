@@ -8,7 +8,7 @@ from unittest import SkipTest
 
 from pointsman.evaluation.conformance.stores.store_samples import EMBEDDER, bm25, odd_documents, vector_of, vectors_of
 from pointsman.evaluation.conformance.suite_samples import TwinConformance, answering, is_number
-from pointsman.store.base_store import NEAR, WORDS, Capability, Lists, Page, Scale, StoreQuery
+from pointsman.store.store_values import NEAR, WORDS, Capability, Lists, Page, Scale, StoreQuery
 from pointsman.text import DEFAULT_ANALYZER
 from pointsman.values.types import AddResult, Document
 

@@ -35,7 +35,7 @@ from pointsman.evaluation.conformance.stores.write_orders import (
     word_of,
 )
 from pointsman.evaluation.conformance.suite_samples import answering, at_once, refused
-from pointsman.store.base_store import NEAR, WORDS, Capability, Scale
+from pointsman.store.store_values import NEAR, WORDS, Capability, Scale
 from pointsman.tools.errors import PointsmanError, StoreError
 from pointsman.values.filters import Equals, Not, Or
 from pointsman.values.types import Document
@@ -44,7 +44,8 @@ from pointsman.values.views import ACCESS, View
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pointsman.store.base_store import Scores, Store
+    from pointsman.store.base_store import Store
+    from pointsman.store.store_values import Scores
 
 
 __all__ = [

@@ -14,7 +14,7 @@ import numpy as np
 from pointsman.evaluation.conformance.stores.store_samples import EMBEDDER, vector_of, vectors_of
 from pointsman.evaluation.conformance.stores.store_subject import StoreSubject
 from pointsman.evaluation.conformance.suite_samples import ODD_TEXTS, answering, refused
-from pointsman.store.base_store import NEAR, WORDS, WORDS_FIRST, Capability, Scale, Statistics, StoreQuery
+from pointsman.store.store_values import NEAR, WORDS, WORDS_FIRST, Capability, Scale, Statistics, StoreQuery
 from pointsman.text import repair
 from pointsman.tools.sync_and_async import wait_for
 from pointsman.values.filters import Equals

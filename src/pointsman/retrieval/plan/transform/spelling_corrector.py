@@ -11,7 +11,7 @@ from pointsman.retrieval.plan.vocabulary import FIRST_SECONDS, Vocabulary
 from pointsman.retrieval.run.reading import reading_of
 from pointsman.retrieval.run.source import Source
 from pointsman.retrieval.run.variant import Variant
-from pointsman.store.base_store import Capability
+from pointsman.store.store_values import Capability
 from pointsman.values.types import Query, Spelling
 
 if TYPE_CHECKING:

@@ -51,7 +51,7 @@ from pointsman.service.server.state import (
     problem_responses,
 )
 from pointsman.service.server.uploads import Upload, UploadBatch, Uploads
-from pointsman.store.base_store import Capability
+from pointsman.store.store_values import Capability
 from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:

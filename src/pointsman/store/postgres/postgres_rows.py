@@ -1,0 +1,401 @@
+"""The rows of one dataset in PostgreSQL, as they are written inside a transaction."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import logging
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from pointsman.embedders.base_embedder import mixed_embedders
+from pointsman.store.postgres import postgres_history as history
+from pointsman.store.postgres.postgres_history import RETENTION
+from pointsman.store.postgres.postgres_reader import DatasetRow, PostgresReader, as_sql, document_of
+from pointsman.store.postgres.signature import signature_of
+from pointsman.store.postgres.statements import Tables, escaped, facts_of, unescaped
+from pointsman.store.store_values import Capability
+from pointsman.text import DEFAULT_ANALYZER
+from pointsman.tools.errors import InputError
+from pointsman.values.types import AddResult, Document
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+    from psycopg import Connection, Cursor
+
+    from pointsman.store.postgres.postgres_connections import Connections
+    from pointsman.store.prepared_documents import Prepared
+
+log = logging.getLogger(__name__)
+
+_CAPABILITIES: Final = frozenset(Capability) - {Capability.LOCAL, Capability.CHANGES}
+_FRESH_SECONDS: Final = 1.0  # age up to which statistics are reused
+_BATCH_DOCUMENTS: Final = 5_000  # documents deleted, or given new postings, in one transaction
+_GROWTH: Final = 2  # growth of the tables since they were last analysed
+
+
+class PostgresRows(PostgresReader):
+    """The rows of one dataset, as they are written inside a transaction: texts, vectors, postings, counters."""
+
+    _retention: Mapping[str, Any] | None
+    _embedder: str | None
+    _dimensions: int | None
+
+    @property
+    def connections(self) -> Connections:
+        """The connections to the database."""
+        return self._connections
+
+    @property
+    def tables(self) -> Tables:
+        """The tables of the dataset."""
+        return self._tables
+
+    @property
+    def record(self) -> DatasetRow:
+        """The catalogue's entry, as it was when the dataset was opened."""
+        return self._record
+
+    def _write_metadata(self, cursor: Cursor[Any], items: Sequence[tuple[int, Prepared]], seq: int) -> None:
+        """Replace the metadata of documents by number; words and vectors stay."""
+        if not items:
+            return
+        ids = [id_ for id_, _ in items]
+        cursor.execute(
+            as_sql(
+                f"update {self._tables.doc} d set seq = %s, digest = u.digest, facts = u.facts::jsonb, "
+                "signature = u.signature from unnest(%s::int[], %s::bytea[], %s::text[], %s::int[]) "
+                "u(id, digest, facts, signature) where d.id = u.id"
+            ),
+            (
+                seq,
+                ids,
+                [item.digest for _, item in items],
+                [facts_of(item.document.metadata) for _, item in items],
+                self._signature_numbers(cursor, [item.document for _, item in items]),
+            ),
+        )
+        cursor.execute(
+            as_sql(
+                f"update {self._tables.body} y set metadata = u.metadata "
+                "from unnest(%s::int[], %s::text[]) u(id, metadata) where y.id = u.id"
+            ),
+            (ids, [item.metadata for _, item in items]),
+        )
+
+    def _write_texts(
+        self, cursor: Cursor[Any], items: Sequence[Prepared], ids: Sequence[int], seq: int, replaced_keys: Sequence[int]
+    ) -> int:
+        """Write documents and their postings, without vectors; return how many tokens there are more than before."""
+        tokens = [Counter(DEFAULT_ANALYZER.tokens(item.document.searchable)) for item in items]
+        lengths = [counter.total() for counter in tokens]
+        old_tokens = self._tokens_of(cursor, replaced_keys)
+        self._write_documents(cursor, items, ids, lengths, seq, replaced_keys)
+        self._write_postings(cursor, old_tokens, list(zip(ids, tokens, lengths, strict=True)))
+        return sum(lengths) - sum(counter.total() for _, counter in old_tokens)
+
+    def _write_vectors(self, cursor: Cursor[Any], ids: Sequence[int], vectors: NDArray[np.float32]) -> None:
+        copy_vectors(cursor, self._tables.vec, ids, [vector_digest(row) for row in vectors], vectors)
+
+    def _embed(
+        self, connection: Connection[Any], items: Sequence[Prepared], vectors: NDArray[np.float32], name: str
+    ) -> AddResult:
+        """Write only vectors, and only of documents that are stored unchanged."""
+        digests = [vector_digest(row) for row in vectors]
+        with connection.transaction(), connection.cursor(binary=True) as cursor:
+            state = self._lock_state(cursor)
+            self._fix_embedder(cursor, state, name, vectors.shape[1])
+            existing = self._existing(cursor, items, with_vectors=True)
+            stored_rows = [
+                (index, old)
+                for index, item in enumerate(items)
+                if (old := existing.get(item.document.id)) is not None and old.digest == item.digest
+            ]
+            fresh = [(index, old.id) for index, old in stored_rows if old.vector != digests[index]]
+            if fresh:
+                indices, ids = [index for index, _ in fresh], [id_ for _, id_ in fresh]
+                if state.retention is not None:
+                    history.keep(cursor, self._tables, ids, state.seq + 1, vectors.shape[1])
+                    stamp = f"update {self._tables.doc} set seq = %s where id = any(%s::bigint[])"
+                    cursor.execute(as_sql(stamp), (state.seq + 1, ids))
+                with self._counting(cursor, state.seq + 1, ids, ids):
+                    cursor.execute(as_sql(f"delete from {self._tables.vec} where id = any(%s::bigint[])"), (ids,))
+                    copy_vectors(cursor, self._tables.vec, ids, [digests[n] for n in indices], vectors[indices])
+                self._advance(cursor, state, 0, 0)
+        return AddResult(0, len(fresh), len(stored_rows) - len(fresh))
+
+    def _lock_state(self, cursor: Cursor[Any]) -> DatasetState:
+        """Lock the dataset's row until the transaction ends, and return it."""
+        cursor.execute(as_sql(f"select seq, embedder, dimensions, {RETENTION} from {self._tables.row} for update"))
+        return DatasetState(*self._only_row(cursor.fetchall()))
+
+    def _advance(self, cursor: Cursor[Any], state: DatasetState, documents: int, tokens: int) -> None:
+        """Count a write, and the documents and tokens that there are more than before."""
+        schema, number = self._tables.schema, self._tables.number
+        cursor.execute(
+            as_sql(
+                f'update "{schema}".dataset set seq = seq + 1, documents = documents + %s, tokens = tokens + %s '
+                f"where number = {number}"
+            ),
+            (documents, tokens),
+        )
+        if state.retention is not None:
+            history.note_write(cursor, self._tables, state.seq + 1, state.retention)
+
+    def _signature_numbers(self, cursor: Cursor[Any], documents: Sequence[Document]) -> list[int]:
+        """Return the number of each document's signature; new signatures get one."""
+        signatures = [signature_of(document.metadata) for document in documents]
+        digests = {text: hashlib.blake2b(text.encode(), digest_size=16).digest() for text in set(signatures)}
+        table = self._tables.signature
+        cursor.execute(as_sql(f"select digest, id from {table} where digest = any(%s)"), (list(digests.values()),))
+        numbers: dict[bytes, int] = dict(cursor.fetchall())
+        missing = sorted((digest, text) for text, digest in digests.items() if digest not in numbers)
+        if missing:
+            cursor.execute(
+                as_sql(
+                    f"insert into {table} (digest, signature) select * from unnest(%s::bytea[], %s::text[]) "
+                    "returning digest, id"
+                ),
+                ([digest for digest, _ in missing], [text for _, text in missing]),
+            )
+            numbers.update(cursor.fetchall())
+        return [numbers[digests[text]] for text in signatures]
+
+    @contextmanager
+    def _counting(
+        self, cursor: Cursor[Any], seq: int, old_ids: Sequence[int], new_ids: Sequence[int]
+    ) -> Iterator[None]:
+        """Note what a write changes by signature: the number of documents, and of their tokens.
+
+        Args:
+            cursor: in the transaction of the write.
+            seq: the sequence number of the write.
+            old_ids: the numbers of the documents that it replaces, changes or deletes.
+            new_ids: the numbers of those that exist after it.
+        """
+        changes = {number: [-documents, -tokens] for number, documents, tokens in self._sizes(cursor, old_ids)}
+        yield
+        for number, documents, tokens in self._sizes(cursor, new_ids):
+            change = changes.setdefault(number, [0, 0])
+            change[0] += documents
+            change[1] += tokens
+        cursor.execute(
+            as_sql(
+                f"update {self._tables.signature} s set documents = s.documents + u.documents, "
+                "tokens = s.tokens + u.tokens, changed = %s "
+                "from unnest(%s::int[], %s::bigint[], %s::bigint[]) u(id, documents, tokens) where s.id = u.id"
+            ),
+            (seq, list(changes), *([change[column] for change in changes.values()] for column in (0, 1))),
+        )
+
+    def _sizes(self, cursor: Cursor[Any], ids: Sequence[int]) -> list[Any]:
+        """Return each signature of these documents, with the number of documents and of their tokens."""
+        if not ids:
+            return []
+        cursor.execute(
+            as_sql(
+                f"select signature, count(*)::bigint, sum(length)::bigint from {self._tables.doc} "
+                "where id = any(%s::bigint[]) group by signature"
+            ),
+            (list(ids),),
+        )
+        return cursor.fetchall()
+
+    def _fix_embedder(self, cursor: Cursor[Any], state: DatasetState, name: str, dimensions: int) -> None:
+        if state.dimensions is None:
+            cursor.execute(as_sql(self._tables.create_vectors(dimensions)).replace(b"%", b"%%"), binary=False)
+            schema, number = self._tables.schema, self._tables.number
+            cursor.execute(
+                as_sql(f'update "{schema}".dataset set embedder = %s, dimensions = %s where number = {number}'),
+                (name, dimensions),
+            )
+            if state.retention is not None:
+                former = dict.fromkeys(history.all_notes({}, name, dimensions))
+                history.keep_notes(cursor, self._tables, state.seq + 1, former)
+            return
+        if state.embedder != name:
+            raise mixed_embedders("this dataset", state.embedder, name)
+        if state.dimensions != dimensions:
+            raise InputError(
+                f"this dataset holds vectors of {state.dimensions} dimensions, not of {dimensions}; "
+                "open it with the embedder that made them, or index the documents into a new dataset"
+            )
+
+    def _existing(self, cursor: Cursor[Any], items: Sequence[Prepared], *, with_vectors: bool) -> dict[str, StoredRow]:
+        """Return the stored rows of these documents, by id."""
+        tables = self._tables
+        vector = f"(select e.digest from {tables.vec} e where e.id = d.id)" if with_vectors else "null::bytea"
+        cursor.execute(
+            as_sql(f"select d.key, d.id, d.digest, {vector} from {tables.doc} d where d.key = any(%s::text[])"),
+            ([escaped(item.document.id) for item in items],),
+        )
+        return {unescaped(key): StoredRow(*row) for key, *row in cursor.fetchall()}
+
+    def _tokens_of(self, cursor: Cursor[Any], ids: Sequence[int]) -> list[tuple[int, Counter[str]]]:
+        """Return the words currently stored for documents, so that their postings can be removed."""
+        if not ids:
+            return []
+        cursor.execute(as_sql(f"{self._select} where d.id = any(%s::bigint[])"), (list(ids),))
+        rows = cursor.fetchall()
+        return [(row[0], Counter(DEFAULT_ANALYZER.tokens(document_of(*row[1:]).searchable))) for row in rows]
+
+    def _write_documents(
+        self,
+        cursor: Cursor[Any],
+        items: Sequence[Prepared],
+        ids: Sequence[int],
+        lengths: Sequence[int],
+        seq: int,
+        replaced_keys: Sequence[int],
+    ) -> None:
+        tables = self._tables
+        cursor.execute(
+            as_sql(
+                f"""insert into {tables.doc} (id, key, length, seq, digest, facts, signature)
+                select id, key, length, %s, digest, facts::jsonb, signature
+                from unnest(%s::int[], %s::text[], %s::int[], %s::bytea[], %s::text[], %s::int[])
+                  u(id, key, length, digest, facts, signature)
+                on conflict (id) do update set length = excluded.length, seq = excluded.seq,
+                  digest = excluded.digest, facts = excluded.facts, signature = excluded.signature"""
+            ),
+            (
+                seq,
+                list(ids),
+                [escaped(item.document.id) for item in items],
+                list(lengths),
+                [item.digest for item in items],
+                [facts_of(item.document.metadata) for item in items],
+                self._signature_numbers(cursor, [item.document for item in items]),
+            ),
+        )
+        if replaced_keys:
+            other_tables = [tables.body] if self._known_dimensions(cursor) is None else [tables.body, tables.vec]
+            for table in other_tables:
+                cursor.execute(as_sql(f"delete from {table} where id = any(%s::bigint[])"), (list(replaced_keys),))
+        with cursor.copy(as_sql(f"copy {tables.body} (id, text, metadata) from stdin")) as copy:
+            for id_, item in zip(ids, items, strict=True):
+                copy.write_row((id_, escaped(item.document.text), item.metadata))
+
+    def _known_dimensions(self, cursor: Cursor[Any]) -> int | None:
+        cursor.execute(as_sql(f"select dimensions from {self._tables.row}"))
+        dimensions: int | None = self._only_row(cursor.fetchall())[0]
+        return dimensions
+
+    def _write_postings(
+        self,
+        cursor: Cursor[Any],
+        old: Sequence[tuple[int, Counter[str]]],
+        new: Sequence[tuple[int, Counter[str], int]],
+    ) -> None:
+        """Remove the postings of some documents and insert those of others; frequencies are updated."""
+        tables = self._tables
+        change = Counter(itertools.chain.from_iterable(counter for _, counter, _ in new))
+        change.subtract(itertools.chain.from_iterable(counter for _, counter in old))
+        if not change:
+            return
+        terms = sorted(change)  # sorted, so that neighbouring pages of the index are accessed in sequence
+        cursor.execute(as_sql(f"select term, id from {tables.term} where term = any(%s::text[])"), (terms,))
+        numbers: dict[str, int] = dict(cursor.fetchall())
+        changed_terms = [term for term in terms if term in numbers and change[term]]
+        cursor.execute(
+            as_sql(
+                f"update {tables.term} t set df = t.df + u.change "
+                "from unnest(%s::int[], %s::int[]) u(id, change) where t.id = u.id"
+            ),
+            ([numbers[term] for term in changed_terms], [change[term] for term in changed_terms]),
+        )
+        missing = [term for term in terms if term not in numbers]
+        if missing:
+            cursor.execute(
+                as_sql(
+                    f"insert into {tables.term} (term, df) "
+                    "select * from unnest(%s::text[], %s::int[]) returning term, id"
+                ),
+                (missing, [change[term] for term in missing]),
+            )
+            numbers.update(cursor.fetchall())
+        if old:
+            pairs = [(numbers[term], id_) for id_, counter in old for term in counter]
+            cursor.execute(
+                as_sql(
+                    f"delete from {tables.posting} p using unnest(%s::int[], %s::int[]) u(term, doc) "
+                    "where p.term = u.term and p.doc = u.doc"
+                ),
+                ([term for term, _ in pairs], [doc for _, doc in pairs]),
+            )
+        rows = np.array(
+            [(numbers[term], id_, tf, length) for id_, counter, length in new for term, tf in counter.items()], np.int32
+        ).reshape(-1, 4)
+        _copy_integers(cursor, f"{tables.posting} (term, doc, tf, length)", rows)
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetState:
+    """The dataset's row, as read by the writer."""
+
+    seq: int
+    embedder: str | None
+    dimensions: int | None
+    retention: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRow:
+    """The stored row of a document."""
+
+    id: int
+    digest: bytes
+    vector: bytes | None
+
+
+def unused_ids(cursor: Cursor[Any], table: str, count: int) -> list[int]:
+    """Return ids of a table that nothing has yet, in order."""
+    cursor.execute("select nextval(pg_get_serial_sequence(%s, 'id'))::int from generate_series(1, %s)", (table, count))
+    return sorted(row[0] for row in cursor.fetchall())
+
+
+def vector_digest(row: NDArray[np.float32]) -> bytes:
+    """Return what tells a stored vector from another."""
+    return hashlib.blake2b(row.astype("<f4").tobytes(), digest_size=8).digest()
+
+
+_COPY_BEGIN: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_COPY_END: Final = b"\xff\xff"
+
+
+def _copy_integers(cursor: Cursor[Any], table: str, rows: NDArray[np.int32]) -> None:
+    """Copy rows of four-byte integers, in PostgreSQL's binary format."""
+    fields = [("count", ">i2")]
+    for column in range(rows.shape[1]):
+        fields += [(f"size{column}", ">i4"), (f"value{column}", ">i4")]
+    block = np.zeros(len(rows), fields)
+    block["count"] = rows.shape[1]
+    for column in range(rows.shape[1]):
+        block[f"size{column}"], block[f"value{column}"] = 4, rows[:, column]
+    with cursor.copy(as_sql(f"copy {table} from stdin (format binary)")) as copy:
+        copy.write(_COPY_BEGIN + block.tobytes() + _COPY_END)
+
+
+def copy_vectors(
+    cursor: Cursor[Any], table: str, ids: Sequence[int], digests: Sequence[bytes], vectors: NDArray[np.float32]
+) -> None:
+    """Copy rows of id, digest and vector, in PostgreSQL's binary format."""
+    dimensions = vectors.shape[1]
+    block = np.zeros(
+        len(ids),
+        [
+            *(("count", ">i2"), ("size0", ">i4"), ("id", ">i4"), ("size1", ">i4"), ("digest", "V8"), ("size2", ">i4")),
+            *(("dimensions", ">i2"), ("unused", ">i2"), ("vector", ">f4", (dimensions,))),
+        ],
+    )
+    block["count"], block["size0"], block["size1"], block["size2"] = 3, 4, 8, 4 + 4 * dimensions
+    block["id"], block["digest"], block["dimensions"] = ids, np.array(digests, "V8"), dimensions
+    block["vector"] = vectors
+    with cursor.copy(as_sql(f"copy {table} (id, digest, v) from stdin (format binary)")) as copy:
+        copy.write(_COPY_BEGIN + block.tobytes() + _COPY_END)
