@@ -549,9 +549,9 @@ class TestKeeping:
         }
 
     def test_deleting_by_a_filter_in_parts(self, store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
-        from pointsman.store.postgres import postgres_writer as module
+        from pointsman.store.postgres import postgres_store as module
 
-        monkeypatch.setattr(module, "_BATCH_DOCUMENTS", 7)
+        monkeypatch.setattr(module, "BATCH_DOCUMENTS", 7)
         store.write([Document(str(n), "lamp", {"n": n}) for n in range(50)])
         assert store.delete(filters=And((Range("n", gte=10), Range("n", lt=40)))) == 30
         assert (store.count(), store.frequencies(["lamp"])) == (20, [20])

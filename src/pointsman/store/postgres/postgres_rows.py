@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import logging
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from pointsman.store.postgres.postgres_history import RETENTION
 from pointsman.store.postgres.postgres_reader import DatasetRow, PostgresReader, as_sql, document_of
 from pointsman.store.postgres.signature import signature_of
 from pointsman.store.postgres.statements import Tables, escaped, facts_of, unescaped
-from pointsman.store.store_values import Capability
 from pointsman.text import DEFAULT_ANALYZER
 from pointsman.tools.errors import InputError
 from pointsman.values.types import AddResult, Document
@@ -31,13 +29,6 @@ if TYPE_CHECKING:
 
     from pointsman.store.postgres.postgres_connections import Connections
     from pointsman.store.prepared_documents import Prepared
-
-log = logging.getLogger(__name__)
-
-_CAPABILITIES: Final = frozenset(Capability) - {Capability.LOCAL, Capability.CHANGES}
-_FRESH_SECONDS: Final = 1.0  # age up to which statistics are reused
-_BATCH_DOCUMENTS: Final = 5_000  # documents deleted, or given new postings, in one transaction
-_GROWTH: Final = 2  # growth of the tables since they were last analysed
 
 
 class PostgresRows(PostgresReader):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pointsman.store.postgres import postgres_history as history
 from pointsman.store.postgres.past_postgres_store import PostgresPastStore
 from pointsman.store.postgres.postgres_reader import as_sql, document_of
-from pointsman.store.postgres.postgres_writer import PostgresWriter
+from pointsman.store.postgres.postgres_writer import BATCH_DOCUMENTS, PostgresWriter
 from pointsman.store.postgres.statements import escaped
 from pointsman.store.prepared_documents import prepare, storable
-from pointsman.store.store_values import NEAR, Capability
+from pointsman.store.store_values import NEAR
 from pointsman.tools.batching import batched
 
 if TYPE_CHECKING:
@@ -23,13 +22,6 @@ if TYPE_CHECKING:
     from pointsman.store.postgres.postgres_rows import StoredRow
     from pointsman.values.filters import Filter
     from pointsman.values.types import Document
-
-log = logging.getLogger(__name__)
-
-_CAPABILITIES: Final = frozenset(Capability) - {Capability.LOCAL, Capability.CHANGES}
-_FRESH_SECONDS: Final = 1.0  # age up to which statistics are reused
-_BATCH_DOCUMENTS: Final = 5_000  # documents deleted, or given new postings, in one transaction
-_GROWTH: Final = 2  # growth of the tables since they were last analysed
 
 
 class PostgresStore(PostgresWriter):
@@ -87,11 +79,11 @@ class PostgresStore(PostgresWriter):
         condition = self._condition(filters)
         total = 0
         if ids is None:
-            while number := self._delete(f"{condition.sql} limit {_BATCH_DOCUMENTS}", condition.parameters):
+            while number := self._delete(f"{condition.sql} limit {BATCH_DOCUMENTS}", condition.parameters):
                 total += number
             return total
         keys = [escaped(id_) for id_ in ids if storable(id_)]
-        for batch in batched(keys, _BATCH_DOCUMENTS):
+        for batch in batched(keys, BATCH_DOCUMENTS):
             sql = f"{condition.sql} and d.key = any(%(ids)s::text[])"
             total += self._delete(sql, {**condition.parameters, "ids": list(batch)})
         return total

@@ -50,7 +50,8 @@ log = logging.getLogger(__name__)
 
 _CAPABILITIES: Final = frozenset(Capability) - {Capability.LOCAL, Capability.CHANGES}
 _FRESH_SECONDS: Final = 1.0  # age up to which statistics are reused
-_BATCH_DOCUMENTS: Final = 5_000  # documents deleted, or given new postings, in one transaction
+BATCH_DOCUMENTS: Final = 5_000
+"""Documents deleted, or given new postings, in one transaction."""
 _GROWTH: Final = 2  # growth of the tables since they were last analysed
 
 
@@ -291,7 +292,7 @@ class PostgresWriter(PostgresRows):
                 total, last = 0, 0
                 while True:
                     cursor.execute(
-                        as_sql(f"{self._select} where d.id > %s order by d.id limit {_BATCH_DOCUMENTS}"), (last,)
+                        as_sql(f"{self._select} where d.id > %s order by d.id limit {BATCH_DOCUMENTS}"), (last,)
                     )
                     rows = cursor.fetchall()
                     if not rows:
