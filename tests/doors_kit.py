@@ -102,7 +102,7 @@ STRATEGIES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request, as every door can be asked."""
+    """A request, as every door can be request."""
 
     query: str
     k: int
@@ -227,100 +227,111 @@ class World:
             "Client.search": self.by_client,
         }
 
-    def answers(self, asked: Asked) -> dict[str, Outcome]:
+    def answers(self, request: Asked) -> dict[str, Outcome]:
         """What each door answers that has all that is asked for."""
-        return {name: answer for name, door in self.doors.items() if (answer := door(asked)) is not None}
+        return {name: answer for name, door in self.doors.items() if (answer := door(request)) is not None}
 
-    def differences(self, asked: Asked) -> list[str]:
+    def differences(self, request: Asked) -> list[str]:
         """Where the doors disagree on a request."""
-        (first, wanted), *others = self.answers(asked).items()
-        return [f"{asked}: {first} {wanted}, {name} {other}" for name, other in others if not wanted.same(other)]
+        (first, wanted), *others = self.answers(request).items()
+        return [f"{request}: {first} {wanted}, {name} {other}" for name, other in others if not wanted.same(other)]
 
-    def sources(self, asked: Asked) -> list[Any]:
+    def sources(self, request: Asked) -> list[Any]:
         """The datasets asked for, opened."""
-        return [self.here.dataset(name, create=False) for name in asked.datasets or self.here.names()]
+        return [self.here.dataset(name, create=False) for name in request.datasets or self.here.names()]
 
-    def by_workspace(self, asked: Asked) -> Outcome:
-        return outcome(lambda: self.here.search(asked.query, asked.k, **asked.options()))
+    def by_workspace(self, request: Asked) -> Outcome:
+        return outcome(lambda: self.here.search(request.query, request.k, **request.options()))
 
-    def by_dataset(self, asked: Asked) -> Outcome | None:
-        if asked.datasets is None or len(asked.datasets) != 1 or asked.datasets == ("typo",):
+    def by_dataset(self, request: Asked) -> Outcome | None:
+        if request.datasets is None or len(request.datasets) != 1 or request.datasets == ("typo",):
             return None
-        dataset = self.here.dataset(asked.datasets[0])
-        return outcome(lambda: dataset.search(asked.query, asked.k, **asked.options("datasets")))
+        dataset = self.here.dataset(request.datasets[0])
+        return outcome(lambda: dataset.search(request.query, request.k, **request.options("datasets")))
 
-    def by_workflow(self, asked: Asked) -> Outcome | None:
+    def by_workflow(self, request: Asked) -> Outcome | None:
         if self.settings != Settings() or self.llm is not None:
             return None  # it has stages, and no settings
-        options = asked.options("datasets")
-        return outcome(lambda: RetrievalWorkflow().search(asked.query, self.sources(asked), asked.k, **options))
+        options = request.options("datasets")
+        return outcome(lambda: RetrievalWorkflow().search(request.query, self.sources(request), request.k, **options))
 
-    def by_service(self, asked: Asked) -> Outcome:
+    def by_service(self, request: Asked) -> Outcome:
         llms = None if self.llm is None else {"general": self.llm}
 
         def ask() -> Any:
             with EnhancedRetrievalService(self.settings, self.here, llms=llms) as service:
-                options = asked.options("strategy", "rerank")
-                return service.search_sync(asked.query, asked.k, asked.strategy, asked.rerank, **options).context
+                options = request.options("strategy", "rerank")
+                return service.search_sync(
+                    request.query, request.k, request.strategy, request.rerank, **options
+                ).context
 
         return outcome(ask)
 
-    def by_many(self, asked: Asked) -> Outcome:
-        queries: list[str | Query] = [asked.query, Query("tea"), asked.query]
-        return outcome(lambda: self.here.search_many(queries, asked.k, **asked.options())[2])
+    def by_many(self, request: Asked) -> Outcome:
+        queries: list[str | Query] = [request.query, Query("tea"), request.query]
+        return outcome(lambda: self.here.search_many(queries, request.k, **request.options())[2])
 
-    def by_http(self, asked: Asked) -> Outcome:
-        body = {"query": asked.query, "k": asked.k, **asked.options()}
+    def by_http(self, request: Asked) -> Outcome:
+        body = {"query": request.query, "k": request.k, **request.options()}
         reply = self.http.post("/api/search", json=body)
         if reply.status_code == 200:
             return of_dict(reply.json())
         assert reply.status_code < 500, reply.text
         return Outcome(error=reply.json()["error"])
 
-    def by_client(self, asked: Asked) -> Outcome:
-        return outcome(lambda: self.client.search(asked.query, asked.k, **asked.options()))
+    def by_client(self, request: Asked) -> Outcome:
+        return outcome(lambda: self.client.search(request.query, request.k, **request.options()))
 
-    def by_mcp(self, asked: Asked) -> Outcome | None:
-        if asked.strategy in METHODS:
+    def by_mcp(self, request: Asked) -> Outcome | None:
+        if request.strategy in METHODS:
             return None  # a formula of fusion is nothing that a model could choose
-        options = {name: value for name, value in asked.options().items() if value is not None}
-        arguments = {"query": asked.query, "k": asked.k, **options}
+        options = {name: value for name, value in request.options().items() if value is not None}
+        arguments = {"query": request.query, "k": request.k, **options}
         result = self.portal.call(self.mcp.call_tool, "search", arguments)
         if result.is_error:
             return Outcome(error="?")
         answer = result.structured_content
         assert answer is not None
         results = [{**hit, "id": hit["id"].removeprefix(f"{hit['dataset']}/")} for hit in answer["results"]]
-        return of_dict({**answer, "hits": results, "query": answer["query"] or asked.query})
+        return of_dict({**answer, "hits": results, "query": answer["query"] or request.query})
 
-    def by_command(self, asked: Asked) -> Outcome | None:
+    def by_command(self, request: Asked) -> Outcome | None:
         if self.llm is not None:
             return None  # it has the models that settings name, and none that a test has made
         from pointsman.cli.core_commands import app
 
-        done = CliRunner().invoke(app, command(asked), env=self.environ)
+        done = CliRunner().invoke(app, command(request), env=self.environ)
         if done.exit_code == 0:
             return of_dict(json.loads(done.stdout))
         assert isinstance(done.exception, PointsmanError), done.output
         return Outcome(error=type(done.exception).__name__)
 
-    def by_process(self, asked: Asked) -> Outcome:
+    def by_process(self, request: Asked) -> Outcome:
         """The command line in a process of its own."""
-        process = run_command(*command(asked), environment={**os.environ, **self.environ})
+        process = run_command(*command(request), environment={**os.environ, **self.environ})
         assert process.returncode in {0, 2}, process.stderr
         return of_dict(json.loads(process.stdout)) if not process.returncode else Outcome(error="?")
 
 
-def command(asked: Asked) -> list[str]:
+def command(request: Asked) -> list[str]:
     """The request as arguments of the command line."""
-    arguments = ["search", asked.query, "-k", str(asked.k), "--strategy", asked.strategy, "--effort", asked.effort]
-    for name in asked.datasets or ():
+    arguments = [
+        "search",
+        request.query,
+        "-k",
+        str(request.k),
+        "--strategy",
+        request.strategy,
+        "--effort",
+        request.effort,
+    ]
+    for name in request.datasets or ():
         arguments += ["--dataset", name]
-    if asked.group_by is not None:
-        arguments += ["--group-by", asked.group_by]
-    if asked.filters is not None:
-        arguments += ["--filter", str(pointsman.parse_filter(asked.filters))]
-    for flag, value in (("rerank", asked.rerank), ("refuse", asked.refuse)):
+    if request.group_by is not None:
+        arguments += ["--group-by", request.group_by]
+    if request.filters is not None:
+        arguments += ["--filter", str(pointsman.parse_filter(request.filters))]
+    for flag, value in (("rerank", request.rerank), ("refuse", request.refuse)):
         if value is not None:
             arguments.append(f"--{flag}" if value else f"--no-{flag}")
     return [*arguments, "--json"]

@@ -19,7 +19,7 @@ PROGRAMS = {
     "haystack": "import pointsman.integrations.haystack",
     "langchain": "import pointsman.integrations.langchain",
     "llama-index": "import pointsman.integrations.llama_index",
-    "mcp": "from pointsman.integrations.mcp import mcp_servers, toolbox\nimport pointsman.service.server.http_protocol",
+    "mcp": "from pointsman.integrations.mcp import mcp_servers\nimport pointsman.service.server.http_protocol",
     "openai": "import pointsman.embedders.openai_embedder, pointsman.llm.openai_llm",
     "opensearch": "import pointsman.store.opensearch.opensearch_backend",
     "postgres": "import pointsman.store.postgres.postgres_backend",

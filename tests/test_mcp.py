@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import os
@@ -33,11 +34,12 @@ import pointsman
 from pointsman import Document
 from pointsman.cli.commands.mcp_command import mcp as serve
 from pointsman.embedders.scripted_embedders import HashingEmbedder
-from pointsman.integrations.mcp import MAX_CHARS, MAX_K, create_http_app, create_server
+from pointsman.integrations.mcp import MAX_CHARS, MAX_K, create_http_app, create_server, serve_stdio
 from pointsman.integrations.mcp.search_tools import result_of
 from pointsman.integrations.mcp.tool_calls import TOOLS as DEFINED
 from pointsman.retrieval.engine import Engine
 from pointsman.service.server import KeyStore, Limits
+from pointsman.tools.errors import InputError
 from pointsman.values.settings import Settings
 from pointsman.values.types import Message, Query
 
@@ -920,3 +922,22 @@ def test_meaning_is_found_across_languages(tmp_path: Path) -> None:
         )
         found_answer = answer(call(create_server(workspace), "search", query="火车怎样变换轨道?", k=1))
     assert [entry["id"] for entry in found_answer["results"]] == ["facts/switch"]
+
+
+def test_collections_of_a_server_leave_out_what_was_loaded(
+    workspace: pointsman.Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frozen_counts: list[int] = []
+    monkeypatch.setattr(anyio, "run", lambda _: frozen_counts.append(gc.get_freeze_count()))
+    try:
+        serve_stdio(workspace)
+    finally:
+        gc.unfreeze()
+    assert frozen_counts[0] > 100_000
+
+
+def test_removed_options_say_what_to_use_instead(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"--tools .*DescriptionSelector"):
+        serve(workspace=str(tmp_path), tools="servers.json")
+    with pytest.raises(InputError, match="DescriptionSelector"):
+        serve(workspace=str(tmp_path), fitted="fit.json")

