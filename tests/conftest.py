@@ -75,14 +75,30 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+SLOW = tuple(
+    f"test_{name}.py"
+    for name in (
+        *("words_first", "docs", "ingest_hostile", "console", "mcp_tools", "cli", "copying", "doors", "mcp_versions"),
+        *("vector_recall", "store_syscalls", "issuer_keys", "models_e5", "store_search", "names", "postgres", "mcp"),
+    )
+)
+"""Files that take longest: a process that begins one of them when the others end would leave cores idle."""
+
+
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several processes the tests of a file stay together; those of the OpenSearch cluster share one process."""
+    """With several processes the tests of a file stay together; those of the OpenSearch cluster share one process.
+
+    What takes longest comes first.
+    """
+    needs_cluster: dict[pytest.Item, bool] = {}
     for item in items:
         parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
         names = [*getattr(item, "fixturenames", ()), *(value for value in parameters if isinstance(value, str))]
-        needs_cluster = "opensearch" in names
-        item.add_marker(pytest.mark.xdist_group("opensearch" if needs_cluster else item.path.name))
+        needs_cluster[item] = "opensearch" in names
+        item.add_marker(pytest.mark.xdist_group("opensearch" if needs_cluster[item] else item.path.name))
+    ranks = {name: rank for rank, name in enumerate(SLOW)}
+    items.sort(key=lambda item: -1 if needs_cluster[item] else ranks.get(item.path.name, len(SLOW)))
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

@@ -276,8 +276,8 @@ def _embedding(folder: Path, key: str) -> Any:
 
 
 def _access(folder: Path, key: str) -> Any:
-    found = KeyStore(folder / "w" / "keys.json").check(key)
-    return found and (found.name, found.datasets, found.scopes)
+    record = KeyStore(folder / "w" / "keys.json").check(key)
+    return record and (record.name, record.datasets, record.scopes)
 
 
 def _writing(folder: Path, key: str) -> Any:

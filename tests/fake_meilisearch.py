@@ -51,13 +51,13 @@ class FakeMeilisearch:
                 }
             case "POST", "/multi-search":
                 self.asked += body["queries"]
-                return 200, {"results": [self.found(query) for query in body["queries"]]}
+                return 200, {"results": [self.matches(query) for query in body["queries"]]}
             case "POST", "/indexes/shop/documents/fetch":
                 return 200, self.fetched(body)
             case _:
                 return 404, {"message": "Index not found.", "code": "index_not_found", "type": "invalid_request"}
 
-    def found(self, query: dict[str, Any]) -> dict[str, Any]:
+    def matches(self, query: dict[str, Any]) -> dict[str, Any]:
         """The answer to one search."""
         scores: list[float] = []
         for document in self.documents:

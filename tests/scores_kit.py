@@ -25,10 +25,10 @@ def formula(documents: Mapping[str, Document], query: str) -> dict[str, float]:
     """Robertson and Zaragoza (2009) with Lucene's idf, k1 = 1.2, b = .75; without those that score nothing."""
     tokens = {id_: DEFAULT_ANALYZER.tokens(one.searchable) for id_, one in documents.items()}
     average = sum(map(len, tokens.values())) / len(tokens)
-    holding = Counter(token for found in tokens.values() for token in set(found))
+    holding = Counter(token for words in tokens.values() for token in set(words))
     scores = {}
-    for id_, found in tokens.items():
-        counts, norm = Counter(found), 1.2 * (0.25 + 0.75 * len(found) / average)
+    for id_, words in tokens.items():
+        counts, norm = Counter(words), 1.2 * (0.25 + 0.75 * len(words) / average)
         score = sum(
             count
             * math.log(1 + (len(tokens) - holding[token] + 0.5) / (holding[token] + 0.5))

@@ -188,9 +188,9 @@ class Soak:
                 self._note(f"a search is answered with 507: {answer}")
             return
         hits = {hit["id"]: hit["text"] for hit in answer["hits"]}
-        for found, text in hits.items():
-            if text.startswith(f"{token} ") and text not in client.state.get((dataset, found), frozenset()):
-                self._note(f"wrong: {dataset}/{found} is back as {text!r:.60}")
+        for id_, text in hits.items():
+            if text.startswith(f"{token} ") and text not in client.state.get((dataset, id_), frozenset()):
+                self._note(f"wrong: {dataset}/{id_} is back as {text!r:.60}")
         missing = [
             one
             for (where, one), states in client.state.items()

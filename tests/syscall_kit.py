@@ -83,8 +83,8 @@ def documents(count: int, seed: int, prefix: str = "d") -> list[Document]:
     return [Document(one.id, f"rail {one.text}", one.metadata) for one in corpus(count, seed, prefix)]
 
 
-def _state(found: list[Document]) -> State:
-    return {one.id: one.text for one in found}
+def _state(documents: list[Document]) -> State:
+    return {one.id: one.text for one in documents}
 
 
 BEFORE: Final = documents(60, 1)
@@ -204,8 +204,8 @@ class Bench:
         self._in_child(operation, ["-e", f"trace={','.join(f'?{call}' for call in _CALLS)}", "-o", str(log)])
         threads: dict[str, Counter[str]] = {}
         for line in log.read_text(errors="replace").splitlines():
-            if (found := re.match(r"(\d+) +(\w+)\(", line)) is not None:
-                threads.setdefault(found[1], Counter())[found[2]] += 1
+            if (call := re.match(r"(\d+) +(\w+)\(", line)) is not None:
+                threads.setdefault(call[1], Counter())[call[2]] += 1
         return Counter({call: max(one[call] for one in threads.values()) for call in _CALLS if threads})
 
     def cases(self, operation: str) -> Iterator[Case]:
@@ -233,15 +233,15 @@ class Bench:
     def _compare(self, operation: str, *, done: bool) -> list[str]:
         problems = []
         before, after = self._expected(operation)
-        found: State | None = None
+        state: State | None = None
         if (self.root / "datasets" / "notes").exists():
             with contextlib.closing(self._opened()) as store:
-                found = _state(list(store.truth.documents()))
+                state = _state(list(store.truth.documents()))
                 sound(store)
                 if done and operation == "describe" and store.manifest.get("description") != "rails":
                     problems.append("acknowledged, and not described")
-        if found != after and (done or found != before):
-            problems.append(f"{'acknowledged, but' if done else 'it'} {found and len(found)} documents are there")
+        if state != after and (done or state != before):
+            problems.append(f"{'acknowledged, but' if done else 'it'} {state and len(state)} documents are there")
         problems += self._compare_copies(operation, done=done)
         other = self.root / "datasets" / "other"
         if other.exists():

@@ -385,16 +385,16 @@ def test_whatever_a_model_says_the_budget_and_the_source_hold(replies: list[str]
 
 @given(ANSWERS)
 def test_any_answer_is_read_or_a_defect(answer: str) -> None:
-    found: References | str
+    outcome: References | str
     try:
-        found = references(answer, ["One is here.", "Two is there."], COMPRESSION["en"].extract)
+        outcome = references(answer, ["One is here.", "Two is there."], COMPRESSION["en"].extract)
     except DefectError as error:
-        found = error.defect
-    if isinstance(found, str):
-        assert found in COMPRESSION["en"].problems
+        outcome = error.defect
+    if isinstance(outcome, str):
+        assert outcome in COMPRESSION["en"].problems
     else:
-        assert all(number in (0, 1) for number in found.places)
-        assert len(set(found.places)) == len(found.places)
+        assert all(number in (0, 1) for number in outcome.places)
+        assert len(set(outcome.places)) == len(outcome.places)
 
 
 # ── arguments ────────────────────────────────────────────────────────────────────────────────────────────────────────

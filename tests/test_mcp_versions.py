@@ -182,7 +182,7 @@ def test_an_http_server_survives_cancelled_calls_keeps_no_connection_and_ends_wi
     python: str, tmp_path: Path
 ) -> None:
     fill(tmp_path).close()
-    command = [sys.executable, str(CANCELLER), "http", "29", "200", python, "-c", UNLIMITED_SERVER, str(tmp_path)]
+    command = [sys.executable, str(CANCELLER), "http", "29", "60", python, "-c", UNLIMITED_SERVER, str(tmp_path)]
     process = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     outcome = json.loads(process.stdout)
     assert (outcome["exit"], outcome["answered"]) == (0, True), outcome["errors"][-2000:]

@@ -190,9 +190,9 @@ def test_without_its_language_a_question_keeps_its_subject() -> None:
     def questions(subject: tuple[float, float], language: tuple[float, float]) -> Any:
         return np.r_[subject, language, 0.0] + chance.normal(0, 0.01, (40, 5)) * [1, 1, 1, 1, 5]
 
-    found = Languages.of({script: questions((0.0, 0.0), language) for script, language in languages.items()})
+    language_means = Languages.of({script: questions((0.0, 0.0), language) for script, language in languages.items()})
     neutral = {
-        subject: [found.neutral(questions(subject, language)).mean(axis=0) for language in languages.values()]
+        subject: [language_means.neutral(questions(subject, language)).mean(axis=0) for language in languages.values()]
         for subject in [(0.9, 0.1), (0.1, 0.9)]
     }
     for versions in neutral.values():
@@ -206,10 +206,10 @@ def test_without_its_language_a_question_keeps_its_subject() -> None:
 def test_a_background_of_several_languages_is_kept() -> None:
     some = np.array([[1, 0], [0, 1], [0.6, 0.8]], np.float32)
     neutral = replace(BACKGROUND, best=dict.fromkeys(SCRIPTS, 0.8))
-    found = BACKGROUND.beside(neutral, Languages.of({"latin": some, "han": -some}))
-    assert found.neutral is not None
-    assert found.neutral.lowered == pytest.approx(0.02)
-    assert Background.from_json(found.to_json()) == found
+    both_backgrounds = BACKGROUND.beside(neutral, Languages.of({"latin": some, "han": -some}))
+    assert both_backgrounds.neutral is not None
+    assert both_backgrounds.neutral.lowered == pytest.approx(0.02)
+    assert Background.from_json(both_backgrounds.to_json()) == both_backgrounds
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"embedder": 1}', "null"])

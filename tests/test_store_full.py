@@ -189,8 +189,8 @@ for number in range(40):
         add(store, corpus(50, seed=number, prefix=f"n{{number}}-"))
     except StoreError:  # SQLite calls this an error of the disk
         refused += 1
-    found = len(store.keyword.search("rail lamp guard", 10))
-    assert found == 10, found
+    count = len(store.keyword.search("rail lamp guard", 10))
+    assert count == 10, count
 count = len(store.truth)
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 add(store, corpus(1, prefix="after"))

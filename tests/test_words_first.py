@@ -275,7 +275,11 @@ def wait_until(condition: Callable[[], object], seconds: float = 300.0) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("moment", ["words", "between", "vectors", "later"])
+@pytest.mark.parametrize(
+    ("location", "moment"),
+    [("folder", "words"), ("folder", "vectors"), ("postgres", "between"), ("postgres", "later")],
+    indirect=["location"],
+)
 def test_killed_at_any_moment_nothing_acknowledged_is_lost_and_the_rest_is_made_later(
     folder: Path, location: str, moment: str
 ) -> None:

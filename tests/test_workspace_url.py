@@ -207,8 +207,11 @@ SECRET = "s3cr3t-Pa55"
 )
 def test_no_error_shows_a_password(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from pointsman.store.opensearch import opensearch_client as cluster
+    from pointsman.store.postgres.postgres_connections import Connections
 
     monkeypatch.setattr(cluster, "PATIENCE", 0.2)
+    assert Connections.__init__.__kwdefaults__ is not None
+    monkeypatch.setitem(Connections.__init__.__kwdefaults__, "patience", 0.2)
     errors = [
         cli("search", "rail", "--workspace", url, code=1),
         cli("keys", "list", "--workspace", url, code=1),
