@@ -1,6 +1,6 @@
 """What taking questions apart gains where a question needs several documents, and what it costs elsewhere.
 
-    python benchmarks/multihop.py [SET…] [--limit 400] [--other multi_query,prf]
+    python benchmarks/multihop.py [SET…] [--limit 400] [--other multi_query,sparse]
 
 Through the strategies themselves: ``hybrid``, ``decomposition`` without bridges, and ``decomposition`` as it is, with
 rules and without a language model. Columns: nDCG@10, recall@10, the share of questions with every relevant document in

@@ -95,7 +95,7 @@ FILTERS: Final = (
     "year > 3000",
 )
 STRATEGIES: Final = (
-    *["auto"] * 6, "hybrid", "bm25", "vector", *METHODS, "decomposition", "multi_query", "compression", "prf",
+    *["auto"] * 6, "hybrid", "bm25", "vector", *METHODS, "decomposition", "multi_query", "compression",
     "parent_child", "sparse", "hyde", "query2doc", "hybird",
 )  # fmt: skip
 

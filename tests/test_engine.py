@@ -88,7 +88,7 @@ class TestTheOfflineReranker:
 
     def test_it_does_not_undo_a_strategy(self, workspace: Workspace) -> None:
         workspace.llm = ScriptedLLM(lambda _: self.PASSAGE)
-        for strategy in ("hyde", "multi_query", "decomposition", "prf"):
+        for strategy in ("hyde", "multi_query", "decomposition"):
             options: Any = {"strategy": strategy, "refuse": False}
             default = workspace.search("what warms one up?", 4, **options)
             assert ranking(default) == ranking(workspace.search("what warms one up?", 4, rerank=False, **options))

@@ -251,7 +251,7 @@ ARGUMENTS = st.fixed_dictionaries(
     optional={
         "datasets": st.lists(st.sampled_from([*DOCUMENTS, "nope"]), max_size=3) | JSON,
         "k": st.integers(-1, 30) | JSON,
-        "strategy": st.sampled_from(["auto", "bm25", "vector", "prf", "hyde"]) | JSON,
+        "strategy": st.sampled_from(["auto", "bm25", "vector", "hyde"]) | JSON,
         "filters": st.sampled_from(["year >= 2020", "year >", 'lang in ("ru", "zh")']) | JSON,
         "max_chars": st.integers(0, 9000) | JSON,
         "id": st.sampled_from(["railway/switch", "道岔", "nope"]) | JSON,

@@ -20,7 +20,6 @@ from pointsman import (
     Dataset,
     Document,
     EnhancedRetrievalService,
-    PRFStrategy,
     SimpleHybridRetriever,
     SparseStrategy,
     UnmetNeedError,
@@ -485,19 +484,17 @@ def test_store_with_similarity_search_alone_is_searched_by_words_of_given_docume
         assert (hits.strategy, hits.degraded, hits[0].id) == ("hybrid", (), "late")
 
 
-@pytest.mark.parametrize("strategy", [SparseStrategy, PRFStrategy])
-def test_strategy_of_words_is_refused_without_keyword_index(strategy: Any) -> None:
+def test_strategy_of_words_is_refused_without_keyword_index() -> None:
     with Dataset("vectors", indexing_technique="vector", embedder=EMBEDDER) as dataset:
         dataset.add(Document("a", "red lamp"))
         with pytest.raises(UnmetNeedError, match="indexing_technique='hybrid'"):
-            strategy(dataset)
+            SparseStrategy(dataset)
         with pytest.raises(UnmetNeedError, match="indexing_technique='hybrid'"):
-            dataset.search("lamp", strategy=strategy.name)
+            dataset.search("lamp", strategy="sparse")
 
 
-@pytest.mark.parametrize("strategy", ["sparse", "prf"])
-def test_strategy_of_words_works_through_bm25_beside_a_store(shelf: Shelf, strategy: str) -> None:
+def test_strategy_of_words_works_through_bm25_beside_a_store(shelf: Shelf) -> None:
     settings = {"bm25_index_path": str(shelf.folder / "bm25")}
     with EnhancedRetrievalService(settings, shelf.langchain_in_memory()) as service:
-        hits = service.search_sync(QUESTION, 2, strategy, use_rerank=False)
-        assert (hits.strategy, hits[0].id, hits.degraded) == (strategy, "late", ())
+        hits = service.search_sync(QUESTION, 2, "sparse", use_rerank=False)
+        assert (hits.strategy, hits[0].id, hits.degraded) == ("sparse", "late", ())

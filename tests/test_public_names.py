@@ -75,7 +75,6 @@ PUBLIC = [
     "MultiModalRetriever",
     "MultiQueryStrategy",
     "OpenAILLM",
-    "PRFStrategy",
     "ParentChildStrategy",
     "ParentExpander",
     "Plan",
@@ -162,6 +161,12 @@ def test_importing_everything_leaves_the_built_in_open_alone() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = pointsman.nonsense  # type: ignore[attr-defined]
+
+
+def test_a_name_that_is_gone_says_what_to_use_instead() -> None:
+    with pytest.raises(AttributeError, match="no longer has 'PRFStrategy'; use MultiQueryStrategy"):
+        _ = pointsman.PRFStrategy  # type: ignore[attr-defined]
+    assert "PRFStrategy" not in pointsman.__all__
 
 
 def test_importing_loads_no_model_server_or_plotting_code() -> None:

@@ -42,7 +42,6 @@ from pointsman.retrieval.strategies import (
     HyDEStrategy,
     MultiQueryStrategy,
     ParentChildStrategy,
-    PRFStrategy,
     Query2DocStrategy,
     SparseStrategy,
     VectorStrategy,
@@ -159,7 +158,6 @@ MAKERS: dict[str, Callable[[Dataset], BaseRetrievalStrategy]] = {
     "compression": ContextualCompressionStrategy,
     "parent_child": ParentChildStrategy,
     "sparse": lambda source: SparseStrategy(source, model=Letters()),
-    "prf": PRFStrategy,
 }
 
 
@@ -461,18 +459,6 @@ def test_words_of_several_datasets_and_near_words(dataset: Dataset) -> None:
         )  # another stem
         assert kinds(hits) == {"synonym"}
     assert Vocabulary([]).speller() is None
-
-
-def test_feedback_adds_the_words_of_the_first_hits(dataset: Dataset) -> None:
-    transformation = transformation_of(PRFStrategy(dataset, documents=3), "Golden Lamp film")
-    [variant] = transformation.variants
-    assert (variant.kind, variant.method) == ("expansion", "bm25")
-    assert "train" in variant.text or "night" in variant.text
-    [heavier] = transformation_of(PRFStrategy(dataset, documents=3, share=0.2), "Golden Lamp film").variants
-    assert variant.weight == pytest.approx(0.1 / 0.9 * 3 / len(variant.text.split()))
-    assert heavier.weight / variant.weight == pytest.approx((0.2 / 0.8) / (0.1 / 0.9))
-    with pytest.raises(InputError, match="share"):
-        PRFStrategy(dataset, share=1.0)
 
 
 # ── compression, parents ─────────────────────────────────────────────────────────────────────────────────────────────

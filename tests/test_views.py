@@ -119,9 +119,13 @@ class TestTwins:
 
         background_of = background.measured
         monkeypatch.setattr(background, "measured", measure_slowly)
-        monkeypatch.setattr("pointsman.retrieval.plan.transform.feedback._SECONDS", 0.2)  # half of it is for measuring
+        monkeypatch.setattr(
+            "pointsman.retrieval.plan.transform.question_chains._HOP_SECONDS", 0.2
+        )  # half of it is for measuring
         documents = tuple(Document(f"{n}", "signal lamp", {ACCESS: {"allow": ["everyone"]}}) for n in range(3))
-        questions = (("search", {"query": "signal", "k": 1, "strategy": "prf"}),)
+        questions = (
+            ("search", {"query": "who made the lamp that gives the signal?", "k": 1, "strategy": "decomposition"}),
+        )
         case = TwinCase({"notes": "hybrid"}, (Write("notes", documents),), (), questions)
         with TwinPair(case, "access", ShippedEmbedder()) as twins:
             twins.compare(LeakReport(), {"with": [], "without": []})

@@ -119,7 +119,6 @@ from pointsman.retrieval.strategies import (
     HyDEStrategy as HyDEStrategy,
     MultiQueryStrategy as MultiQueryStrategy,
     ParentChildStrategy as ParentChildStrategy,
-    PRFStrategy as PRFStrategy,
     Query2DocStrategy as Query2DocStrategy,
     SparseStrategy as SparseStrategy,
     VectorStrategy as VectorStrategy,

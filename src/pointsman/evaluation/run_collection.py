@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 STRATEGIES = ("bm25", "vector", "hybrid", "auto")
 """The strategies compared by default."""
 
-ALL = (*STRATEGIES, "rrf", "z_score", "multi_query", "decomposition", "prf")
+ALL = (*STRATEGIES, "rrf", "z_score", "multi_query", "decomposition")
 """The strategies of ``"all"``: those that rank a collection's documents without a language model."""
 
 Progress = Callable[[int, int, str], None]

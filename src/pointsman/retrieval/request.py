@@ -46,7 +46,6 @@ StrategyName = Literal[
     "hyde",
     "multi_query",
     "parent_child",
-    "prf",
     "query2doc",
     "sparse",
 ]

@@ -9,7 +9,6 @@ from pointsman.retrieval.refine.budget import Budget, spending
 from pointsman.retrieval.strategies.base_strategy import BaseRetrievalStrategy, register_strategy
 from pointsman.retrieval.strategies.context_strategies import ContextualCompressionStrategy, ParentChildStrategy
 from pointsman.retrieval.strategies.decomposition_strategy import DecompositionStrategy
-from pointsman.retrieval.strategies.feedback_strategy import PRFStrategy
 from pointsman.retrieval.strategies.generated_texts import HyDEStrategy, Query2DocStrategy
 from pointsman.retrieval.strategies.multi_query import MultiQueryStrategy
 from pointsman.retrieval.strategies.plain_strategies import BM25Strategy, HybridStrategy, VectorStrategy
@@ -26,7 +25,6 @@ __all__ = [
     "HyDEStrategy",
     "HybridStrategy",
     "MultiQueryStrategy",
-    "PRFStrategy",
     "ParentChildStrategy",
     "Query2DocStrategy",
     "SparseEmbedder",
@@ -47,6 +45,5 @@ for _strategy in (
     DecompositionStrategy,
     MultiQueryStrategy,
     ContextualCompressionStrategy,
-    PRFStrategy,
 ):
     register_strategy(_strategy)

@@ -87,7 +87,6 @@ const TEXTS = {
   "strategy.hyde": ["A model writes a hypothetical answer; its vector is used to search.", "由模型写出假想答案，用它的向量搜索。", "Модель пишет возможный ответ, и ищет его вектор."],
   "strategy.multi_query": ["Also searches variants of the query: synonyms, paraphrases, corrections.", "同时搜索查询的变体：同义、改写、纠错。", "Рядом с запросом ищут его варианты: синонимы, перефразы, исправления."],
   "strategy.parent_child": ["Searches small passages and returns their parent or neighbours.", "检索小段落，返回其所属文档或上下文。", "Ищут короткие отрывки, а в ответе — целое или соседние части."],
-  "strategy.prf": ["Searches twice: the second time with words typical of the first hits.", "搜索两次：第二次加入首批结果中的典型词。", "Ищет дважды: во второй раз — со словами, типичными для первых результатов."],
   "strategy.query2doc": ["A model expands the query.", "由模型扩展查询。", "Модель расширяет запрос."],
   "strategy.sparse": ["Adds a list from learned sparse vectors.", "以学习得到的稀疏向量作为又一列表。", "Обученные разреженные векторы как ещё один список."],
 
