@@ -9,6 +9,7 @@ import random
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -346,16 +347,16 @@ def test_one_endless_line_is_no_trouble(name: str, tmp_path: Path) -> None:
 
 
 def test_a_good_page_survives_a_bad_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pypdf import PageObject
+    from pypdfium2 import PdfTextPage
 
-    original = PageObject.extract_text
+    original = PdfTextPage.get_text_range
 
-    def fail_on_first(self: PageObject) -> str:
+    def fail_on_first(self: PdfTextPage) -> Any:
         if "First" in (text := original(self)):
             raise KeyError("/Font")
         return text
 
-    monkeypatch.setattr(PageObject, "extract_text", fail_on_first)
+    monkeypatch.setattr(PdfTextPage, "get_text_range", fail_on_first)
     problem, source = convert("a.pdf", minimal_pdf("First.", "Second."))
     assert problem == Problem("a.pdf", "page 1: KeyError: '/Font'")
     assert isinstance(source, ParsedDocument)

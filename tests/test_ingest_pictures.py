@@ -137,7 +137,8 @@ def test_scanned_pages_are_read_in_the_process_of_the_reader_and_keep_their_numb
     (tmp_path / "a.pdf").write_bytes(scan_of(ENGLISH, RUSSIAN, ENGLISH))
     (item,) = read_paths([tmp_path], limits=FileLimits(pictures=2))
     assert [(document.metadata["page"], document.text) for document in item.documents] == [
-        (1, f"{ENGLISH}\n\n{RUSSIAN}")
+        (1, ENGLISH),
+        (2, RUSSIAN),
     ]
     assert [problem.reason for problem in item.problems] == ["3 pages are pictures; only 2 are read"]
 

@@ -206,5 +206,7 @@ class _ConverterWorker:
         output = self._errors.read()[-4000:].decode("utf-8", "replace").strip().rpartition("\n")[2][:300]
         if "MemoryError" in output or "alloc" in output or code == -signal.SIGKILL:
             return f"needs more than {self._limits.memory >> 20} MB of memory; raise the limit memory to index it"
+        if code == -signal.SIGABRT:  # PDFium aborts where an allocation fails
+            return "its converter gave up (SIGABRT), as libraries do that need more memory; raise the limit memory"
         cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         return f"its converter crashed ({cause}){': ' + output if output else ''}"

@@ -1,24 +1,35 @@
-"""PDF: the text of its pages, and the words on scanned pages."""
+"""PDF: the text of its pages, what is written into forms and notes, and the words on scanned pages."""
 
 from __future__ import annotations
 
+import ctypes
 import io
 import re
-from importlib.util import find_spec
-from typing import TYPE_CHECKING
+import threading
+import time
+from typing import TYPE_CHECKING, Any
 
 from pointsman.ingest.converters import pictures as _pictures
+from pointsman.ingest.converters.pdf_layout import Piece, page_text
 from pointsman.ingest.source_text import Block, ParsedDocument, Problem, clean, join_wrapped, outline
 from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pypdf import PageObject
+    from pypdfium2 import PdfDocument, PdfPage, PdfTextPage
 
     from pointsman.ingest.reading_limits import FileLimits
 
-_HYPHEN = re.compile(r"(?<=[a-zа-яё])[-\u00ad]\n(?=[a-zа-яё])")
+_HYPHEN = re.compile(r"(?<=[a-zа-яё])(?:[-\u00ad]\n|[\ufffe\x02]\n?)(?=[a-zа-яё])")
+_OTHER_HYPHEN = re.compile(r"[\ufffe\x02]\n?")
+_SENTENCE_START = re.compile(r".*(?:[.!?。！？]\s|\n\n)", re.DOTALL)
+_STOPS = ".!?。！？…:：;；"
+_NO_TITLES = frozenset({"(anonymous)", "anonymous", "untitled", "(untitled)", "(unspecified)", "unknown"})
+_PAGES_IN_LIMIT = 100  # pages that may take `FileLimits.seconds`
+_FEW_LETTERS = 120  # a page with no more beside a large picture is a scan with a stamp, a number or a heading
+_SAMPLES = 100  # characters of a page whose font is asked which letters they are
+_pdfium = threading.RLock()  # the library serves one thread at a time
 
 
 def pdf(
@@ -26,74 +37,212 @@ def pdf(
 ) -> Iterator[ParsedDocument | Problem]:
     """Return the text of all pages as one section, with the offsets of the pages; bad pages are reported one by one.
 
-    A page without text is read as a picture if an OCR engine is available.
+    A page that is a picture, whatever is stamped on it, is read as one if an OCR engine is available. Each hundred
+    pages may take ``limits.seconds``; what was read until then is kept.
     """
-    from pypdf import PdfReader  # only PDF needs it
-    from pypdf.errors import PyPdfError
+    import pypdfium2  # only PDF needs it
 
-    try:
-        reader = PdfReader(io.BytesIO(data))
-        if reader.is_encrypted and not reader.decrypt(""):
-            raise InputError("encrypted PDF; remove its password first")
-        count = len(reader.pages)
-    except PyPdfError as error:
-        raise InputError(f"damaged or unsupported PDF: {error}") from error
-    if count > limits.pages:
-        yield Problem(path, f"{count} pages; only the first {limits.pages} are read")
-    scans = _Scans(limits.pictures, before_picture)
-    blocks: list[Block] = []
-    for number in range(1, min(count, limits.pages) + 1):
+    with _pdfium:
         try:
-            page = reader.pages[number - 1]
-            text = _HYPHEN.sub("", join_wrapped(clean(page.extract_text()).strip())) or scans.text_of(page, number)
+            document = pypdfium2.PdfDocument(data)
+        except pypdfium2.PdfiumError as error:
+            if "assword" in str(error):
+                raise InputError("encrypted PDF, protected by a password; remove its password first") from error
+            raise InputError(f"damaged or unsupported PDF: {error}") from error
+        try:
+            items = list(_PdfReader(path, document, data, limits, before_picture).read())
+        finally:
+            document.close()
+    yield from items
+
+
+class _PdfReader:
+    """Reads the pages of one PDF, and records what was not read."""
+
+    def __init__(
+        self,
+        path: str,
+        document: PdfDocument,
+        data: bytes,
+        limits: FileLimits,
+        before_picture: Callable[[], None],
+    ) -> None:
+        self._path, self._document, self._data = path, document, data
+        self._limits, self._before_picture = limits, before_picture
+        self._scans = 0
+        self._reasons: dict[str, list[int]] = {}
+        self._pypdf: Any = None
+
+    def read(self) -> Iterator[ParsedDocument | Problem]:
+        count = len(self._document)
+        if count > self._limits.pages:
+            yield Problem(self._path, f"{count} pages; only the first {self._limits.pages} are read")
+        if self._document.get_formtype():
+            self._document.init_forms()
+        blocks: list[Block] = []
+        start = time.process_time()
+        for number in range(1, min(count, self._limits.pages) + 1):
+            if number % _PAGES_IN_LIMIT == 1:
+                self._before_picture()
+                start = time.process_time()
+            elif time.process_time() - start > 0.8 * self._limits.seconds:
+                yield Problem(
+                    self._path,
+                    f"{_PAGES_IN_LIMIT} pages take more than {self._limits.seconds} s; only the first {number - 1} of "
+                    f"{count} are read; raise the limit seconds to index it all",
+                )
+                break
+            blocks.append(self._block(number, blocks[-1] if blocks else None))
+        problems = [*self._problems(), *self._attachments()]
+        if not any(block.text for block in blocks):
+            raise InputError(f"PDF without text; {'; '.join(problems) or 'its pages are empty'}")
+        yield from (Problem(self._path, reason) for reason in problems)
+        title = self._document.get_metadata_value("Title").strip()
+        yield outline(self._path, "pdf", blocks, title="" if title.lower() in _NO_TITLES else title)
+
+    def _block(self, number: int, previous: Block | None) -> Block:
+        try:
+            text = self._text(number)
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001  (a damaged page may raise any exception; it is reported)
-            yield Problem(path, f"page {number}: {type(error).__name__}: {error}")
+            self._reasons.setdefault(f"{type(error).__name__}: {error}", []).append(number)
             text = ""
-        blocks.append(Block(0, text, page=number))
-    problems = list(scans.problems())
-    if not any(block.text for block in blocks):
-        raise InputError(f"PDF without text; {'; '.join(problems) or 'its pages are empty'}")
-    yield from (Problem(path, reason) for reason in problems)
-    title = reader.metadata.title if reader.metadata else None
-    yield outline(path, "pdf", blocks, title=title if isinstance(title, str) else "")
+        return Block(0, text, page=number, runs_on=bool(previous) and _runs_on(previous.text if previous else "", text))
 
+    def _text(self, number: int) -> str:
+        page = self._document[number - 1]
+        try:
+            text_page = page.get_textpage()
+            if _is_unmapped(text_page):
+                return self._scan(page, number, "", "its font does not say which letters its characters are")
+            text = page_text(text_page, self._annotations(page), is_upright=page.get_rotation() == 0)
+            text = _OTHER_HYPHEN.sub("-\n", _HYPHEN.sub("", text.replace("\r\n", "\n")))
+            text = join_wrapped(clean(text).strip())
+            letters = sum(map(str.isalnum, text))
+            if letters <= _FEW_LETTERS and (covered := _covered(page)) > (0.3 if letters else 0.02):
+                return self._scan(page, number, text, "is a picture" if covered else "")
+            return text or self._by_pypdf(page, number)
+        finally:
+            page.close()
 
-class _Scans:
-    """Reads pages that are pictures, up to a limit, and records what was not read."""
+    def _by_pypdf(self, page: PdfPage, number: int) -> str:
+        """Return the text of a page whose fonts pdfium cannot read, such as vertical ones that are not embedded."""
+        from pypdf import PdfReader  # few files need it
+        from pypdfium2.raw import FPDF_PAGEOBJ_TEXT
 
-    def __init__(self, max_scans: int, before_picture: Callable[[], None]) -> None:
-        self._max_scans, self._before_picture = max_scans, before_picture
-        self._count = 0
-        self._reasons: dict[str, int] = {}
-
-    def text_of(self, page: PageObject, number: int) -> str:
-        """Return the words on a page that is a picture; empty if it is not one, or may not or cannot be read."""
-        picture = _largest_picture(page)
-        if picture is None:
+        if next(iter(page.get_objects(filter=[FPDF_PAGEOBJ_TEXT], max_depth=2)), None) is None:
             return ""
-        self._count += 1
-        if self._count > self._max_scans or not _pictures.any_engine():
-            return ""
-        self._before_picture()
-        words, reason = _pictures.read_words(_pictures.open_picture(picture))
-        if reason:
-            self._reasons.setdefault(reason, number)
-        return words.text
+        if self._pypdf is None:
+            self._pypdf = PdfReader(io.BytesIO(self._data))
+            self._pypdf.decrypt("") if self._pypdf.is_encrypted else None
+        return join_wrapped(clean(self._pypdf.pages[number - 1].extract_text()).strip())
 
-    def problems(self) -> Iterator[str]:
+    def _scan(self, page: PdfPage, number: int, text: str, reason: str) -> str:
+        """Return the words on a page that is a picture, below those that are text; if not read, the reason is kept."""
+        self._scans += 1
+        if not _pictures.any_engine():
+            self._reasons.setdefault(reason, []).append(number)
+        elif self._scans <= self._limits.pictures:
+            self._before_picture()
+            scale = min(200 / 72, _pictures.LONGEST_SIDE / max(page.get_size()))
+            words, problem = _pictures.read_words(page.render(scale=scale).to_pil().convert("RGB"))
+            if problem:
+                self._reasons.setdefault(problem, []).append(number)
+            return "\n".join([text, *(line for line in words.text.split("\n") if line not in text)]).strip()
+        return text
+
+    def _annotations(self, page: PdfPage) -> list[Piece]:
+        """Return the values of a page's form fields, and its notes, where they stand."""
+        from pypdfium2 import raw
+
+        pieces: list[Piece] = []
+        for index in range(min(raw.FPDFPage_GetAnnotCount(page), 10_000)):
+            annotation = raw.FPDFPage_GetAnnot(page, index)
+            box = raw.FS_RECTF()
+            raw.FPDFAnnot_GetRect(annotation, box)
+            kind = raw.FPDFAnnot_GetSubtype(annotation)
+            form = self._document.formenv
+            if kind == raw.FPDF_ANNOT_WIDGET and form:
+                field = raw.FPDFAnnot_GetFormFieldType(form, annotation)
+                is_text = field in (
+                    raw.FPDF_FORMFIELD_TEXTFIELD,
+                    raw.FPDF_FORMFIELD_COMBOBOX,
+                    raw.FPDF_FORMFIELD_LISTBOX,
+                )
+                text = _wide(raw.FPDFAnnot_GetFormFieldValue, form, annotation) if is_text else ""
+            else:
+                ignored = (raw.FPDF_ANNOT_WIDGET, raw.FPDF_ANNOT_LINK, raw.FPDF_ANNOT_POPUP)
+                text = "" if kind in ignored else _wide(raw.FPDFAnnot_GetStringValue, annotation, b"Contents")
+            raw.FPDFPage_CloseAnnot(annotation)
+            if text := clean(text).strip():
+                pieces.append(Piece(box.left, box.bottom, box.right, box.top, text))
+        return pieces
+
+    def _problems(self) -> Iterator[str]:
         """Yield what was not read, and why."""
-        yield from (f"page {number}: {reason}" for reason, number in self._reasons.items())
-        if not _pictures.any_engine() and self._count:
-            yield f"{self._count} pages are pictures; {_pictures.INSTALL}"
-        elif self._count > self._max_scans:
-            yield f"{self._count} pages are pictures; only {self._max_scans} are read"
+        for reason, numbers in self._reasons.items():
+            pages = (
+                f"page {numbers[0]}" if len(numbers) == 1 else f"{len(numbers)} pages, the first is page {numbers[0]}"
+            )
+            if reason == "is a picture":
+                are = "page is a picture" if len(numbers) == 1 else "pages are pictures"
+                first = f", the first is page {numbers[0]}" if len(self._document) > len(numbers) else ""
+                yield f"{len(numbers)} {are}{first}; {_pictures.INSTALL}"
+            else:
+                yield f"{pages}: {reason}"
+        if _pictures.any_engine() and self._scans > self._limits.pictures:
+            yield f"{self._scans} pages are pictures; only {self._limits.pictures} are read"
+
+    def _attachments(self) -> Iterator[str]:
+        count = self._document.count_attachments()
+        if count:
+            names = ", ".join(
+                repr(self._document.get_attachment(index).get_name()[:80]) for index in range(min(count, 5))
+            )
+            yield f"{count} attached files are not read ({names}); save them beside it to index them"
 
 
-def _largest_picture(page: PageObject) -> bytes | None:
-    """Return the largest picture on a page, as a file; None if there is none, or Pillow is not installed."""
-    if find_spec("PIL") is None:
-        return None
-    largest = max(page.images, key=lambda image: len(image.data), default=None)
-    return largest.data if largest is not None else None
+def _wide(function: Callable[..., int], *arguments: Any) -> str:
+    """Return a text of the library, which writes UTF-16 into a buffer."""
+    from pypdfium2.raw import FPDF_WCHAR
+
+    size = min(function(*arguments, None, 0), 1 << 20)
+    buffer = ctypes.create_string_buffer(size)
+    function(*arguments, ctypes.cast(buffer, ctypes.POINTER(FPDF_WCHAR)), size)
+    return buffer.raw.decode("utf-16-le", "replace").rstrip("\x00")
+
+
+def _is_unmapped(page: PdfTextPage) -> bool:
+    """Whether the font of most characters does not say which letters they are."""
+    from pypdfium2.raw import FPDFText_HasUnicodeMapError
+
+    count = page.count_chars()
+    sample = range(0, count, max(count // _SAMPLES, 1))
+    errors = sum(FPDFText_HasUnicodeMapError(page, index) == 1 for index in sample)
+    return bool(errors * 2 > len(sample))
+
+
+def _covered(page: PdfPage) -> float:
+    """Return the part of a page that pictures cover."""
+    from pypdfium2.raw import FPDF_PAGEOBJ_IMAGE
+
+    width, height = page.get_size()
+    boxes = [picture.get_bounds() for picture in page.get_objects(filter=[FPDF_PAGEOBJ_IMAGE], max_depth=3)]
+    covered = sum((right - left) * (top - bottom) for left, bottom, right, top in boxes)
+    return float(covered / max(width * height, 1))
+
+
+def _runs_on(before: str, after: str) -> bool:
+    """Whether the sentence in which a page ends goes on in the next page's text."""
+    if not before or not after or before[-1] in _STOPS or not any(stop in after[:1000] for stop in _STOPS):
+        return False
+    lines = before.rsplit("\n", 20)[-20:]
+    fills_line = len(lines[-1]) > 0.8 * max(map(len, lines))
+    begun = _SENTENCE_START.sub("", before)
+    if after[0].islower():
+        return begun[:1].isupper() or len(lines) > 1
+    is_cjk = "\u3400" <= before[-1] <= "\ufaff" and "\u3400" <= after[0] <= "\ufaff"
+    return fills_line and (
+        (is_cjk and len(begun) >= 10) or before[-1] in ",，、(" or (len(lines) > 2 and len(lines[-1]) > 50)
+    )

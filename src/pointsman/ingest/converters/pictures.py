@@ -30,7 +30,7 @@ INSTALL = (
     "languages (on Debian: tesseract-ocr tesseract-ocr-rus tesseract-ocr-chi-sim)"
 )
 
-_LONGEST_SIDE = 4000  # pixels; larger pictures are scaled down for the engines
+LONGEST_SIDE = 4000  # pixels; larger pictures are scaled down for the engines
 _EMBEDDED_SIDE = 1024  # pixels; models of pictures take 224 to 1024
 _LEAST_SIDE = 8  # pixels; smaller pictures are dots and lines without letters
 _SECONDS = 20
@@ -103,7 +103,7 @@ def open_picture(data: bytes) -> Image:
     Raises:
         InputError: It is damaged or too large, or Pillow is not installed.
     """
-    return open_image(data, _LONGEST_SIDE, INSTALL)
+    return open_image(data, LONGEST_SIDE, INSTALL)
 
 
 def read_words(image: Image) -> tuple[PictureWords, str | None]:
@@ -154,7 +154,7 @@ def languages() -> tuple[str, ...]:
 
 def _by_tesseract(image: Image) -> Iterator[PictureWords]:
     """Yield readings of the picture, rotated until tesseract is confident about one."""
-    factor = 2 if max(image.size) < _LONGEST_SIDE // 4 else 1  # tesseract needs letters at least twenty pixels high
+    factor = 2 if max(image.size) < LONGEST_SIDE // 4 else 1  # tesseract needs letters at least twenty pixels high
     if factor > 1:
         image = image.resize((image.width * factor, image.height * factor))
     for angle in (0, 90, 270, 180):
@@ -225,7 +225,7 @@ def _engine() -> Any:
         params={
             "Global.log_level": "error",
             "Global.text_score": 0.0,  # lines without words must be seen to be reported
-            "Global.max_side_len": _LONGEST_SIDE,
+            "Global.max_side_len": LONGEST_SIDE,
             # To save memory, the picture is not enlarged, lines are read one by one, and no arena is kept.
             "Det.limit_type": "max",
             "Det.limit_side_len": 1280,

@@ -1,0 +1,130 @@
+"""The reading order of a PDF page: rows of a table stay together, columns of prose are read one after the other."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pypdfium2 import PdfTextPage
+
+_MOST_PIECES = 5000  # of a page; one with more is read in the order in which the file has them
+_LETTER_SPACED = re.compile(r"(?<!\S)\w(?: +\w){5,}(?!\S)")
+_LOWER = re.compile(r"\s*[a-zа-яё]")
+
+
+class Piece(NamedTuple):
+    """A piece of a line: its box in points, from the page's lower left corner, and its text."""
+
+    left: float
+    bottom: float
+    right: float
+    top: float
+    text: str = ""
+
+
+Rows = list[list[Piece]]
+
+
+def page_text(page: PdfTextPage, added: Sequence[Piece] = (), *, is_upright: bool = True) -> str:
+    """Return the text of a page.
+
+    Args:
+        page: The page.
+        added: What stands on it beside its own text, such as the values of a form.
+        is_upright: Whether its lines run from left to right; else they are taken in the order of the file.
+    """
+    count = page.count_rects()
+    boxes = [Piece(*page.get_rect(index)) for index in range(count)] if is_upright and count <= _MOST_PIECES else []
+    if not added and not any(_is_gap(first, second) for first, second in pairwise(boxes)):
+        text = page.get_text_range()
+        return (
+            _LETTER_SPACED.sub(lambda match: _joined_letters(page, match), text)
+            if len(text) == page.count_chars()
+            else text
+        )
+    rows: Rows = []
+    for box in boxes:
+        piece = box._replace(text=page.get_text_bounded(*box[:4]).strip(" \r\n"))
+        if rows and _same_row(rows[-1][-1], piece):
+            rows[-1].append(piece)
+        else:
+            rows.append([piece])
+    if not boxes:
+        rows = [[Piece(0, 0, 0, 0, page.get_text_range())]]
+    for piece in added:
+        row = next((row for row in rows if _same_row(row[0], piece)), None)
+        rows.append([piece]) if row is None else row.append(piece)
+    return "\n".join(_lines([sorted(row) for row in rows]))
+
+
+def _same_row(first: Piece, second: Piece) -> bool:
+    height = max(min(first.top - first.bottom, second.top - second.bottom), 4.0)
+    return abs(first.top + first.bottom - second.top - second.bottom) < height
+
+
+def _is_gap(first: Piece, second: Piece) -> bool:
+    """Whether two pieces stand in one row, too far apart for words of one sentence."""
+    return _same_row(first, second) and max(second.left - first.right, first.left - second.right) > 1.2 * max(
+        first.top - first.bottom, 5.0
+    )
+
+
+def _lines(rows: Rows) -> Iterator[str]:
+    """Yield the lines of rows, those of columns one column after the other."""
+    index = 0
+    while index < len(rows):
+        stop, gutter = _band(rows, index)
+        if stop - index >= 3 and gutter:
+            left = [cells for row in rows[index:stop] if (cells := [cell for cell in row if cell.right <= gutter])]
+            right = [cells for row in rows[index:stop] if (cells := [cell for cell in row if cell.right > gutter])]
+            if _is_prose(left) and _is_prose(right):
+                yield from _lines(left)
+                yield from _lines(right)
+                index = stop
+                continue
+        yield " ".join(cell.text for cell in rows[index] if cell.text)
+        index += 1
+
+
+def _band(rows: Rows, start: int) -> tuple[int, float]:
+    """Return where the rows end that have one gutter in common with the row at ``start``, and where that gutter is."""
+    gaps = [(first.right, second.left) for first, second in pairwise(rows[start]) if _is_gap(first, second)]
+    if not gaps:
+        return start, 0.0
+    low, high = gaps[0]
+    for index in range(start + 1, len(rows)):
+        left = max((cell.right for cell in rows[index] if cell.left < low), default=low)
+        right = min((cell.left for cell in rows[index] if cell.left >= low), default=high)
+        if min(high, right) - max(low, left) < 4:
+            return index, (low + high) / 2
+        low, high = max(low, left), min(high, right)
+    return len(rows), (low + high) / 2
+
+
+def _is_prose(rows: Rows) -> bool:
+    """Whether lines are those of a column of sentences: most begin within a sentence, or fill the column."""
+    if len(rows) < 3:
+        return False
+    lines = [" ".join(cell.text for cell in row) for row in rows]
+    widths = [row[-1].right - row[0].left for row in rows]
+    length = median(len(line) * (2 if any(char >= "\u2e80" for char in line) else 1) for line in lines)
+    within = sum(_LOWER.match(line) is not None for line in lines[1:])
+    filled = sum(width > 0.85 * max(widths) for width in widths)
+    return length >= 14 and (within * 2 >= len(lines) - 1 or filled * 3 >= len(lines) * 2)
+
+
+def _joined_letters(page: PdfTextPage, match: re.Match[str]) -> str:
+    """Return the words of a line whose letters stand apart; wider gaps than the usual one are between words."""
+    indices = [match.start() + offset for offset, char in enumerate(match[0]) if char != " "]
+    boxes = [page.get_charbox(index) for index in indices]
+    gaps = [second[0] - first[2] for first, second in pairwise(boxes)]
+    limit = 1.6 * max(median(gaps), 0.5)
+    letters = [match[0][index - match.start()] for index in indices]
+    return letters[0] + "".join(
+        (" " if gap > limit else "") + letter for gap, letter in zip(gaps, letters[1:], strict=True)
+    )
