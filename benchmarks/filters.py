@@ -91,7 +91,7 @@ def llama_index(chance: random.Random) -> tuple[bool, bool]:
     from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
     from llama_index.core.vector_stores.utils import build_metadata_filter_fn
 
-    from pointsman.integrations.llama_index import _filter
+    from pointsman.integrations.llama_index.llama_index_queries import filter_of
 
     def condition() -> MetadataFilter:
         operator = chance.choice(list(FilterOperator))
@@ -110,7 +110,7 @@ def llama_index(chance: random.Random) -> tuple[bool, bool]:
         filters=[condition() for _ in range(chance.randrange(1, 4))], condition=chance.choice(list(FilterCondition))
     )
     document = metadata(chance)
-    return bool(build_metadata_filter_fn(lambda _: document, wanted)("node")), _filter(wanted).matches(document)
+    return bool(build_metadata_filter_fn(lambda _: document, wanted)("node")), filter_of(wanted).matches(document)
 
 
 def haystack(chance: random.Random) -> tuple[bool, bool]:

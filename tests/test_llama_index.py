@@ -59,7 +59,7 @@ from pointsman import (
     parse_filter,
 )
 from pointsman.embedders.scripted_embedders import HashingEmbedder
-from pointsman.integrations import llama_index
+from pointsman.integrations.llama_index import llama_index_queries
 from pointsman.integrations.llama_index import (
     LlamaIndexEmbedder,
     LlamaIndexRetriever,
@@ -396,7 +396,7 @@ def test_ids_restrict_a_query(store: PointsmanVectorStore) -> None:
 async def test_get_nodes_returns_at_most_the_limit(
     store: PointsmanVectorStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pointsman.integrations.llama_index._PAGE", 2)
+    monkeypatch.setattr("pointsman.integrations.llama_index.llama_index_vector_store._PAGE", 2)
     even = MetadataFilters(filters=[MetadataFilter(key="n", value=1, operator=FilterOperator.NE)])
     for limit, expected in ((1, ["0"]), (2, ["0", "1"]), (3, ["0", "1", "2"]), (9, ["0", "1", "2"])):
         assert [node.node_id for node in store.get_nodes(limit=limit)] == expected
@@ -484,13 +484,13 @@ def test_filters_mean_what_llama_index_says(
     """Against LlamaIndex's own evaluator."""
     combination = MetadataFilters(filters=[*filters], condition=condition)
     expected = build_metadata_filter_fn(lambda _: metadata, combination)("node")
-    assert llama_index._filter(combination).matches(metadata) is bool(expected)
+    assert llama_index_queries.filter_of(combination).matches(metadata) is bool(expected)
 
 
 def test_filters_that_cannot_be_expressed_raise() -> None:
     for value, operator in ((1, FilterOperator.TEXT_MATCH), ("a", FilterOperator.IN)):
         with pytest.raises(FilterError):
-            llama_index._filter(MetadataFilters(filters=[MetadataFilter(key="x", value=value, operator=operator)]))
+            llama_index_queries.filter_of(MetadataFilters(filters=[MetadataFilter(key="x", value=value, operator=operator)]))
     filters = MetadataFilters(
         filters=[
             MetadataFilters(
@@ -500,8 +500,8 @@ def test_filters_that_cannot_be_expressed_raise() -> None:
             MetadataFilter(key="y", value=3),
         ]
     )
-    assert llama_index._filter(filters).matches({"x": 2, "y": 3})
-    assert not llama_index._filter(filters).matches({"x": 3, "y": 3})
+    assert llama_index_queries.filter_of(filters).matches({"x": 2, "y": 3})
+    assert not llama_index_queries.filter_of(filters).matches({"x": 3, "y": 3})
 
 
 def test_a_query_finds_what_the_simple_store_finds(store: PointsmanVectorStore) -> None:

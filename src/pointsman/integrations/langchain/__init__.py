@@ -1,0 +1,52 @@
+"""Adapters between Pointsman and LangChain, in both directions.
+
+For LangChain: `PointsmanRetriever`, `PointsmanVectorStore`, `PointsmanDocumentIndex`, `PointsmanLoader`,
+`PointsmanEmbeddings`, `PointsmanReranker` and `PointsmanTranslator`. For Pointsman: `LangChainRetriever`,
+`LangChainEmbedder` and `LangChainLLM`.
+
+Needs ``pip install 'pointsman[langchain]'``.
+"""
+
+from __future__ import annotations
+
+from pointsman.tools.errors import MissingDependencyError
+
+try:
+    import langchain_core
+    import langchain_core.document_loaders
+    import langchain_core.documents.compressor
+    import langchain_core.embeddings
+    import langchain_core.indexing.base
+    import langchain_core.retrievers
+    import langchain_core.structured_query
+    import langchain_core.vectorstores  # noqa: F401  (whether it is there)
+except ImportError as error:
+    raise MissingDependencyError("langchain-core", "langchain", "the LangChain adapter") from error
+
+from pointsman.integrations.langchain.langchain_loader import PointsmanLoader
+from pointsman.integrations.langchain.langchain_models import (
+    LangChainEmbedder,
+    LangChainLLM,
+    PointsmanEmbeddings,
+    PointsmanReranker,
+)
+from pointsman.integrations.langchain.langchain_retrievers import (
+    LangChainRetriever,
+    PointsmanDocumentIndex,
+    PointsmanRetriever,
+)
+from pointsman.integrations.langchain.langchain_translator import PointsmanTranslator
+from pointsman.integrations.langchain.langchain_vector_store import PointsmanVectorStore
+
+__all__ = [
+    "LangChainEmbedder",
+    "LangChainLLM",
+    "LangChainRetriever",
+    "PointsmanDocumentIndex",
+    "PointsmanEmbeddings",
+    "PointsmanLoader",
+    "PointsmanReranker",
+    "PointsmanRetriever",
+    "PointsmanTranslator",
+    "PointsmanVectorStore",
+]

@@ -1,0 +1,154 @@
+"""Embedders, rerankers and language models: Pointsman's for LangChain, and LangChain's for Pointsman."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.documents.compressor import BaseDocumentCompressor
+from langchain_core.embeddings import Embeddings
+
+from pointsman.embedders.base_embedder import EmbedFunction, as_embedder
+from pointsman.integrations.framework_sources import (
+    model_error,
+    offline_reranker,
+)
+from pointsman.integrations.langchain.langchain_documents import number_documents, reorder_documents
+from pointsman.llm.base_llm import BaseLLM, Completion, Usage
+from pointsman.tools.errors import ModelError
+from pointsman.tools.sync_and_async import in_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core import documents as theirs
+    from langchain_core.callbacks import Callbacks
+    from langchain_core.messages import BaseMessage
+    from langchain_core.runnables import Runnable
+
+    from pointsman.values.protocols import Embedder
+
+
+class PointsmanEmbeddings(Embeddings):
+    """A Pointsman embedder as LangChain embeddings.
+
+    Args:
+        embedder: anything with ``embed(text)``; by default the default embedder, which needs no network.
+    """
+
+    def __init__(self, embedder: Embedder | None = None) -> None:
+        from pointsman.embedders import default_embedder
+
+        self.embedder = default_embedder() if embedder is None else as_embedder(embedder)
+
+    def embed_query(self, text: str) -> list[float]:
+        """Return the vector of a query, of length 1."""
+        vector: list[float] = self.embedder.embed_queries([text])[0].tolist()
+        return vector
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Return the vectors of documents, each of length 1."""
+        vectors: list[list[float]] = self.embedder.embed_documents(texts).tolist()
+        return vectors
+
+    async def aembed_query(self, text: str) -> list[float]:
+        """Async version of `embed_query`."""
+        return await in_thread(self.embed_query, text)
+
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Async version of `embed_documents`."""
+        return await in_thread(self.embed_documents, texts)
+
+
+class PointsmanReranker(BaseDocumentCompressor, extra="forbid"):
+    """A Pointsman reranker as a LangChain document compressor; its score is ``relevance_score`` in the metadata.
+
+    Attributes:
+        reranker: any `BaseReranker`; by default the offline one over the default embedder.
+        top_n: the number of documents to keep.
+    """
+
+    reranker: Any = None
+    top_n: int = 4
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Set the default reranker."""
+        super().model_post_init(context)
+        self.reranker = self.reranker or offline_reranker()
+
+    def compress_documents(
+        self,
+        documents: Sequence[theirs.Document],
+        query: str,
+        callbacks: Callbacks | None = None,  # noqa: ARG002  (LangChain's interface)
+    ) -> list[theirs.Document]:
+        """Return the most relevant documents, best first."""
+        return reorder_documents(documents, self.reranker.rerank(query, number_documents(documents), self.top_n))
+
+    async def acompress_documents(
+        self,
+        documents: Sequence[theirs.Document],
+        query: str,
+        callbacks: Callbacks | None = None,  # noqa: ARG002  (LangChain's interface)
+    ) -> list[theirs.Document]:
+        """Async version of `compress_documents`."""
+        return reorder_documents(documents, await self.reranker.arerank(query, number_documents(documents), self.top_n))
+
+
+class LangChainEmbedder(EmbedFunction):
+    """Adapter for LangChain embeddings, if they are to have a name of your own; others are taken as they are.
+
+    Args:
+        embeddings: the LangChain embeddings.
+        name: identifies the model and its settings, and is stored with the vectors; by default the model's own name. If
+            it has none, its class name is used, and vectors are not cached between runs.
+    """
+
+    def __init__(self, embeddings: Embeddings, name: str | None = None) -> None:
+        super().__init__(embeddings, name)
+
+
+class LangChainLLM(BaseLLM):
+    """Adapter for a LangChain chat model or language model.
+
+    Args:
+        model: anything whose ``invoke`` takes a prompt and returns a message or a text.
+    """
+
+    def __init__(self, model: Runnable[Any, BaseMessage | str]) -> None:
+        self.model = model
+
+    def complete(self, prompt: str) -> Completion:  # type: ignore[override]  # it does not support a schema
+        """Answer a prompt.
+
+        Raises:
+            ModelError: the model failed, or answered without a text.
+        """
+        try:
+            answer = self.model.invoke(prompt)
+        except Exception as error:
+            raise model_error(self.model, error) from error
+        return _completion(self.model, answer)
+
+    async def acomplete(self, prompt: str) -> Completion:  # type: ignore[override]  # as above
+        """Async version of `complete`."""
+        try:
+            answer = await self.model.ainvoke(prompt)
+        except Exception as error:
+            raise model_error(self.model, error) from error
+        return _completion(self.model, answer)
+
+
+def embedder_of(embedding: Embeddings | None) -> Embedder | None:
+    """Return LangChain's embeddings as an embedder; our own are what they wrap, so that vectors keep their name."""
+    if isinstance(embedding, PointsmanEmbeddings):
+        return embedding.embedder
+    return None if embedding is None else as_embedder(embedding)
+
+
+def _completion(model: object, answer: BaseMessage | str) -> Completion:
+    text = answer if isinstance(answer, str) else answer.text
+    if not isinstance(text, str):
+        raise ModelError(f"{type(model).__name__} answered without a text: {answer!r:.80}")
+    counts = getattr(answer, "usage_metadata", None)
+    usage = Usage(counts["input_tokens"], counts["output_tokens"], 1) if counts else None
+    return Completion(str(text), usage=usage)
