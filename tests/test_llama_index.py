@@ -59,7 +59,6 @@ from pointsman import (
     parse_filter,
 )
 from pointsman.embedders.scripted_embedders import HashingEmbedder
-from pointsman.integrations.llama_index import llama_index_queries
 from pointsman.integrations.llama_index import (
     LlamaIndexEmbedder,
     LlamaIndexRetriever,
@@ -70,6 +69,7 @@ from pointsman.integrations.llama_index import (
     PointsmanSelector,
     PointsmanVectorStore,
     hit_of,
+    llama_index_queries,
     node_of,
     query_of,
 )
@@ -490,7 +490,8 @@ def test_filters_mean_what_llama_index_says(
 def test_filters_that_cannot_be_expressed_raise() -> None:
     for value, operator in ((1, FilterOperator.TEXT_MATCH), ("a", FilterOperator.IN)):
         with pytest.raises(FilterError):
-            llama_index_queries.filter_of(MetadataFilters(filters=[MetadataFilter(key="x", value=value, operator=operator)]))
+            condition = MetadataFilter(key="x", value=value, operator=operator)
+            llama_index_queries.filter_of(MetadataFilters(filters=[condition]))
     filters = MetadataFilters(
         filters=[
             MetadataFilters(
