@@ -489,9 +489,9 @@ def test_filters_mean_what_llama_index_says(
 
 def test_filters_that_cannot_be_expressed_raise() -> None:
     for value, operator in ((1, FilterOperator.TEXT_MATCH), ("a", FilterOperator.IN)):
+        filters = MetadataFilters(filters=[MetadataFilter(key="x", value=value, operator=operator)])
         with pytest.raises(FilterError):
-            condition = MetadataFilter(key="x", value=value, operator=operator)
-            llama_index_queries.filter_of(MetadataFilters(filters=[condition]))
+            llama_index_queries.filter_of(filters)
     filters = MetadataFilters(
         filters=[
             MetadataFilters(
