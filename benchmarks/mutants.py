@@ -31,34 +31,47 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 SOURCE: Final = ROOT / "src"
 
 AREAS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
-    "fusion": (("retrieval/fusion.py",), ("fusion", "rerank_calibrated", "hybrid", "policy", "workflow")),
-    "relevance": (("judge/relevance.py", "judge/background.py"), ("relevance", "refuse", "judging", "reading")),
+    "fusion": (("fusion.py",), ("fusion", "rerank_calibrated", "hybrid", "policy", "workflow")),
+    "relevance": (("relevance.py", "background.py"), ("relevance", "refuse", "judging", "reading", "calibrate")),
     "keyword": (
-        ("keyword/keyword_index.py", "keyword/words_file.py", "keyword/term_codes.py", "keyword/facet_terms.py"),
-        ("term_codes", "words_file", "facets", "store_collection", "store_search", "bm25_manager", "store_scores"),
+        ("keyword_index.py", "words_file.py", "term_codes.py", "facet_terms.py"),
+        (
+            "term_codes",
+            "words_file",
+            "facets",
+            "store_collection",
+            "store_search",
+            "bm25_manager",
+            "store_scores",
+            "views",
+        ),
     ),
     "candidates": (
-        ("run/candidates.py", "run/branches.py"),
+        ("candidates.py", "branches.py"),
         ("workflow", "retrievers", "grouping", "policy", "strategies"),
     ),
     "filters": (
-        ("filters/conditions.py", "filters/expressions.py", "filters/mappings.py"),
+        ("conditions.py", "expressions.py", "mappings.py"),
         ("filters", "columns", "store_search"),
     ),
     "views": (
-        ("values/views.py", "store/store_views.py", "local/local_view.py", "run/in_force.py"),
+        ("views.py", "store_views.py", "local_view.py", "in_force.py"),
         ("versions", "views", "grouping", "attach_access"),
     ),
-    "receipts": (("retrieval/receipts.py", "workspace/replaying.py"), ("replay", "history")),
+    "receipts": (("receipts.py", "replaying.py"), ("replay", "history")),
     "access": (
-        ("server/access/*.py", "columns/permissions.py", "store/signature.py"),
-        ("columns", "issuer_keys", "server_keys", "rights", "views_http"),
+        ("access/*.py", "permissions.py", "signature.py"),
+        ("columns", "issuer_keys", "server_keys", "rights", "views_http", "views_postgres"),
     ),
 }
-"""The ends of the paths of an area's files, and the tests that concern it, those first that are likely to notice."""
+"""The names of an area's files, wherever they are, and its tests, those first that are likely to notice."""
 
-EQUIVALENT: Final[Mapping[str, str]] = {}
-"""Mutants that mean the same as the code, and why: file, function, what was there and what is there now."""
+EQUIVALENT: Final[Mapping[str, str]] = {
+    "branches.py: SourceBranch._gaps: following = questions[index + 1 : index + 2]: 2 -> 3": (
+        "only the first of them is asked for"
+    ),
+}
+"""Mutants that mean the same as the code, and why: file, function, line, what was there and what is there now."""
 
 TURNED: Final[Mapping[type[ast.cmpop], type[ast.cmpop]]] = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
@@ -77,6 +90,7 @@ class Mutant:
         file: within the source folder.
         function: where in it, by qualified name.
         line: in the unchanged file.
+        text: of that line.
         start, end: in bytes of the unchanged file.
         before, after: the code there, and in its place.
     """
@@ -86,6 +100,7 @@ class Mutant:
     file: Path
     function: str
     line: int
+    text: str
     start: int
     end: int
     before: str
@@ -94,7 +109,7 @@ class Mutant:
     @property
     def key(self) -> str:
         """Its name in `EQUIVALENT`, which stands when lines and folders move."""
-        return f"{self.file.name}: {self.function}: {self.before} -> {self.after}"
+        return f"{self.file.name}: {self.function}: {self.text}: {self.before} -> {self.after}"
 
     def __str__(self) -> str:
         return f"{self.area}, {self.rule}, {self.file}:{self.line}, {self.function}: {self.before} -> {self.after}"
@@ -109,6 +124,7 @@ class _Sites(ast.NodeVisitor):
         self._lines = [0]
         for line in text.encode().splitlines(keepends=True):
             self._lines.append(self._lines[-1] + len(line))
+        self._texts = text.splitlines()
         self._scopes: list[str] = []
         self.visit(ast.parse(text))
 
@@ -118,7 +134,9 @@ class _Sites(ast.NodeVisitor):
         start = self._lines[node.lineno - 1] + node.col_offset
         end = self._lines[node.end_lineno - 1] + node.end_col_offset
         before, function = ast.unparse(node), ".".join(self._scopes)
-        self.mutants.append(Mutant(self.area, rule, self.file, function, node.lineno, start, end, before, after))
+        line = self._texts[node.lineno - 1].strip()
+        mutant = Mutant(self.area, rule, self.file, function, node.lineno, line, start, end, before, after)
+        self.mutants.append(mutant)
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         self._scopes.append(node.name)

@@ -529,6 +529,12 @@ def test_a_table_that_does_not_answer_in_time_is_left_out(tmp_path: Path, monkey
         assert any("has not said within 0.05 s" in note for note in answer.degraded)
 
 
+def test_columns_are_given_as_a_text_a_mapping_or_themselves() -> None:
+    columns = AccessColumns("readers", "barred")
+    assert AccessColumns.of(columns) is columns
+    assert AccessColumns.of("readers,-barred") == AccessColumns.of({"allow": "readers", "deny": "barred"}) == columns
+
+
 def test_columns_are_named_on_the_command_line_and_stay_in_the_record(tmp_path: Path) -> None:
     url, place = write_faiss(tmp_path / "files", ROWS), str(tmp_path / "work")
     options = ("--table", "orders.jsonl", "--id", "id", "--text", "text", "--vector", "vector", "--workspace", place)

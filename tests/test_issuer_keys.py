@@ -306,6 +306,13 @@ class TestFetching:
         provider.answers["/jwks"] = answer(b"[" * 10_000_000)
         assert "has more than 524,288 bytes" in self.problem_of(provider)
 
+    def test_the_largest_answer_is_read(self, provider: Provider) -> None:
+        body = json.dumps({"keys": KEYS}).encode()
+        provider.answers["/jwks"] = answer(body + b" " * (524_288 - len(body)))
+        assert fetch_keys(provider.url)
+        provider.answers["/jwks"] = answer(body + b" " * (524_289 - len(body)))
+        assert "has more than 524,288 bytes" in self.problem_of(provider)
+
     def test_an_answer_without_an_end(self, provider: Provider, quick: None) -> None:
         def drip(handler: BaseHTTPRequestHandler) -> None:
             handler.send_response(200)

@@ -91,6 +91,13 @@ def test_replay_gives_the_same_answer_after_everything_has_changed(workspace: Wo
         assert answer_bytes(workspace.replay(answer.receipt)) == answer_bytes(answer)
 
 
+def test_a_dataset_without_versions_beside_may_be_one_that_was_never_written_to(workspace: Workspace) -> None:
+    workspace.dataset("empty").make()
+    answer = workspace.search(QUESTIONS[0])
+    assert set(answer.datasets) == {"clauses", "empty"}
+    assert answer_bytes(workspace.replay(str(answer.receipt))) == answer_bytes(answer)
+
+
 def test_replay_works_in_another_process_s_workspace(workspace: Workspace, address: str) -> None:
     answer = workspace.search(QUESTIONS[1])
     rewrite(workspace)

@@ -164,6 +164,18 @@ def test_datasets_and_retrievers_together(datasets: tuple[Dataset, Dataset]) -> 
     assert [(hit.id, hit.score) for hit in alone] == [("x", 900.0), ("d1", 5.0)]
 
 
+@pytest.mark.parametrize("strategy", ["bm25", "vector"])
+def test_one_list_keeps_its_scores_and_beside_others_is_fused_with_them(
+    datasets: tuple[Dataset, Dataset], strategy: str
+) -> None:
+    alone = search(RetrievalWorkflow(strategy=strategy), "rail lamp", [datasets[0]], 5)
+    assert [hit.score for hit in alone] == [hit.provenance[0].score for hit in alone]
+    foreign = FixedRetriever(("x", 900.0))
+    together = search(RetrievalWorkflow(strategy=strategy), "rail lamp", [datasets[0], foreign], 60)
+    assert "x" in ids(together.hits)
+    assert [hit.id for hit in together if hit.dataset == "rails"][:5] == ids(alone.hits)
+
+
 def test_nothing_to_search() -> None:
     context = search(RetrievalWorkflow(), "rail", [])
     assert (context.hits, context.plan.datasets, context.degraded) == ((), (), ())
