@@ -49,6 +49,10 @@ _SPACES: Final = (
 )
 
 
+NEW_FIELDS: Final = {"page_end"}
+"""Fields that answers did not have when they were first recorded."""
+
+
 def steady_text(text: str, folder: Path) -> str:
     """A text without what differs from run to run; only the beginning and a digest of a long one."""
     text = text.replace(str(folder), "<folder>").replace(time.strftime("%Y-%m-%d"), "<today>")
@@ -59,6 +63,13 @@ def steady_text(text: str, folder: Path) -> str:
 
 def _digest(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def steady_items(value: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
+    """The items that are the same from run to run; a new field that is empty is no difference."""
+    for name, each in value.items():
+        if name not in UNSTEADY and not (name in NEW_FIELDS and each is None):
+            yield name, each
 
 
 def plain(value: Any, folder: Path) -> Any:  # noqa: C901, PLR0911  (a case for each type)
@@ -83,7 +94,7 @@ def plain(value: Any, folder: Path) -> Any:  # noqa: C901, PLR0911  (a case for 
     if callable(getattr(value, "to_dict", None)):
         return again(value.to_dict())
     if isinstance(value, Mapping):
-        return {str(again(str(name))): again(each) for name, each in value.items() if name not in UNSTEADY}
+        return {str(again(str(name))): again(each) for name, each in steady_items(value)}
     if dataclasses.is_dataclass(value):
         names = [field.name for field in dataclasses.fields(value) if not field.name.startswith("_")]
         return again({name: getattr(value, name) for name in names})
