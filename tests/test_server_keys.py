@@ -59,6 +59,20 @@ def keys(path: Path) -> KeyStore:
 # ── the store ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def test_the_order_in_which_a_program_writes_a_key_s_fields_is_no_damage(keys: KeyStore, path: Path) -> None:
+    text = keys.create("the search team").text
+
+    def reordered(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: reordered(value[name]) for name in reversed(value)}
+        return [reordered(item) for item in value] if isinstance(value, list) else value
+
+    before = path.read_text("utf-8")
+    path.write_text(json.dumps(reordered(json.loads(before))), "utf-8")
+    assert path.read_text("utf-8") != before
+    assert KeyStore(path).check(text) is not None
+
+
 def test_a_key_is_shown_once_and_only_its_hash_is_kept(keys: KeyStore, path: Path) -> None:
     grant = keys.create("Ivan 伊万", datasets=["notes"], scopes=["read"])
     assert re.fullmatch(r"ptm_[0-9a-f]{8}_[A-Za-z0-9_-]{43}", grant.text)

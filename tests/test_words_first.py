@@ -268,9 +268,12 @@ def start_indexing(folder: Path, location: str, *options: str, seconds: float = 
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 300.0) -> None:
+def wait_until(
+    condition: Callable[[], object], seconds: float = 300.0, process: subprocess.Popen[str] | None = None
+) -> None:
     end = time.monotonic() + seconds
     while not condition():
+        assert process is None or process.poll() is None, "the process has ended before"
         assert time.monotonic() < end, "it does not come to that"
         time.sleep(0.02)
 
@@ -293,7 +296,7 @@ def test_killed_at_any_moment_nothing_acknowledged_is_lost_and_the_rest_is_made_
             "vectors": lambda: dataset.exists and 0 < dataset.vectors_due < len(dataset),
             "later": lambda: dataset.exists and 0 < dataset.vectors_due < len(dataset) // 2,
         }
-        wait_until(conditions[moment])
+        wait_until(conditions[moment], process=process)
         acknowledged_ids = set(dataset.ids())
         process.send_signal(signal.SIGKILL)
         process.communicate()
