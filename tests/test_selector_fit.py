@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pointsman.embedders import HashingEmbedder, default_embedder
-from pointsman.selector import fitted_selector as fitting
+from pointsman.selector import logistic_fit
 from pointsman.selector.base_selector import ToolMetadata
 from pointsman.selector.description_selector import DescriptionSelector
 from pointsman.selector.fitted_selector import Fitted, calibration_error
@@ -414,21 +414,21 @@ def test_calibration_error_of_known_cases() -> None:
 def test_weights_stay_at_the_prior_without_evidence_and_are_never_negative(seed: int) -> None:
     rng = np.random.default_rng(seed)
     start = np.array([0.7, 1.4, 1.4])
-    empty = fitting._Sample(np.zeros((5, 3, 4)), np.eye(5, 4, dtype=bool), np.zeros(5))
-    np.testing.assert_allclose(fitting._fit_weights(empty, start), start)
-    contrary = fitting._Sample(
+    empty = logistic_fit.Sample(np.zeros((5, 3, 4)), np.eye(5, 4, dtype=bool), np.zeros(5))
+    np.testing.assert_allclose(logistic_fit.fit_weights(empty, start), start)
+    contrary = logistic_fit.Sample(
         rng.normal(size=(300, 3, 4)), np.eye(4, dtype=bool)[rng.integers(0, 4, 300)], np.zeros(300)
     )
-    assert (fitting._fit_weights(contrary, start) >= 0).all()
+    assert (logistic_fit.fit_weights(contrary, start) >= 0).all()
 
 
 def test_the_threshold_separates_what_can_be_separated() -> None:
     confidence = np.array([0.9, 0.8, 0.2, 0.1])
     correct = np.array([True, True, False, False])
     has_label = np.array([True, True, False, False])
-    assert fitting._threshold(confidence, correct, has_label) == pytest.approx(0.5)
-    assert fitting._threshold(confidence, correct, np.ones(4, bool)) is None
-    assert fitting._threshold(confidence, np.zeros(4, bool), np.zeros(4, bool)) == pytest.approx(0.95)
+    assert logistic_fit.threshold(confidence, correct, has_label) == pytest.approx(0.5)
+    assert logistic_fit.threshold(confidence, correct, np.ones(4, bool)) is None
+    assert logistic_fit.threshold(confidence, np.zeros(4, bool), np.zeros(4, bool)) == pytest.approx(0.95)
 
 
 def test_labels_that_are_all_none_teach_to_abstain() -> None:

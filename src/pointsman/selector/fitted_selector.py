@@ -15,6 +15,14 @@ import xxhash
 
 from pointsman.selector.choices.choice_features import PARTS, SCALE, WEIGHTS, LabelledExamples
 from pointsman.selector.choices.choice_vectors import centred, centroids, embed_texts, learned_mean, softmax_share
+from pointsman.selector.logistic_fit import (
+    Sample,
+    confidence_by_fold,
+    fit_logistic,
+    fit_weights,
+    threshold,
+    weights_by_fold,
+)
 from pointsman.text import DEFAULT_ANALYZER
 from pointsman.tools.errors import InputError
 
@@ -34,8 +42,6 @@ _FEWEST: Final = 10  # labels below which nothing is learned: a single error wou
 _FEWEST_TO_CALIBRATE: Final = 30  # with fewer, two slopes and an intercept are worse than the softmax
 _MAX_MEASURED: Final = 2_000  # maximum held-out queries; only a few parameters are learned from them
 _CANDIDATES: Final = 64  # choices per query used to learn the weights; the others are far behind
-_PRIOR: Final = 20.0  # precision of the prior on weights, roughly in labels
-_LOGISTIC_PRIOR: Final = 1.0
 _BINS: Final = 10
 
 
@@ -228,21 +234,6 @@ class _Labels:
     fold: NDArray[np.intp]
 
 
-@dataclass(frozen=True, slots=True)
-class _Sample:
-    """Held-out queries, each with its top choices.
-
-    Attributes:
-        features: shape ``(queries, 3, candidates)``.
-        right: shape ``(queries, candidates)``.
-        highest: the highest cosine, shape ``(queries,)``.
-    """
-
-    features: NDArray[np.float64]
-    right: NDArray[np.bool_]
-    highest: NDArray[np.float64]
-
-
 def learn(
     selector: _Learner,
     queries: Sequence[str],
@@ -285,22 +276,22 @@ def learn(
         if form == "unfitted":
             sums[form] = _weighted_sum(sample, np.tile(start, (len(measured_rows), 1)))
         else:
-            sums[form] = _weighted_sum(sample, _weights_by_fold(sample, training.fold[measured_rows], start))
+            sums[form] = _weighted_sum(sample, weights_by_fold(sample, training.fold[measured_rows], start))
     hits = {form: _is_right(total, samples[form])[has_label] for form, total in sums.items()}
     best_form = "unfitted"
     if has_label.sum() >= _FEWEST:
         for form in ("weighted", "with_examples"):
             best_form = form if _beats(hits[form], hits[best_form]) else best_form
     sample, total = samples[best_form], sums[best_form]
-    weights = start if best_form == "unfitted" else _fit_weights(sample, start)
+    weights = start if best_form == "unfitted" else fit_weights(sample, start)
     evidence = np.column_stack([np.ones(len(total)), _lead(total), sample.highest])
     correct = _is_right(total, sample) & has_label
     calibration = None
     if len(measured_rows) < _FEWEST_TO_CALIBRATE:
         held_out_confidence = np.array([softmax_share(row, 1.0) for row in total])
     else:
-        held_out_confidence = _confidence_by_fold(evidence, correct, training.fold[measured_rows])
-        slopes = _fit_logistic(evidence, correct)
+        held_out_confidence = confidence_by_fold(evidence, correct, training.fold[measured_rows])
+        slopes = fit_logistic(evidence, correct)
         calibration = float(slopes[0]), float(slopes[1]), float(slopes[2])
     rates = {form: float(hit.mean()) if len(hit) else 0.0 for form, hit in hits.items()}
     report = FitReport(
@@ -319,7 +310,7 @@ def learn(
         weights=(float(weights[0]), float(weights[1]), float(weights[2])),
         query_mean=own_mean if best_form == "unfitted" else mean,
         calibration=calibration,
-        threshold=_threshold(held_out_confidence, correct, has_label),
+        threshold=threshold(held_out_confidence, correct, has_label),
         labelled=_examples(training, choices, np.ones(len(queries), bool), mean, selector.options["centroids"])
         if best_form == "with_examples"
         else LabelledExamples(),
@@ -401,7 +392,7 @@ def _held_out(
     training: _Labels,
     rows: NDArray[np.intp],
     mean: NDArray[np.float32] | None,
-) -> _Sample:
+) -> Sample:
     """Return features of the measured queries; given a mean, each fold uses the examples of the other folds."""
     count = min(len(choices), _CANDIDATES)
     features = np.zeros((len(rows), 3, count))
@@ -424,16 +415,16 @@ def _held_out(
             columns = np.sort(np.argsort(-foremost, kind="stable")[:count])
             features[row] = all_features[:, columns]
             right[row] = [column in answer for column in columns]
-    return _Sample(features, right, highest)
+    return Sample(features, right, highest)
 
 
-def _weighted_sum(sample: _Sample, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+def _weighted_sum(sample: Sample, weights: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return weighted sums, shape ``(queries, candidates)``, with each query's own weights."""
     sums: NDArray[np.float64] = np.einsum("qp,qpc->qc", weights, sample.features)
     return sums
 
 
-def _is_right(sums: NDArray[np.float64], sample: _Sample) -> NDArray[np.bool_]:
+def _is_right(sums: NDArray[np.float64], sample: Sample) -> NDArray[np.bool_]:
     right: NDArray[np.bool_] = sample.right[np.arange(len(sums)), sums.argmax(axis=1)]
     return right
 
@@ -448,116 +439,6 @@ def _beats(hits: NDArray[np.bool_], other_hits: NDArray[np.bool_]) -> bool:
     """Whether the first is right more often by more than one standard error of the difference."""
     differences = hits.astype(float) - other_hits
     return bool(differences.mean() > differences.std(ddof=1) / math.sqrt(len(differences)))
-
-
-def _weights_by_fold(sample: _Sample, fold: NDArray[np.intp], start: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return, for each query, the weights learned on the queries of the other folds."""
-    weights = np.tile(start, (len(fold), 1))
-    for number in np.unique(fold):
-        in_training = fold != number
-        training = _Sample(sample.features[in_training], sample.right[in_training], sample.highest[in_training])
-        weights[~in_training] = _fit_weights(training, start)
-    return weights
-
-
-def _fit_weights(sample: _Sample, start: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the non-negative weights that maximise the likelihood of the right choices, regularised to ``start``.
-
-    Conditional logit (McFadden, 1974): a choice's probability is its share of the softmax of the weighted sums; the
-    prior is Gaussian around ``start``. Uses Newton steps with the information matrix, halved until they improve.
-    """
-    has_label = sample.right.any(axis=1)
-    features, right = sample.features[has_label], sample.right[has_label]
-    if not len(features):
-        return start
-
-    def worth(weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
-        sums = np.einsum("p,qpc->qc", weights, features)
-        sums -= sums.max(axis=1, keepdims=True)
-        likely = np.exp(sums)
-        total = likely.sum(axis=1)
-        among_right = np.where(right, likely, 0)
-        of_right = among_right.sum(axis=1)
-        value = float(np.log(of_right / total).sum() - _PRIOR / 2 * ((weights - start) ** 2).sum())
-        return value, likely / total[:, None], among_right / of_right[:, None]
-
-    weights = start
-    value, share, share_of_right = worth(weights)
-    for _ in range(50):
-        expected = np.einsum("qc,qpc->qp", share, features)
-        gradient = (np.einsum("qc,qpc->qp", share_of_right, features) - expected).sum(axis=0)
-        gradient -= _PRIOR * (weights - start)
-        information = np.einsum("qc,qpc,qrc->pr", share, features, features, optimize=True) - expected.T @ expected
-        step = np.linalg.solve(information + _PRIOR * np.eye(3), gradient)
-        while np.abs(step).max() > 1e-6:
-            candidate = np.maximum(weights + step, 0)
-            better, *shares = worth(candidate)
-            if better > value:
-                break
-            step /= 2
-        else:
-            break
-        weights, value, (share, share_of_right) = candidate, better, shares
-    return weights
-
-
-def _logistic(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(0.5 * (1 + np.tanh(values / 2)))  # this form cannot overflow
-
-
-def _fit_logistic(evidence: NDArray[np.float64], correct: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return the coefficients that make ``correct`` likeliest, with a weak prior around 0 except on the intercept.
-
-    Platt, "Probabilistic outputs for support vector machines", 1999. Uses Newton's method with bounded steps.
-    """
-    prior = np.diag([1e-6, *[_LOGISTIC_PRIOR] * (evidence.shape[1] - 1)])
-    # As in Platt scaling, targets stop short of 0 and 1: if all answers were right, no finite slope would be optimal.
-    short = 0.5 / (len(correct) + 1)
-    target = np.where(correct, 1 - short, short)
-    coefficients = np.zeros(evidence.shape[1])
-    for _ in range(50):
-        probability = _logistic(evidence @ coefficients)
-        gradient = evidence.T @ (target - probability) - prior @ coefficients
-        spread = np.maximum(probability * (1 - probability), 1e-6)
-        step = np.linalg.solve((evidence * spread[:, None]).T @ evidence + prior, gradient)
-        coefficients = coefficients + step * min(1.0, 5 / max(float(np.abs(step).max()), 1e-12))
-        if np.abs(step).max() < 1e-8:
-            break
-    return coefficients
-
-
-def _confidence_by_fold(
-    evidence: NDArray[np.float64], correct: NDArray[np.bool_], fold: NDArray[np.intp]
-) -> NDArray[np.float64]:
-    """Return, for each query, the confidence learned from the queries of the other folds."""
-    confidence = np.zeros(len(evidence))
-    for number in np.unique(fold):
-        in_training = fold != number
-        learned_from = in_training if in_training.any() else ~in_training
-        confidence[~in_training] = _logistic(
-            evidence[~in_training] @ _fit_logistic(evidence[learned_from], correct[learned_from])
-        )
-    return confidence
-
-
-def _threshold(
-    confidence: NDArray[np.float64], correct: NDArray[np.bool_], has_label: NDArray[np.bool_]
-) -> float | None:
-    """Return the confidence below which abstaining is right most often; None if every query has a right choice.
-
-    Selecting is right if the selection is; abstaining is right if the label is None.
-    """
-    if has_label.all():
-        return None
-    order = np.argsort(confidence, kind="stable")
-    abstaining = np.concatenate([[0], np.cumsum(~has_label[order])])
-    selecting = np.concatenate([np.cumsum(correct[order][::-1])[::-1], [0]])
-    best = int((abstaining + selecting).argmax())  # number of least confident queries that abstain
-    if best == 0:
-        return 0.0
-    lower = float(confidence[order[best - 1]])
-    upper = float(confidence[order[best]]) if best < len(order) else 1.0
-    return round((lower + upper) / 2, 6)
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------

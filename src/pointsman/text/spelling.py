@@ -23,19 +23,18 @@ import itertools
 import math
 import os
 import re
-import string
 import tempfile
 import zlib
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
+from pointsman.text.slips import CYRILLIC, LONG, SHORTEST, Neighbours, is_cyrillic, one_slip_away, slip_cost
 from pointsman.text.stop_words import ENGLISH, RUSSIAN
 from pointsman.text.tokens import DEFAULT_ANALYZER
 from pointsman.text.unicode import fold, normalize, repair
@@ -44,12 +43,6 @@ from pointsman.tools.errors import FormatVersionError, InputError, StoreError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-
-_PREFIX = 7
-"""The number of letters of a word that are indexed; slips after them are found too, as the beginning is equal."""
-
-_SHORTEST = 4
-"""The minimum length of a word to correct, in letters."""
 
 _LONGEST = 40
 """The maximum length of a word to correct, in letters."""
@@ -60,8 +53,6 @@ _ENDINGS = frozenset("аеиоуыюяйь")
 _PREFIXES = frozenset("aeiаовсу")
 """Letters that make another word when put before a word."""
 
-_LONG = 8
-"""The minimum length of a word with two slips, in letters."""
 
 _LISTED_LENGTH = 5
 """The minimum length of a word to correct to one that the corpus has only in another form, in letters."""
@@ -90,22 +81,17 @@ _MOST_LOOKUPS = 200
 _WORD = re.compile(r"[^\W\d_]+(?!['’ʼ]t)")  # doesn't: "doesn" is no word
 _CHUNK = re.compile(r"\S{1,200}")
 _LATIN = re.compile(r"[A-Za-z\xc0-\xd6\xd8-\xf6\xf8-\u024f]+")
-_CYRILLIC = re.compile("[А-Яа-яЁё]+")
 _FOREIGN = re.compile("[\xc0-\xd6\xd8-\xf6\xf8-\u024f\u0400\u0402-\u040f\u0450\u0452-\u045f\u0490-\u04ff]")
 _CODE = re.compile(r"[\d_@/\\#=+$&%<>{}|~^*]|\w\.\w|\w:\w|::|--")
 _FUNCTION_WORDS = ENGLISH | RUSSIAN
 
-_RUSSIAN = "абвгдежзийклмнопрстуфхцчшщъыьэюя"
 _LATIN_KEYS = "`qwertyuiop[]asdfghjkl;'zxcvbnm,."
 _CYRILLIC_KEYS = "ёйцукенгшщзхъфывапролджэячсмитьбю"
 _TO_CYRILLIC = str.maketrans(_LATIN_KEYS, _CYRILLIC_KEYS)
 _TO_LATIN = str.maketrans(_CYRILLIC_KEYS, _LATIN_KEYS)
 _TYPED_LATIN = re.compile(r"[A-Za-z`\[\];',.]+")
-_ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm", "йцукенгшщзхъ", "фывапролджэ", "ячсмитьбю")
 
 _MAGIC = b"pointsman-words 1\n"
-_MASK = (1 << 64) - 1
-_FACTOR = 0x9E3779B97F4A7C15
 
 
 _LookedUp = dict[tuple[str, bool], tuple[str, bool] | None]
@@ -186,9 +172,9 @@ class Speller:
             if count < 1:
                 raise InputError(f"the frequency of {word!r:.80} is at least 1, not {count}; leave such words out")
             key = fold(word)
-            if _LATIN.fullmatch(key) or _CYRILLIC.fullmatch(key):
+            if _LATIN.fullmatch(key) or CYRILLIC.fullmatch(key):
                 self._counts[key] = self._counts.get(key, 0) + count
-        self._neighbours: _Neighbours | None = None
+        self._neighbours: Neighbours | None = None
         self._stems: set[str] | None = None
         self._cyrillic = self._latin = False
         self._note_scripts(self._counts)
@@ -211,8 +197,8 @@ class Speller:
     def _note_scripts(self, words: Iterable[str]) -> None:
         """Note in which scripts there are words."""
         words = list(words)
-        self._cyrillic = self._cyrillic or any(map(_is_cyrillic, words))
-        self._latin = self._latin or not all(map(_is_cyrillic, words))
+        self._cyrillic = self._cyrillic or any(map(is_cyrillic, words))
+        self._latin = self._latin or not all(map(is_cyrillic, words))
 
     def __len__(self) -> int:
         return len(self._counts)
@@ -333,7 +319,7 @@ class Speller:
         speller = cls({}, lexicon=lexicon)
         speller._counts = dict(zip(_words_of(word_bytes), counts.tolist(), strict=True))
         speller._stems = set(_words_of(stem_bytes))
-        speller._neighbours = _Neighbours.from_arrays(speller._indexed_words, of_index)
+        speller._neighbours = Neighbours.from_arrays(speller._indexed_words, of_index)
         speller._note_scripts(speller._counts)
         return speller
 
@@ -351,24 +337,24 @@ class Speller:
         return self._stems
 
     @property
-    def _index(self) -> _Neighbours:
+    def _index(self) -> Neighbours:
         if self._neighbours is None:
-            self._neighbours = _Neighbours(self._indexed_words)
+            self._neighbours = Neighbours(self._indexed_words)
         return self._neighbours
 
     @property
     def _indexed_words(self) -> list[str]:
-        return sorted(w for w, n in self._counts.items() if _SHORTEST <= len(w) <= _LONGEST and (n > 1 or len(w) > 6))
+        return sorted(w for w, n in self._counts.items() if SHORTEST <= len(w) <= _LONGEST and (n > 1 or len(w) > 6))
 
     def _correction(self, word: str, *, is_name: bool) -> tuple[str, bool] | None:
         """Return the probable correction of an unknown word, and whether it is sure.
 
         The correction is a word of the corpus, or a common word of the language.
         """
-        slips = 2 if len(word) >= _LONG else 1
+        slips = 2 if len(word) >= LONG else 1
         candidates: list[tuple[float, str, bool]] = []
         for candidate in self._index.near(word, slips):
-            cost = _cost(word, candidate, slips)
+            cost = slip_cost(word, candidate, slips)
             if cost is not None:
                 sure = self._believable(word, candidate, cost, is_name=is_name)
                 if sure or self._possible(word, candidate, cost, is_name=is_name):
@@ -398,8 +384,8 @@ class Speller:
         if self._lexicon is None:
             return
         minimum = self._lexicon.zipf(word) + _RARER
-        for candidate in _one_slip_away(word):
-            if self._lexicon.zipf(candidate) < minimum or (cost := _cost(word, candidate, 1)) is None:
+        for candidate in one_slip_away(word):
+            if self._lexicon.zipf(candidate) < minimum or (cost := slip_cost(word, candidate, 1)) is None:
                 continue
             if candidate in self._counts and self._counts[candidate] > 1:
                 continue  # seen already
@@ -437,14 +423,14 @@ class Speller:
         """Convert a word that was typed with the keyboard set to the other script."""
         for layout_pattern, table, possible in (
             (_TYPED_LATIN, _TO_CYRILLIC, self._cyrillic),
-            (_CYRILLIC, _TO_LATIN, self._latin),
+            (CYRILLIC, _TO_LATIN, self._latin),
         ):
             if not possible:
                 continue
             for match in itertools.islice(layout_pattern.finditer(chunk), 3):
                 old = match[0]
                 # The keys of commas and stops are letters too: the longest reading that is a word.
-                for end in range(len(old), max(len(old) - 3, _SHORTEST - 1), -1):
+                for end in range(len(old), max(len(old) - 3, SHORTEST - 1), -1):
                     new = fold(old[:end].lower().translate(table))
                     if new in self._counts and not self._knows(fold(old[:end].strip(";',.[]`"))):
                         start = offset + match.start()
@@ -462,62 +448,6 @@ def _apply(text: str, changes: Sequence[Change]) -> str:
     return "".join([*texts, text[end:]]) if texts else text
 
 
-class _Neighbours:
-    """An index of words by the hashes of their beginnings with letters deleted."""
-
-    def __init__(self, words: list[str]) -> None:
-        self._words = words
-        self._lengths = np.fromiter(map(len, words), np.uint8, len(words))
-        keys: list[NDArray[np.uint32]] = []
-        owners: list[NDArray[np.uint32]] = []
-        prefixes = np.minimum(self._lengths, _PREFIX)
-        for length in range(_SHORTEST, _PREFIX + 1):
-            (rows,) = np.nonzero(prefixes == length)
-            if not len(rows):
-                continue
-            letters = "".join(words[row][:length] for row in rows)
-            codes = np.frombuffer(letters.encode("utf-32-le"), np.uint32).reshape(-1, length).astype(np.uint64)
-            # Two slips are looked for from eight letters on, so what they lead to has six.
-            for positions in _positions(length, 2 if length >= _LONG - 2 else 1):
-                hashes = np.zeros(len(rows), np.uint64)
-                for column in positions:
-                    hashes = (hashes + codes[:, column] + np.uint64(1)) * np.uint64(_FACTOR)
-                    hashes ^= hashes >> np.uint64(29)
-                keys.append((hashes >> np.uint64(32)).astype(np.uint32))
-                owners.append(rows.astype(np.uint32))
-        all_keys = np.concatenate(keys) if keys else np.empty(0, np.uint32)
-        order = np.argsort(all_keys, kind="stable")
-        self._keys = all_keys[order]
-        self._owners = np.concatenate(owners)[order] if owners else np.empty(0, np.uint32)
-
-    def to_arrays(self) -> list[NDArray[Any]]:
-        """Return the index without its words."""
-        return [self._keys, self._owners]
-
-    @classmethod
-    def from_arrays(cls, words: list[str], arrays: Sequence[NDArray[Any]]) -> _Neighbours:
-        """Return the index of these words whose `to_arrays` returned these."""
-        index = cls([])
-        index._words, index._lengths = words, np.fromiter(map(len, words), np.uint8, len(words))
-        index._keys, index._owners = arrays
-        if len(index._keys) != len(index._owners) or int(index._owners.max(initial=0)) >= max(len(words), 1):
-            raise ValueError("the index is of other words")
-        return index
-
-    def near(self, word: str, slips: int) -> list[str]:
-        """Return all words within ``slips`` of the word, and some others of similar length; sorted."""
-        prefix = word[:_PREFIX]
-        hashes = np.array([_hash(prefix, positions) for positions in _positions(len(prefix), slips)], np.uint32)
-        starts = np.searchsorted(self._keys, hashes, "left")
-        ends = np.searchsorted(self._keys, hashes, "right")
-        owner_lists = [self._owners[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True) if a < b]
-        if not owner_lists:
-            return []
-        owners = np.concatenate(owner_lists)
-        is_near = np.abs(self._lengths[owners].astype(np.int16) - len(word)) <= slips
-        return [self._words[owner] for owner in np.unique(owners[is_near]).tolist()]
-
-
 def _as_bytes(words: Sequence[str]) -> NDArray[np.uint8]:
     return np.frombuffer("\n".join(words).encode(), np.uint8)
 
@@ -526,101 +456,16 @@ def _words_of(content: NDArray[np.uint8]) -> list[str]:
     return content.tobytes().decode().split("\n") if len(content) else []
 
 
-@lru_cache(maxsize=64)
-def _positions(length: int, deleted: int) -> tuple[tuple[int, ...], ...]:
-    """Return the remaining positions for every way to delete at most so many of so many."""
-    return tuple(
-        positions
-        for count in range(length, length - deleted - 1, -1)
-        for positions in itertools.combinations(range(length), count)
-    )
-
-
-def _hash(letters: str, positions: tuple[int, ...]) -> int:
-    value = 0
-    for position in positions:
-        value = ((value + ord(letters[position]) + 1) * _FACTOR) & _MASK
-        value ^= value >> 29
-    return value >> 32
-
-
-def _cost(word: str, candidate: str, limit: int) -> float | None:
-    """Return the number of slips between two words, likely ones a little cheaper; None if there are too many."""
-    start, end, other_end = 0, len(word), len(candidate)
-    while start < end and start < other_end and word[start] == candidate[start]:
-        start += 1
-    while end > start and other_end > start and word[end - 1] == candidate[other_end - 1]:
-        end, other_end = end - 1, other_end - 1
-    wrong, right = word[start:end], candidate[start:other_end]
-    if len(wrong) <= 1 >= len(right) or (len(wrong) == 2 and wrong[::-1] == right):
-        return 1.0 - _likely(word, start, wrong, right)
-    # Two slips are believed where letters were swapped or doubled; else it is another word.
-    if limit < 2 or set(word) != set(candidate) or _letters_apart(word, candidate) > 2:
-        return None
-    return _alignment(wrong, right, limit)
-
-
-def _one_slip_away(word: str) -> set[str]:
-    """Return all strings one slip away: a letter dropped, added or replaced, or two swapped."""
-    letters = _RUSSIAN if _is_cyrillic(word) else string.ascii_lowercase
-    splits = [(word[:index], word[index:]) for index in range(len(word) + 1)]
-    variants = {a + b[1:] for a, b in splits if b} | {a + b[1] + b[0] + b[2:] for a, b in splits if len(b) > 1}
-    variants |= {a + letter + b for a, b in splits for letter in letters}
-    variants |= {a + letter + b[1:] for a, b in splits if b for letter in letters}
-    return variants - {word}
-
-
-def _likely(word: str, start: int, wrong: str, right: str) -> float:
-    """Return the discount of a slip that is more likely than others."""
-    if len(wrong) == len(right) == 2:
-        return 0.3  # swapped
-    if len(wrong) == len(right) == 1:
-        return 0.2 if _are_adjacent_keys(wrong, right) else 0.0
-    letter = wrong or right
-    # A letter doubled, or a double one written once.
-    return 0.3 if letter in {word[start - 1 : start], word[start + len(wrong) : start + len(wrong) + 1]} else 0.1
-
-
-def _letters_apart(first: str, second: str) -> int:
-    """Return the number of letters, with repeats, that only one of the words has."""
-    first_letters, second_letters = Counter(first), Counter(second)
-    return (first_letters - second_letters).total() + (second_letters - first_letters).total()
-
-
-def _are_adjacent_keys(first: str, second: str) -> bool:
-    """Whether two letters are neighbours on a keyboard."""
-    return any(first in row and second in row and abs(row.index(first) - row.index(second)) == 1 for row in _ROWS)
-
-
-def _alignment(first: str, second: str, limit: int) -> int | None:
-    """Return the optimal string alignment distance; None if it is above ``limit``."""
-    previous: list[int] = []
-    row = list(range(len(second) + 1))
-    for i, letter in enumerate(first, 1):
-        older, previous, row = previous, row, [i] + [0] * len(second)
-        for j, target in enumerate(second, 1):
-            row[j] = min(row[j - 1] + 1, previous[j] + 1, previous[j - 1] + (letter != target))
-            if i > 1 and j > 1 and letter == second[j - 2] and first[i - 2] == target:
-                row[j] = min(row[j], older[j - 2] + 1)
-        if min(row) > limit and min(previous) > limit:
-            return None
-    return row[-1] if row[-1] <= limit else None
-
-
 def _correctable(word: str) -> bool:
-    if not _SHORTEST <= len(word) <= _LONGEST:
+    if not SHORTEST <= len(word) <= _LONGEST:
         return False
     if not word[2:].islower() or (word[:1].isupper() and word[1:2].isupper()):
         return False  # a code, or a name in CamelCase; «iLst» may be a slip
-    return bool(_LATIN.fullmatch(word) or _CYRILLIC.fullmatch(word))
+    return bool(_LATIN.fullmatch(word) or CYRILLIC.fullmatch(word))
 
 
 def _match_case(word: str, like: str) -> str:
     return word if like[:2].islower() else word.capitalize()
-
-
-def _is_cyrillic(word: str) -> bool:
-    return bool(_CYRILLIC.match(word))
 
 
 def _count(texts: Iterable[str]) -> Counter[str]:
@@ -630,6 +475,6 @@ def _count(texts: Iterable[str]) -> Counter[str]:
     totals: Counter[str] = Counter()
     for word, count in counts.items():
         bare = fold(word)
-        if _LATIN.fullmatch(bare) or _CYRILLIC.fullmatch(bare):
+        if _LATIN.fullmatch(bare) or CYRILLIC.fullmatch(bare):
             totals[bare] += count
     return totals
