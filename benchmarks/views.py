@@ -2,6 +2,7 @@
 
     python benchmarks/views.py twins [--pairs 700] [--questions 20] [--seed 1] [--wall access|filter] [--at PLACE]
     python benchmarks/views.py speed [--passages 100000] [--groups 1000] [--questions 60] [--at PLACE]
+    python benchmarks/views.py memory [--passages 100000] [--sets 5000] [--seed 1] [--at PLACE]
 
 PLACE is a folder (by default a temporary one), the URL of a workspace, or ``postgresql``: then a server is started for
 the run.
@@ -13,6 +14,8 @@ through a filter, in turn, where 1, 10 and 50 % of the documents remain; the doc
 are those of the clock and, in brackets, of the processor, which other programs change less. The first question of each
 asker, which computes what is kept for the view, is timed apart. The last line compares the plain
 view, everything as it is now, with a dataset of the same documents that says nothing of access: no view at all.
+``memory`` searches as ever other sets of 16 principals, each of whom may see a sixteenth of the documents, and tells
+what that adds to the memory of this process (without pages of files) after the first.
 """
 
 from __future__ import annotations
@@ -147,9 +150,45 @@ def _plain_row(workspace: pointsman.Workspace, texts: Sequence[str]) -> str:
     return f"plain view {plain:.2f}, no view at all {bare:.2f}: {ratios}"
 
 
+def memory(at: str | None, passages: int, sets: int, seed: int) -> None:
+    import gc
+    import random
+
+    from _passages import VectorOfText, vectors
+    from _passages import passages as documents
+    from pointsman.tools import byte_cache
+    from pointsman.tools.system.memory import memory_use
+
+    def private() -> float:
+        gc.collect()
+        use = memory_use()
+        return ((use["resident"] or 0) - (use["files"] or 0)) / 2**20
+
+    draw = random.Random(seed)
+    with place_at(at) as place, pointsman.open(place, embedder=VectorOfText()) as workspace:
+        workspace.dataset("passages").add(
+            [
+                pointsman.Document(document.id, document.text, {"_access": {"allow": [f"group:{number % 16}"]}})
+                for number, document in enumerate(documents(passages))
+            ],
+            vectors=vectors(passages),
+        )
+        workspace.switch_access(on=True)
+        subsets = draw.sample(range(1, 2**16), sets + 1)
+        first = 0.0
+        print(f"{passages:,} passages; views; MB above the first; MB that the caches count, of at most")
+        for count, subset in enumerate(subsets):
+            principals = [f"group:{number}" for number in range(16) if subset >> number & 1]
+            workspace.search("ready", 5, principals=principals, strategy="hybrid", refuse=False)
+            first = first or private()
+            if count in {10, 100, 1000, sets}:
+                use = {name: size / 2**20 for name, size in byte_cache.use().items()}
+                print(f"{count:6} {private() - first:8.1f} {use['cached']:8.1f} {use['cache_limit']:8.1f}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["twins", "speed"])
+    parser.add_argument("what", choices=["twins", "speed", "memory"])
     parser.add_argument("--at", metavar="PLACE")
     parser.add_argument("--pairs", type=int, default=700)
     parser.add_argument("--questions", type=int)
@@ -157,9 +196,12 @@ def main() -> None:
     parser.add_argument("--wall", choices=["access", "filter"], default="access")
     parser.add_argument("--passages", type=int, default=100_000)
     parser.add_argument("--groups", type=int, default=1000)
+    parser.add_argument("--sets", type=int, default=5000)
     arguments = parser.parse_args()
     if arguments.what == "twins":
         twins(arguments.at, arguments.pairs, arguments.questions or 20, arguments.seed, arguments.wall)
+    elif arguments.what == "memory":
+        memory(arguments.at, arguments.passages, arguments.sets, arguments.seed)
     else:
         speed(arguments.at, arguments.passages, arguments.groups, arguments.questions or 60)
 

@@ -467,6 +467,8 @@ def _print_sizes(rows: Sequence[Mapping[str, Any]]) -> None:
     if rows and None not in rows[-1]["memory"].values():
         memory = {name: f"{size / 1e6:.0f} MB" for name, size in rows[-1]["memory"].items()}
         text = f"memory of this process: {memory['resident']}, of which {memory['files']} are pages of files"
+        if "cached" in memory:  # an older service does not tell
+            text += f"; {memory['cached']} are kept to answer sooner, at most {memory['cache_limit']}"
         console().print(text, markup=False)
 
 

@@ -47,6 +47,11 @@ class StoreView(BaseStore):
     def state(self) -> str:
         """What the documents are; two stores with one state hold the same documents."""
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the view takes beside its store, once it has been searched."""
+        return 0
+
     @abstractmethod
     def _document_count(self) -> int:
         """Return the number of documents."""

@@ -306,6 +306,9 @@ class Settings:
         True, _flag, "make a calibration from the documents where the embedder has no built-in one"
     )
     timeout: float = _setting(30.0, _seconds, "time limit in seconds for a whole search")
+    cache_megabytes: int = _setting(
+        48, _count(1_000_000), "megabytes that this process may keep in memory to answer sooner, such as views"
+    )
     audit_log: str = _setting(
         "", _or_empty(_path), "file with a line for each request that shows documents; empty: none", reaches=True
     )

@@ -27,6 +27,7 @@ from pointsman.store.backend_urls import open_backend
 from pointsman.store.external.attachment import ATTACHED, Attachment, UnusableStore, maintains_itself
 from pointsman.store.local.folder_backend import LocalBackend
 from pointsman.store.store_values import Capability
+from pointsman.tools import byte_cache
 from pointsman.tools.audit_log import AuditLog
 from pointsman.tools.errors import (
     CorruptStoreError,
@@ -85,6 +86,8 @@ class StoredWorkspace:
             raise InputError(f"settings are Settings(name=value, …) or Settings.load(), not {settings!r:.80}")
         self.backend: Backend = open_backend(path)
         self.settings = settings or Settings()
+        if settings is not None:
+            byte_cache.set_limit(settings.cache_megabytes << 20)
         self.audit_log = AuditLog(self.backend, lambda: self.settings.audit_log)
         policy, calibrations = self.stored_policy() or measured(), self.stored_calibrations()
         self.workflow: Stages = workflow or RetrievalWorkflow(

@@ -21,6 +21,7 @@ from pointsman.retrieval.workflow import several
 from pointsman.selector.heuristic_route import router_select
 from pointsman.store.local.disk_use import bytes_by_part
 from pointsman.store.local.folder_backend import LocalBackend
+from pointsman.tools import byte_cache
 from pointsman.tools.errors import ReplacedError, RetrievalError
 from pointsman.tools.json_forms import form_of, plain_form
 from pointsman.tools.sync_and_async import async_twin, in_thread
@@ -83,7 +84,8 @@ class Workspace(StoredWorkspace):
         are those of `Dataset.version_problems`. ``bytes`` is None where the dataset is not in a folder of this
         workspace; ``bytes_by_part`` says what they are for. ``memory`` is that of this process, with all that it has
         open: ``resident`` bytes, and how many of them are pages of ``files``, which the system takes back when others
-        need them; None where the system does not tell.
+        need them; None where the system does not tell. Of it, ``cached`` bytes are kept to answer sooner, at most
+        ``cache_limit``, which the setting ``cache_megabytes`` sets.
 
         Raises:
             UnknownNameError: there is no such dataset.
@@ -107,7 +109,7 @@ class Workspace(StoredWorkspace):
             "keyword_index_sequence": getattr(dataset.store, "indexed", statistics.sequence),
             "bytes": None if sizes is None else sum(sizes.values()),
             "bytes_by_part": sizes,
-            "memory": memory_use(),
+            "memory": {**memory_use(), **byte_cache.use()},
             "version_problems": plain_form(dataset.version_problems()),
         }
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pointsman.values.views import View
 
 _READ_TOGETHER = 1000
+_COUNTS = 50_000  # bytes for the frequencies of terms that were asked for
 
 
 class ViewStore(StoreView):
@@ -67,6 +68,11 @@ class ViewStore(StoreView):
     def state(self) -> str:
         """See `StoreView`."""
         return self._visible.state
+
+    @property
+    def nbytes(self) -> int:
+        """See `StoreView`: its keys, and a byte for every document in a mask of either index."""
+        return self._visible.nbytes + 2 * len(self._visible.stamp_of) + _COUNTS
 
     def _document_count(self) -> int:
         return len(self._visible.keys)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import math
 import threading
-from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -26,6 +25,7 @@ from pointsman.store.prepared_documents import direction, position
 from pointsman.store.sampling import evenly
 from pointsman.store.store_values import Page
 from pointsman.store.store_views import StoreView, without_access
+from pointsman.tools.byte_cache import ByteCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pointsman.values.types import Document
     from pointsman.values.views import View
 
-_VIEWS: Final = 1000
+_SIGNATURE, _PRINCIPAL = 80, 150  # bytes of a signature's two numbers, and of a principal's name, in a view
 _SIGNATURES: Final = 50_000
 """Signatures whose best cosines are kept: for 120 questions, fifty megabytes."""
 
@@ -94,7 +94,9 @@ class Signatures:
         self._lock = threading.Lock()
         self._sequence = self._last_change = -1
         self._rows: dict[int, tuple[str, int, int]] = {}
-        self._views: OrderedDict[View, tuple[int, AdmittedSignatures]] = OrderedDict()
+        self._views: ByteCache[View, tuple[int, AdmittedSignatures, int]] = ByteCache(
+            lambda entry: len(entry[1].numbers) * _SIGNATURE + entry[2] * _PRINCIPAL
+        )
 
     def admit(self, view: View, sequence: int) -> AdmittedSignatures:
         """Return the signatures that a view admits.
@@ -109,14 +111,11 @@ class Signatures:
                     self._rows[number] = signature, documents, change
                     self._last_change = max(self._last_change, change)
                 self._sequence = sequence
-            change, signatures = self._views.get(view, (-1, None))
-            if signatures is None or change != self._last_change:
-                signatures = self._choose(view)
-                self._views[view] = self._last_change, signatures
-            self._views.move_to_end(view)
-            while len(self._views) > _VIEWS:
-                self._views.popitem(last=False)
-            return signatures
+            entry = self._views.get(view)
+            if entry is None or entry[0] != self._last_change:
+                entry = self._last_change, self._choose(view), len(view.principals or ())
+                self._views[view] = entry
+            return entry[1]
 
     def _choose(self, view: View) -> AdmittedSignatures:
         numbers = tuple(
@@ -166,6 +165,11 @@ class PostgresViewStore(StoreView, PostgresReader):
     def state(self) -> str:
         """See `StoreView`."""
         return self._signatures.state
+
+    @property
+    def nbytes(self) -> int:
+        """See `StoreView`."""
+        return len(self._signatures.numbers) * _SIGNATURE + len(self._vector_keys or ()) * 40
 
     def _document_count(self) -> int:
         if self._documents is None:

@@ -48,7 +48,6 @@ ACCESS_IS_OFF: Final = (
 )
 SPARSE_FILE: Final = "sparse.npz"
 """The file of the index over sparse vectors, in the folder of a dataset; it is derived from the documents."""
-_VIEWS: Final = 64  # views of a dataset that are kept with what was computed for them
 
 __all__ = ["ACCESS_IS_OFF", "PATIENCE", "SOON", "Dataset", "DatasetRetriever", "check_name"]
 
@@ -123,13 +122,11 @@ class Dataset(EditableDataset):
         store_in_view: Any = store.in_view(view, self._notes_in_view)
         key = id(store), f"{store_in_view.state} {view.day or ''}"
         with self._opening:
-            dataset = self._views.pop(key, None)
+            dataset = self._views.get(key)
             if dataset is None or dataset.description != self.description:
                 dataset = self.with_store(store_in_view)
                 dataset.is_view, dataset.day = True, view.day
-            self._views[key] = dataset
-            while len(self._views) > _VIEWS:
-                self._views.popitem(last=False)
+                self._views[key] = dataset
         assert isinstance(dataset, Dataset)
         return dataset
 

@@ -8,7 +8,6 @@ import tempfile
 import threading
 import time
 import weakref
-from collections import OrderedDict
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
@@ -21,6 +20,7 @@ from pointsman.retrieval.run.source import TECHNIQUES, IndexingTechnique, Source
 from pointsman.store.base_store import EmptyStore
 from pointsman.store.prepared_documents import storable
 from pointsman.store.store_values import SCALES_OF
+from pointsman.tools.byte_cache import ByteCache
 from pointsman.tools.errors import InputError, UnknownNameError, UnmetNeedError
 from pointsman.tools.sync_and_async import async_twin
 
@@ -39,6 +39,11 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"(?!\.)[\w.\-]{1,64}(?<!\.)", re.UNICODE)
 _NAME_BYTES = 200  # file names have at most 255 bytes, and temporary ones are longer than the dataset's
 _BM25 = {"k1": 1.2, "b": 0.75}
+_VIEW = 20_000  # bytes that a view takes beside what its store says, roughly
+
+
+def _bytes_of_view(dataset: StoredDataset) -> int:
+    return _VIEW + getattr(dataset.store, "nbytes", 0)
 
 
 class StoredDataset(Source):
@@ -96,7 +101,7 @@ class StoredDataset(Source):
         self.audit_log = audit_log
         self._kept_days = None if versions is None else days_in(versions)  # as asked, of a dataset that is not made yet
         self._sparse_index: SparseIndex | None = None  # over the documents' own sparse vectors, once they are searched
-        self._views: OrderedDict[tuple[int, str], StoredDataset] = OrderedDict()  # by store and state, latest last
+        self._views: ByteCache[tuple[int, str], StoredDataset] = ByteCache(_bytes_of_view)  # by store and state
 
     def __repr__(self) -> str:
         return f"Dataset({self.name!r}, indexing_technique={self.indexing_technique!r}, path={str(self._path)!r})"

@@ -6,13 +6,14 @@ Distinct permissions and times are few, so a view asks each of them once, and lo
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import xxhash
 
+from pointsman.tools.byte_cache import ByteCache
 from pointsman.values.views import ALWAYS, Permissions, Validity, View, permissions_of
 
 if TYPE_CHECKING:
@@ -26,39 +27,49 @@ Signature = tuple[Permissions | None, Validity]
 """What a document says of access and time."""
 
 _NOTHING_SAID: Final[Signature] = (None, ALWAYS)
-_VIEWS: Final = 1000
-"""Views whose documents are kept; each takes eight bytes for each of its documents."""
+_PRINCIPAL: Final = 150
+"""Bytes that the name of a principal may take in a view that is kept."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class VisibleDocuments:
     """The documents that exist in a view; the same object as long as nothing about them has changed.
 
     Attributes:
         keys: their keys, ascending.
-        stamps: by document, the sequence number of its last change.
+        stamp_of: by key, the sequence number of its last change; all views of a moment share it.
         permissions: which permissions they have.
         state: equal for two views, or two moments, only if the documents are the same.
     """
 
     keys: NDArray[np.int64]
-    stamps: NDArray[np.int64]
+    stamp_of: NDArray[np.int64]
     permissions: frozenset[Permissions | None]
     state: str
 
     @classmethod
     def of(
-        cls, keys: NDArray[np.int64], stamps: NDArray[np.int64], permissions: frozenset[Permissions | None]
+        cls, keys: NDArray[np.int64], stamp_of: NDArray[np.int64], permissions: frozenset[Permissions | None]
     ) -> VisibleDocuments:
         """Return these documents with their state."""
         digest = xxhash.xxh3_128(keys.tobytes())
-        digest.update(stamps.tobytes())
-        return cls(keys, stamps, permissions, digest.hexdigest())
+        digest.update(stamp_of[keys].tobytes())
+        return cls(keys, stamp_of, permissions, digest.hexdigest())
+
+    @property
+    def stamps(self) -> NDArray[np.int64]:
+        """By document, the sequence number of its last change."""
+        return self.stamp_of[self.keys]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that these documents take, without what views share."""
+        return self.keys.nbytes
 
     def among(self, visible_documents: VisibleDocuments) -> VisibleDocuments:
         """Return the documents that are also among others."""
         mask = np.isin(self.keys, visible_documents.keys)
-        return self if mask.all() else VisibleDocuments.of(self.keys[mask], self.stamps[mask], self.permissions)
+        return self if mask.all() else VisibleDocuments.of(self.keys[mask], self.stamp_of, self.permissions)
 
 
 class PermissionTable:
@@ -77,8 +88,11 @@ class PermissionTable:
         self._exists = np.zeros(0, np.bool_)  # by key
         self._number_of = np.zeros(0, np.int32)  # by key; 0 also for keys without a document
         self._stamp_of = np.zeros(0, np.int64)
-        self._views: OrderedDict[View, tuple[int, VisibleDocuments]] = OrderedDict()
-        self._visible: OrderedDict[str, VisibleDocuments] = OrderedDict()  # by state, as many views share one
+        self._views: ByteCache[View, tuple[int, VisibleDocuments, int]] = ByteCache(
+            lambda entry: entry[1].nbytes + entry[2] * _PRINCIPAL
+        )
+        # By state, as many views share one.
+        self._visible: weakref.WeakValueDictionary[str, VisibleDocuments] = weakref.WeakValueDictionary()
 
     def visible(self, view: View) -> VisibleDocuments:
         """Return the documents that exist in a view now.
@@ -88,14 +102,11 @@ class PermissionTable:
         """
         with self._lock:
             self._catch_up()
-            sequence, documents = self._views.get(view, (-1, None))
-            if documents is None or sequence != self._sequence:
-                documents = self._seen_in(view)
-                self._views[view] = self._sequence, documents
-            self._views.move_to_end(view)
-            while len(self._views) > _VIEWS:
-                self._views.popitem(last=False)
-            return documents
+            entry = self._views.get(view)
+            if entry is None or entry[0] != self._sequence:
+                entry = self._sequence, self._seen_in(view), len(view.principals or ())
+                self._views[view] = entry
+            return entry[1]
 
     def numbers(self, keys: NDArray[np.int64]) -> NDArray[np.int32]:
         """Return a number for each of these documents, the same for those that say the same of access and time."""
@@ -108,6 +119,7 @@ class PermissionTable:
         target = self._truth.sequence()
         if target == self._sequence:
             return
+        self._stamp_of = self._stamp_of.copy()  # views keep the former one
         for deleted_keys, rows in self._truth.permission_rows(max(self._sequence, 0)):
             keys = [key for key, _, _ in rows]
             self._grow(max([*keys, *deleted_keys], default=-1) + 1)
@@ -136,10 +148,5 @@ class PermissionTable:
         admits = np.array([view.admits_what(*signature) for signature in self._signatures])
         keys = np.flatnonzero(admits[self._number_of] & self._exists)
         permissions = frozenset(self._signatures[number][0] for number in np.unique(self._number_of[keys]).tolist())
-        documents = VisibleDocuments.of(keys, self._stamp_of[keys], permissions)
-        state = documents.state
-        documents = self._visible.setdefault(state, documents)
-        self._visible.move_to_end(state)
-        while len(self._visible) > _VIEWS:
-            self._visible.popitem(last=False)
-        return documents
+        documents = VisibleDocuments.of(keys, self._stamp_of, permissions)
+        return self._visible.setdefault(documents.state, documents)

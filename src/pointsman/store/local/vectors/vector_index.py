@@ -287,7 +287,8 @@ class VectorSubset:
         exists = _is_in(state.base.keys, keys)
         self.exists = exists if state.alive is None else exists & state.alive
         self.in_tail = np.flatnonzero(_is_in(state.tail_keys, keys))
-        self.keys = np.sort(np.concatenate([state.base.keys[self.exists], state.tail_keys[self.in_tail]]))
+        with_vector = np.sort(np.concatenate([state.base.keys[self.exists], state.tail_keys[self.in_tail]]))
+        self.keys = keys if len(with_vector) == len(keys) else with_vector  # one array, if all have a vector
 
 
 def _rows_of(stored_keys: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.intp]:
