@@ -459,3 +459,70 @@ def test_a_megabyte_takes_linear_time(unit: str) -> None:
     start = time.process_time()  # not hurt by other programs
     parse_selection(unit * (1_000_000 // len(unit)), THREE)
     assert time.process_time() - start < 60  # seconds, where quadratic time would take hours
+
+
+# ── reasons, lists cut off, descriptions ─────────────────────────────────────────────────────────────────────────────
+
+TRAVEL = [
+    ToolMetadata("weather", "forecasts for a city"),
+    ToolMetadata("news", "what happened today"),
+    ToolMetadata("flights", "books plane tickets"),
+]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Option 3 is best because the user wants to fly.",
+        "I choose 3 because the user may want to fly, if they said so.",
+        "I pick 3, since the others do not fit.",
+        "3, because nobody asked for the rest",
+        "I pick the third option because you can't drive there.",
+        "flights, because the user wants to fly",
+        "The best option is 3 because I cannot think of a faster way.",
+        "选择3，因为用户要订票",
+        "选项3最合适，因为用户不想开车。",
+        "Выбираю 3, потому что пользователь не хочет ехать.",
+        "Вариант 3 лучше всего подходит, так как пользователь хочет лететь",
+        '[{"choice": 3, "reason": "the us',
+        '[{"choice": 3}',
+        '{"selections": [{"choice": 3, "reason": "fly"}',
+        "books plane tickets",
+        "Books plane tickets.",
+        "flights: books plane tickets",
+        '{"choice": "books plane tickets"}',
+        '["Books plane tickets"]',
+        "```\nbooks plane tickets\n```",
+    ],
+)
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_clear_choice_whatever_its_reason_says(answer: str, most: int) -> None:
+    parsed = parse_selection(answer, TRAVEL, max_outputs=most)
+    assert [selection.index for selection in parsed.selections] == [2], parsed
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Option 3 is not best because the user wants to fly.",
+        "I would choose 3 if I had to, because the user wants to fly.",
+        "Someone said option 3 is best because it flies.",
+        "Is option 3 best because the user wants to fly?",
+        "Option 3 is best because the user wants to fly, though that is wrong.",
+        "Option 3 is best because the user wants to fly, but option 1 would also do.",
+        "Option 3 is best because the user wants to fly. Wait, option 1 is better.",
+        "I choose 3 because 1 or 2 may fail.",
+        "选择3，因为用户要订票，但是1也可以",
+        "Выбираю 3, потому что 1 хуже",
+        '[{"choice": 3, "reason": "fly"}, {"cho',
+        "[3, ",
+        "tickets",
+    ],
+)
+def test_a_choice_that_is_not_clear(answer: str) -> None:
+    assert not parse_selection(answer, TRAVEL).selections
+
+
+def test_a_description_of_two_options_names_neither() -> None:
+    choices = [ToolMetadata("a", "the same words"), ToolMetadata("b", "the same words")]
+    assert parse_selection("the same words", choices).defect == Defect.AMBIGUOUS

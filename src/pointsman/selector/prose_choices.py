@@ -167,7 +167,7 @@ _JUDGEMENTS = (
         rf"(?:(?:is|are|seems|looks|это|是|—|-)\s+)?(?:(?:clearly|definitely|the|by far|самый)\s+)*(?:是)?"
         rf"(?:{_SUPERLATIVE}(?:的)?(?:\s+(?:fit|match|one|choice|option|answer|вариант))?"
         rf"|fits? (?:the (?:question|query) )?best|fits?|(?:are|is) relevant"
-        rf"|(?:подходит|подходят)(?: лучше всего| больше всего)?)"
+        rf"|(?:(?:лучше|больше) всего )?(?:подходит|подходят)(?: лучше всего| больше всего)?)"
         rf"(?=\s*(?:$|[,，]|\s(?:because|since|as|for|here|потому|так как)\b|因为|由于))"
     ),
     re.compile(
@@ -208,6 +208,15 @@ _TAIL = re.compile(
     rf"{_ITEM}(?:\s*(?:or|nor|и|или|或|和|,)\s*{_ITEM})*\s*$"
 )
 """The end of "2, not 1": it leaves the claim as clear as it was."""
+
+_REASON = re.compile(r"[,，]?\s*(?:(?<!\w)(?:because|since|потому что|так как|поскольку)(?!\w)|因为|由于)")
+"""What a reason begins with; not "as", which may say in what role."""
+
+_OPEN_REASON = re.compile(
+    r"\.\.|…|(?<!\w)(?:unless|otherwise|though|although|wrong|incorrect|если только|иначе|неверн\w+)(?!\w)"
+    r"|除非|否则|虽然|尽管|错"
+)
+"""What a reason has that may take the choice back."""
 
 _CORRECTION = re.compile(
     r"(?<!\w)(?:wait|actually|correction|oops|scratch|hmm|on second thought|then again|however|but|нет"
@@ -253,6 +262,7 @@ def read_prose(text: str, names: Names) -> ProseReading:
             return _read_list(list_lines, names)
     if numbers := _full_list(text, text_with_marks):
         return _reading(numbers)
+    text_with_marks = _without_reasons(text_with_marks)
     claims, final, last = _claims(text_with_marks)
     if final:
         return _reading(final)
@@ -342,6 +352,28 @@ def _mentions(sentence: str) -> list[int]:
     numbers = [int(number) for number in re.findall(rf"{_MARK}(-?\d+){_END}", sentence)]
     alternatives = re.search(rf"{_ITEM}(?:\s*(?:or|или|либо|或|还是|,)\s*{_ITEM})+", sentence)
     return numbers + (list(_numbers(alternatives[0])) if alternatives else [])
+
+
+def _without_reasons(text: str) -> str:
+    """Return a text without the reasons for its choices: what they deny or doubt is not the choice.
+
+    A reason stays if it names another number or option, or may take the choice back.
+
+    >>> _without_reasons("option 3 is best because the user can't drive. i agree.")
+    'option 3 is best. i agree.'
+    """
+    parts: list[str] = []
+    start = 0
+    for end, following in [*(match.span() for match in _SENTENCES.finditer(text)), (len(text), len(text))]:
+        sentence, stop = text[start:end], text[end:following]
+        if (reason := _REASON.search(sentence)) and not ("?" in stop or "？" in stop):
+            chosen, others = set(_numbers(_plain(sentence[: reason.start()]))), sentence[reason.end() :]
+            takes_back = _OPEN_REASON.search(others) or _CORRECTION.search(others)
+            if chosen and not takes_back and not set(_numbers(_plain(others))) - chosen:
+                sentence = sentence[: reason.start()]
+        parts += sentence, stop
+        start = following
+    return "".join(parts)
 
 
 def _claims(text: str) -> tuple[list[tuple[int, ...]], tuple[int, ...] | None, int]:

@@ -19,6 +19,7 @@ from functools import lru_cache
 from typing import Any
 
 from pointsman.llm.loose_json import Cut, JsonPiece, Object, TooMuchError, find_values, literal
+from pointsman.llm.model_answers import UnfinishedThoughtError, after_thinking, without_fences
 from pointsman.selector.base_selector import SingleSelection, ToolMetadata
 from pointsman.selector.prose_choices import AMBIGUOUS, Names, ProseVerdict, read_prose
 from pointsman.text import fold, repair
@@ -104,7 +105,7 @@ def parse_selection(
         raise InputError(f"max_outputs is at least 1, not {max_outputs}")
     if not isinstance(text, str):
         raise InputError(f"an answer is a str, not {type(text).__name__}: {text!r:.80}")
-    reader = _Reader(Names([choice.name for choice in choices]), max_outputs, allow_none)
+    reader = _Reader(choices, max_outputs, allow_none)
     try:
         picks = reader.read(_without_echo(repair(text), repair(prompt)))
         selections = reader.finish(picks)
@@ -154,9 +155,6 @@ _Picks = tuple[_Pick, ...]
 _TOO_LARGE = 10**18
 """The number for a name that no option has."""
 
-_END_OF_THOUGHT = re.compile(r"</(?:think|thinking|thought|reasoning|analysis|reflection)>", re.IGNORECASE)
-_THINKING = re.compile(r"\s*<(?:think|thinking|thought|reasoning|analysis|reflection)>", re.IGNORECASE)
-_FENCES = re.compile(r"```+[ \t]*\w*|~~~+[ \t]*\w*")
 _LAST_WORD = re.compile(
     r"final|answer|actually|correct|instead|итог|ответ|окончат|исправ|точнее|最终|最后|答案|更正|修正", re.IGNORECASE
 )
@@ -167,13 +165,22 @@ _NO_CHOICE = frozenset(_NEGATIONS.split())
 _LONGEST_PROSE = 200_000
 """Maximum characters of prose that are read; a longer text does not name an option."""
 
+_SHORTEST_DESCRIPTION = 8
+"""Characters from which a description that is given back stands for its option."""
+
 _LONGEST_REASON = 500
 """Characters of prose kept as the reason."""
 
 
 class _Reader:
-    def __init__(self, names: Names, max_outputs: int, allow_none: bool) -> None:
-        self.names, self.max_outputs, self.allow_none = names, max_outputs, allow_none
+    def __init__(self, choices: Sequence[ToolMetadata], max_outputs: int, allow_none: bool) -> None:
+        self.names = Names([choice.name for choice in choices])
+        self.max_outputs, self.allow_none = max_outputs, allow_none
+        self.by_description: dict[str, int] = {}
+        for number, choice in enumerate(choices, 1):
+            for text in (choice.description, f"{choice.name}: {choice.description}"):
+                if len(bare := _bare(text)) >= _SHORTEST_DESCRIPTION:
+                    self.by_description[bare] = AMBIGUOUS if bare in self.by_description else number
         self.repairs: list[str] = []
         self.empty_list = False
         self.cut_off = False
@@ -188,7 +195,7 @@ class _Reader:
                 values = find_values(text := text.replace('\\"', '"'))
         except TooMuchError:
             raise _DefectError(Defect.AMBIGUOUS, "it holds more brackets than an answer can have") from None
-        prose = _FENCES.sub("", _remove(text, values)).strip()
+        prose = without_fences(_remove(text, values)).strip()
         answers = [
             (value, picks)
             for value in values
@@ -204,15 +211,16 @@ class _Reader:
 
     def answer(self, text: str) -> str:
         """Return the text without the model's thinking."""
-        thoughts = list(_END_OF_THOUGHT.finditer(text))
-        if thoughts and (answer := text[thoughts[-1].end() :].strip()):
-            self.repairs.append("reasoning before the answer")
-            return answer
-        if thoughts or _THINKING.match(text):
-            raise _DefectError(Defect.TRUNCATED, "the reasoning is there, the answer is not")
-        if not text.strip():
+        try:
+            answer = after_thinking(text)
+        except UnfinishedThoughtError:
+            raise _DefectError(Defect.TRUNCATED, "the reasoning is there, the answer is not") from None
+        if not answer.strip():
             raise _DefectError(Defect.EMPTY, "there is no text")
-        return text
+        if len(answer) == len(text):
+            return text
+        self.repairs.append("reasoning before the answer")
+        return answer.strip()
 
     def combine(self, text: str, answers: list[tuple[JsonPiece, _Picks]]) -> _Picks:
         """Combine several pieces of JSON into one answer."""
@@ -231,10 +239,13 @@ class _Reader:
     def container(self, value: JsonPiece) -> _Picks | None:
         self.cut_off = value.cut
         picks = self.value(value.value)
-        if picks is not None and value.cut and isinstance(value.value, Object):
-            self.repairs.append("JSON cut off after the choice")
-        if value.cut and picks is not None and _open_list(value.value) and len(picks) < max(2, self.max_outputs):
+        if not value.cut or picks is None:
+            return picks
+        items = _open_list(value.value)
+        is_whole = items is None or (picks and isinstance(items[0], Object) and len(items) <= len(picks))
+        if not is_whole and len(picks) < max(2, self.max_outputs):
             raise _DefectError(Defect.TRUNCATED, "the list ends before it is complete")
+        self.repairs.append("JSON cut off after the choice")
         return picks
 
     def value(self, value: Any) -> _Picks | None:  # noqa: PLR0911  (a table by type)
@@ -268,6 +279,8 @@ class _Reader:
                 number = value if value == number else AMBIGUOUS  # the name of one option is the number of another
             self.repairs.append("a name in place of a number")
             return (_Pick(number),)
+        if picks := self.described(bare):
+            return picks
         if fold(bare) in _NO_CHOICE:
             return _NO_PICKS
         if isinstance(value := literal(bare), int | float) and not isinstance(value, bool):
@@ -282,6 +295,14 @@ class _Reader:
         if reading.verdict is ProseVerdict.NONE:
             return _NO_PICKS
         return tuple(map(_Pick, reading.numbers)) if reading.numbers else None
+
+    def described(self, text: str) -> _Picks | None:
+        """Return the option whose description, with or without its name, is all that a text says."""
+        number = self.by_description.get(_bare(text)) if len(text) <= _LONGEST_PROSE else None
+        if number is None:
+            return None
+        self.repairs.append("a description in place of a number")
+        return (_Pick(number),)
 
     def cut(self, raw: str) -> _Picks | None:
         """Read a scalar that may be truncated, so that its full value is unknown."""
@@ -369,10 +390,12 @@ class _Reader:
         return tuple(picks)
 
     def prose(self, text: str) -> _Picks:
-        if fold(_FENCES.sub("", text).strip(" \n.。!\"'`*")) in _NO_CHOICE:
+        if fold(without_fences(text).strip(" \n.。!\"'`*")) in _NO_CHOICE:
             return _NO_PICKS
         if len(text) > _LONGEST_PROSE:
             raise _DefectError(Defect.NO_ANSWER, f"it is {len(text)} characters of prose")
+        if picks := self.described(without_fences(text)):
+            return picks
         reading = read_prose(text, self.names)
         match reading.verdict:
             case ProseVerdict.CHOSEN:
@@ -432,6 +455,10 @@ class _Reader:
         raise _DefectError(Defect.TOO_MANY, detail, _selections(picks))
 
 
+def _bare(text: str) -> str:
+    return " ".join(fold(text).strip(" \n.。!！,，;；\"'`*“”«»「」").split())
+
+
 def _selections(picks: _Picks) -> tuple[SingleSelection, ...]:
     return tuple(SingleSelection(pick.number - 1, pick.reason, pick.score) for pick in picks)
 
@@ -449,14 +476,14 @@ def _plain_list(value: Any) -> bool:
     return isinstance(value, list) and not any(isinstance(item, Object | list) for item in value)
 
 
-def _open_list(value: Any) -> bool:
-    """Whether the text ends inside a list of selections."""
+def _open_list(value: Any) -> list[Any] | None:
+    """Return the list of selections that the text ends inside of; None if there is none."""
     if isinstance(value, list):
-        return True
+        return value
     if not isinstance(value, Object) or not value.pairs:
-        return False
+        return None
     key, last = value.pairs[-1]
-    return _role(key) in {"choice", "wrapper"} and _open_list(last)
+    return _open_list(last) if _role(key) in {"choice", "wrapper"} else None
 
 
 def _inner_value(text: str) -> JsonPiece | None:

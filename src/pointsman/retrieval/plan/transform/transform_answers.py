@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from pointsman.llm.loose_json import Object, TooMuchError, find_values
+from pointsman.llm.model_answers import UnfinishedThoughtError, after_thinking
 from pointsman.text import DEFAULT_ANALYZER, detect, fold, repair, scripts
 from pointsman.tools.late_regex import late
 
@@ -59,8 +60,6 @@ _PLACEHOLDER = late(
 )
 _WORDS = late(r"[^\W_]+")
 _HAN = late("[\u3400-\u9fff]")
-_THOUGHT_END = late(r"</(?:think|thinking|thought|reasoning|analysis|reflection)>", re.IGNORECASE)
-_THINKING = late(r"\s*<(?:think|thinking|thought|reasoning|analysis|reflection)>", re.IGNORECASE)
 _ITEM = late(
     r"\s{0,12}(?:[-*+•·▪◦‣–—]\s+|[（(]?(?:\d{1,2}|[a-zа-я一二三四五六七八九十])[)）.、．:：]\s{0,8})(?=\S)",
     re.IGNORECASE,
@@ -157,10 +156,10 @@ def one(text: str, data: Any = None) -> str:
 
 def _answer(text: str) -> str:
     """The text without the model's thinking."""
-    thoughts = list(_THOUGHT_END.finditer(text))
-    if thoughts:
-        return text[thoughts[-1].end() :]
-    return "" if _THINKING.match(text) else text
+    try:
+        return after_thinking(text)
+    except UnfinishedThoughtError:
+        return ""
 
 
 def _texts(value: Any, depth: int = 4) -> Iterator[str]:

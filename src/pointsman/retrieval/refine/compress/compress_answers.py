@@ -9,6 +9,7 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from pointsman.llm.loose_json import Object, TooMuchError, find_values
+from pointsman.llm.model_answers import UnfinishedThoughtError, after_thinking
 from pointsman.retrieval.refine.compress.compress_prompts import NOTHING
 from pointsman.text import DEFAULT_ANALYZER, detect, scripts, sentences
 from pointsman.text.unicode import normalize
@@ -16,7 +17,6 @@ from pointsman.text.unicode import normalize
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-_THOUGHT_END = re.compile(r"</(?:think|thinking|thought|reasoning|analysis|reflection)>", re.IGNORECASE)
 _NUMBERS_ONLY = re.compile(r"[\W_]*\d{1,6}(?:[\s,;，；、.()\[\]-]+\d{1,6})*[\W_]*")
 _RANGE = re.compile(r"\W*(\d{1,6})\s*(?:[-–—]|\.\.)\s*(\d{1,6})\W*")
 _NUMBER = re.compile(r"\W*(\d{1,6})\W*")
@@ -126,7 +126,10 @@ def _check_answer(answer: str, template: str) -> str:
     """The answer without the model's thinking; raises if nothing is left or if it echoes the prompt."""
     if len(answer) > _LONGEST:
         raise DefectError("no_answer", f"it has {len(answer)} characters, more than any answer needs")
-    text = _THOUGHT_END.split(answer)[-1].strip()
+    try:
+        text = after_thinking(answer).strip()
+    except UnfinishedThoughtError:
+        text = ""
     if not text:
         raise DefectError("empty", "it says nothing")
     if any(line in text for line in _own_lines(template)):

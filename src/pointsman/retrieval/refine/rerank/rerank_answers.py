@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from pointsman.llm.loose_json import Cut, Object, TooMuchError, find_values, literal
+from pointsman.llm.model_answers import UnfinishedThoughtError, after_thinking
 from pointsman.selector.base_selector import ToolMetadata
 from pointsman.selector.selection_answers import parse_selection
 from pointsman.text import repair
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 HIGHEST = 10
 
-_THOUGHT_END = re.compile(r"</(?:think|thinking|thought|reasoning|analysis|reflection)>", re.IGNORECASE)
-_THINKING = re.compile(r"\s*<(?:think|thinking|thought|reasoning|analysis|reflection)>", re.IGNORECASE)
 _GRADE_KEYS = frozenset(
     (
         "grade",
@@ -114,14 +113,12 @@ def _in_words(text: str, count: int) -> list[int]:
 
 
 def _after_thinking(answer: str) -> str:
-    text = repair(answer)
-    thoughts = list(_THOUGHT_END.finditer(text))
-    if thoughts:
-        text = text[thoughts[-1].end() :]
-    elif _THINKING.match(text):
-        raise OrderDefectError("truncated")
+    try:
+        text = after_thinking(repair(answer))
+    except UnfinishedThoughtError:
+        raise OrderDefectError("truncated") from None
     if not text.strip():
-        raise OrderDefectError("truncated" if thoughts else "empty")
+        raise OrderDefectError("empty")
     return text[:_LONGEST]
 
 
