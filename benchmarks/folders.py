@@ -26,7 +26,7 @@ from typing import Literal
 import pointsman
 from _folder_files import Question, questions, write_folder
 from pointsman.ingest import standard_library_documents
-from pointsman.retrieval.judge.relevance import script_of
+from pointsman.retrieval.judge.languages import script_of
 from pointsman.retrieval.run.reading import Reading
 from pointsman.workspace.calibration.fitting import MINIMUM
 

@@ -11,16 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.retrieval.judge.relevance import (
+from pointsman.retrieval.judge.languages import (
     SCRIPTS,
+    Languages,
+    Script,
+    script_of,
+)
+from pointsman.retrieval.judge.relevance import (
     Background,
     Evidence,
-    Languages,
     Relevance,
-    Script,
     for_evidence,
     judge_by,
-    script_of,
     shipped,
     unrelated_questions,
 )

@@ -6,7 +6,16 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Final
 
-from pointsman.retrieval.judge.relevance import SCRIPTS, Background, Languages, Script, script_of, unrelated_questions
+from pointsman.retrieval.judge.languages import (
+    SCRIPTS,
+    Languages,
+    Script,
+    script_of,
+)
+from pointsman.retrieval.judge.relevance import (
+    Background,
+    unrelated_questions,
+)
 from pointsman.store.store_values import Capability
 
 if TYPE_CHECKING:

@@ -14,7 +14,12 @@ from dataclasses import dataclass, replace
 from itertools import chain, count, repeat
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pointsman.retrieval.judge.relevance import Evidence, Relevance, judge_by, script_of
+from pointsman.retrieval.judge.languages import script_of
+from pointsman.retrieval.judge.relevance import (
+    Evidence,
+    Relevance,
+    judge_by,
+)
 from pointsman.retrieval.run.candidates import StoreResults
 from pointsman.store.store_values import MATCHED
 from pointsman.text import query_tokens
@@ -27,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.retrieval.judge.kept_calibrations import Calibration
-    from pointsman.retrieval.judge.relevance import Script
+    from pointsman.retrieval.judge.languages import Script
     from pointsman.retrieval.run.candidates import Results
     from pointsman.values.types import Document, HitKey, Query
 

@@ -25,6 +25,7 @@ from pointsman.retrieval.judge.kept_calibrations import (
     Reranking,
     minimum_for,
 )
+from pointsman.retrieval.judge.languages import script_of
 from pointsman.retrieval.judge.relevance import (
     FIRST,
     Candidates,
@@ -32,7 +33,6 @@ from pointsman.retrieval.judge.relevance import (
     Form,
     Relevance,
     judge_by,
-    script_of,
     shipped,
     unrelated_questions,
 )
