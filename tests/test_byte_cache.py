@@ -113,3 +113,15 @@ def test_views_of_a_dataset_stay_within_the_limit(tmp_path: Path) -> None:
             memory = workspace.status("notes")["memory"] if subset % 10 == 0 else None
             assert memory is None or memory["cached"] <= memory["cache_limit"] == 1 << 20
         assert [len(hits) for hits in counts] == 2 * [50 * subset.bit_count() for subset in range(1, 256, 9)]
+
+
+def test_a_cache_may_have_a_limit_of_its_own() -> None:
+    small, other = ByteCache[int, bytes](len, 2), ByteCache[int, bytes](len)
+    other[0] = KILOBYTE
+    for number in range(3):
+        small[number] = KILOBYTE
+        assert small.get(0) == KILOBYTE  # used: it stays
+    assert (len(small), small.get(1), other.get(0)) == (2, None, KILOBYTE)
+    none = ByteCache[int, bytes](len, 0)
+    none[1] = KILOBYTE
+    assert (len(none), byte_cache.use()["cached"]) == (0, 3 * 1400)

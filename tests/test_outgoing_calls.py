@@ -9,22 +9,24 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import httpx
 import openai  # noqa: F401  (to import it can take longer than the limits here)
 import pytest
 
-from pointsman import Client
+from pointsman import Client, Document, Settings, Workspace
 from pointsman.embedders.http_multimodal import HTTPMultimodalEmbedder
 from pointsman.embedders.openai_embedder import OpenAIEmbedder
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.llm.openai_llm import OpenAILLM
 from pointsman.retrieval.refine.rerank.http_reranker import HTTPReranker
 from pointsman.service.client.client_connections import Request
 from pointsman.service.client.service_calls import Service
 from pointsman.service.server.access import issuer_keys
 from pointsman.store.external import database_http
-from pointsman.tools.errors import InputError, PointsmanError
+from pointsman.tools.errors import InputError, PointsmanError, UnmetNeedError
 from pointsman.tools.network.http_calls import proxy_of
 from pointsman.tools.retries import Retries
 
@@ -281,3 +283,16 @@ def test_a_client_of_ones_own_transport_has_no_proxy(monkeypatch: pytest.MonkeyP
     transport = httpx.MockTransport(lambda _: httpx.Response(404))
     with Client("http://a.example", insecure=True, transport=transport) as client, pytest.raises(PointsmanError):
         client.search("x")
+
+
+@pytest.mark.parametrize("proxy", ["socks5://p.example:1", "ftp://p.example:1", "http://p.example:port"])
+def test_a_search_goes_on_where_no_proxy_reaches_its_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    settings = Settings(llm_base_url="http://a.example/v1", llm_model="m", reranker="http://a.example")
+    with Workspace(tmp_path, embedder=HashingEmbedder(), settings=settings) as workspace:
+        workspace.dataset("notes").add(Document("a", "rail signal"))
+        assert [hit.id for hit in workspace.search("rail", refuse=False)] == ["a"]
+        with pytest.raises(UnmetNeedError, match=r"p\.example.*ALL_PROXY"):
+            workspace.search("rail", strategy="hyde")

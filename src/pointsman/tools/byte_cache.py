@@ -78,6 +78,7 @@ class ByteCache(Generic[K, V]):
 
     Args:
         size_of: returns the bytes that a value takes, and its key.
+        most: the largest number of values; None for no limit but that of bytes.
 
     Example:
         >>> cache = ByteCache[str, bytes](len)
@@ -86,9 +87,9 @@ class ByteCache(Generic[K, V]):
         (b'1', None)
     """
 
-    def __init__(self, size_of: Callable[[V], int]) -> None:
-        self._size_of, self._number = size_of, id(self)
-        self._values: dict[K, V] = {}
+    def __init__(self, size_of: Callable[[V], int], most: int | None = None) -> None:
+        self._size_of, self._number, self._most = size_of, id(self), most
+        self._values: OrderedDict[K, V] = OrderedDict()  # the least recently used first
         weakref.finalize(self, _budget.forget, self._number).atexit = False
 
     def __len__(self) -> int:
@@ -100,6 +101,7 @@ class ByteCache(Generic[K, V]):
             if key not in self._values:
                 return None
             _budget.entries.move_to_end((self._number, key))
+            self._values.move_to_end(key)
             return self._values[key]
 
     def __setitem__(self, key: K, value: V) -> None:
@@ -109,6 +111,8 @@ class ByteCache(Generic[K, V]):
             _budget.entries[name], self._values[key] = (weakref.ref(self), size), value
             _budget.used += size
             removed = _budget.fit(1)
+            while self._most is not None and len(self._values) > self._most:
+                removed.append(_budget.remove((self._number, next(iter(self._values)))))
         del former, removed
 
     def clear(self) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
 from pointsman.selector.base_selector import Choices, ToolMetadata
+from pointsman.tools.byte_cache import ByteCache
 from pointsman.tools.errors import InputError, ModelError
 
 if TYPE_CHECKING:
@@ -131,26 +131,18 @@ class TextVectors:
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
             raise InputError(f"cache_size is an int from 1 up, not {limit!r}")
         self.embedder = embedder
-        self._limit = limit
-        self._vectors_by_text: OrderedDict[tuple[Kind, str], NDArray[np.float32]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._vectors_by_text: ByteCache[tuple[Kind, str], NDArray[np.float32]] = ByteCache(
+            lambda vector: vector.nbytes, limit
+        )
 
     def of(self, texts: Sequence[str], kind: Kind) -> NDArray[np.float32]:
         """Return vectors of shape ``(len(texts), dimensions)``; rows are unit or zero."""
-        vectors: dict[str, NDArray[np.float32]] = {}
-        with self._lock:
-            for text in texts:
-                if (vector := self._vectors_by_text.get((kind, text))) is not None:
-                    self._vectors_by_text.move_to_end((kind, text))
-                    vectors[text] = vector
+        vectors = {text: vector for text in texts if (vector := self._vectors_by_text.get((kind, text))) is not None}
         if missing := [text for text in dict.fromkeys(texts) if text not in vectors]:
             rows = embed_texts(self.embedder, missing, kind)
             vectors.update(zip(missing, rows, strict=True))
-            with self._lock:
-                for text in missing:
-                    self._vectors_by_text[kind, text] = vectors[text]
-                while len(self._vectors_by_text) > self._limit:
-                    self._vectors_by_text.popitem(last=False)
+            for text in missing:
+                self._vectors_by_text[kind, text] = vectors[text]
         try:
             return np.stack([vectors[text] for text in texts])
         except ValueError:

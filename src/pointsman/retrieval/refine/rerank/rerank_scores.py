@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from numbers import Real
 
+from pointsman.tools.byte_cache import ByteCache
 from pointsman.tools.errors import ModelError
 
 Pair = tuple[str, str]
@@ -40,29 +39,19 @@ class ScoreCache:
     """The most recently used scores, at most ``size`` entries; thread-safe. Size 0 caches nothing."""
 
     def __init__(self, size: int) -> None:
-        self._size = size
-        self._cached_scores: OrderedDict[CacheKey, tuple[float, ...]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._cached_scores: ByteCache[CacheKey, tuple[float, ...]] = ByteCache(lambda row: 32 * len(row), size)
 
     def __len__(self) -> int:
         return len(self._cached_scores)
 
     def known(self, keys: Iterable[CacheKey]) -> dict[CacheKey, tuple[float, ...]]:
         """Return the cached scores for these keys."""
-        with self._lock:
-            hits = {key: scores for key in keys if (scores := self._cached_scores.get(key)) is not None}
-            for key in hits:
-                self._cached_scores.move_to_end(key)
-        return hits
+        return {key: scores for key in keys if (scores := self._cached_scores.get(key)) is not None}
 
     def keep(self, scores: Mapping[CacheKey, tuple[float, ...]]) -> None:
         """Cache these scores; the least recently used are evicted."""
-        with self._lock:
-            self._cached_scores.update(scores)
-            for key in scores:
-                self._cached_scores.move_to_end(key)
-            while len(self._cached_scores) > self._size:
-                self._cached_scores.popitem(last=False)
+        for key, row in scores.items():
+            self._cached_scores[key] = row
 
 
 def digest(texts: Sequence[str]) -> bytes:
