@@ -10,11 +10,14 @@ from pathlib import PurePosixPath
 from pointsman.ingest.converters import code as _code
 from pointsman.ingest.converters import mail as _mail
 from pointsman.ingest.converters import markup as _markup
-from pointsman.ingest.converters import office as _office
 from pointsman.ingest.converters import open_formats as _open
 from pointsman.ingest.converters import pdf as _pdf
 from pointsman.ingest.converters import pictures as _pictures
 from pointsman.ingest.converters import records as _records
+from pointsman.ingest.converters import rich_text as _rich_text
+from pointsman.ingest.converters import slides as _slides
+from pointsman.ingest.converters import word as _word
+from pointsman.ingest.converters import workbook as _workbook
 from pointsman.ingest.encoding import decode
 from pointsman.ingest.reading_limits import FileLimits
 from pointsman.ingest.source_text import Lines, ParsedDocument, Problem, Section, clean, stem
@@ -64,12 +67,18 @@ def _picture(path: str, data: bytes, _: FileLimits, before_picture: Callable[[],
 
 _BINARY_FORMATS: dict[str, Callable[[str, bytes, FileLimits, Callable[[], None]], Converted]] = {
     "pdf": _pdf.pdf,
-    "docx": lambda path, data, *_: iter((_office.docx(path, data),)),
-    "pptx": lambda path, data, limits, _: _office.pptx(path, data, limits.pages),
-    "xlsx": lambda path, data, *_: iter((_office.xlsx(path, data),)),
+    "docx": lambda path, data, *_: _word.docx(path, data),
+    "pptx": lambda path, data, limits, _: _slides.pptx(path, data, limits.pages),
+    "xlsx": lambda path, data, *_: iter((_workbook.xlsx(path, data),)),
+    "xls": lambda path, data, *_: iter((_workbook.old_workbook(path, data, "xls"),)),
+    "xlsb": lambda path, data, *_: iter((_workbook.old_workbook(path, data, "xlsb"),)),
     "odt": lambda path, data, *_: iter((_open.opendocument(path, data, "odt"),)),
     "ods": lambda path, data, *_: iter((_open.opendocument(path, data, "ods"),)),
     "odp": lambda path, data, *_: iter((_open.opendocument(path, data, "odp"),)),
+    "rtf": lambda path, data, *_: iter((_rich_text.rtf(path, data),)),
+    "msg": lambda path, data, *rest: _rich_text.msg(
+        path, data, lambda name, content: _convert_attachment(name, content, *rest)
+    ),
     "epub": lambda path, data, *_: _open.epub(path, data),
     "eml": lambda path, data, *rest: _mail.mail(
         path, data, lambda name, content: _convert_attachment(name, content, *rest)
@@ -77,10 +86,11 @@ _BINARY_FORMATS: dict[str, Callable[[str, bytes, FileLimits, Callable[[], None]]
     **dict.fromkeys(_pictures.ENDINGS, _picture),
 }
 _PICTURE_MARKS = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"II*\x00", b"MM\x00*", b"GIF87a", b"GIF89a")
-_OLD_OFFICE = {"doc": "Word document", "xls": "Excel workbook", "ppt": "PowerPoint presentation"}
+_OLD_OFFICE = {"doc": "Word document", "ppt": "PowerPoint presentation"}
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # compound files: Office before 2007, Outlook, whatever has a password
 _ALIASES = {
     "markdown": "md", "mdown": "md", "rest": "rst", "htm": "html", "xhtml": "html", "ndjson": "jsonl",
-    "text": "txt", "log": "txt",
+    "text": "txt", "log": "txt", "fodt": "odt", "fods": "ods", "fodp": "odp",
 }  # fmt: skip
 
 
@@ -143,6 +153,10 @@ def text_of_bytes(
 
 def _convert(path: str, data: bytes, limits: FileLimits, before_picture: Callable[[], None]) -> Converted:
     kind = format_of(path, data)
+    if data.startswith(_OLE) and kind not in ("xls", "msg", *_OLD_OFFICE):
+        if "EncryptedPackage".encode("utf-16-le") in data:
+            raise InputError("protected by a password; remove it in the program that made the file")
+        raise InputError("binary data of an old Office program, not text; its name should say which: .xls, .msg")
     if kind in _BINARY_FORMATS:
         return _BINARY_FORMATS[kind](path, data, limits, before_picture)
     if kind in _OLD_OFFICE:
@@ -165,15 +179,16 @@ def _convert_attachment(name: str, data: bytes, limits: FileLimits, before_pictu
 
 def format_of(path: str, data: bytes) -> str:
     """Return the format of a file: by its first bytes if unambiguous, else by its extension, else by its text."""
-    if data.startswith(b"%PDF-"):
-        return "pdf"
+    if data.startswith((b"%PDF-", b"{\\rtf")):
+        return "pdf" if data.startswith(b"%") else "rtf"
     name = PurePosixPath(path).name.lower()
     ending = PurePosixPath(name).suffix[1:] or name
     ending = _ALIASES.get(ending, ending)
     if data.startswith(b"PK\x03\x04"):
-        return _zipped_format(data) or (ending if ending in _BINARY_FORMATS else "txt")
-    if data.startswith(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"):
-        return ending if ending in _OLD_OFFICE else "txt"
+        own_format = "xlsb" if ending == "xlsb" else _zipped_format(data)
+        return own_format or (ending if ending in _BINARY_FORMATS else "txt")
+    if data.startswith(_OLE):
+        return ending if ending in ("xls", "msg", *_OLD_OFFICE) else "txt"
     if data.startswith(_PICTURE_MARKS) or (data.startswith(b"RIFF") and data[8:12] == b"WEBP"):
         return ending if ending in _pictures.ENDINGS else "png"
     if ending in _BINARY_FORMATS or ending in _TEXT_FORMATS or ending in CODE_ENDINGS or ending == "ipynb":
@@ -193,6 +208,8 @@ def _zipped_format(data: bytes) -> str | None:
     }
     if data[30:38] == b"mimetype":
         return next((kind for mark, kind in types.items() if mark in data[38:100]), None)
+    if b"[Content_Types].xml" not in data:
+        return None  # an archive of somebody with a folder of that name
     return next((kind for mark, kind in formats.items() if mark in data), None)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import posixpath
+import re
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,8 +19,16 @@ if TYPE_CHECKING:
 MAX_UNPACKED = 128 << 20
 """Bytes to which a document may unpack; a few kilobytes of zip can hold gigabytes of zeros."""
 
+_STRICT = re.compile(
+    rb"http://purl\.oclc\.org/ooxml/(officeDocument|(?:wordprocessing|spreadsheet|presentation|drawing)ml)/"
+)
 _RELATIONS = "{http://schemas.openxmlformats.org/package/2006/relationships}"
 _DC_TITLE = "{http://purl.org/dc/elements/1.1/}title"
+
+
+def _transitional(name: re.Match[bytes]) -> bytes:
+    """Return the usual form of a namespace of strict Office documents."""
+    return b"http://schemas.openxmlformats.org/" + name[1] + b"/2006/"
 
 
 class Archive:
@@ -27,11 +36,17 @@ class Archive:
 
     def __init__(self, data: bytes, description: str) -> None:
         self._description, self._size = description, 0
+        self._opened: set[str] = set()
         try:
             self._zip = zipfile.ZipFile(io.BytesIO(data))
         except (zipfile.BadZipFile, ValueError, OSError) as error:
             raise InputError(f"damaged {description}: {error}") from error
         self.names = self._zip.namelist()
+        self._is_strict = False
+        for name in ("word/document.xml", "xl/workbook.xml", "ppt/presentation.xml"):
+            if name in self.names:
+                with self.open(name) as stream:
+                    self._is_strict = _STRICT.search(stream.read(4000)) is not None
 
     @contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
@@ -41,13 +56,15 @@ class Archive:
             InputError: The part is missing, damaged, encrypted, or too large.
         """
         try:
-            self._size += self._zip.getinfo(name).file_size
+            size = self._zip.getinfo(name).file_size
+            self._size += 0 if name in self._opened else size
+            self._opened.add(name)
             if self._size > MAX_UNPACKED:  # the declared size is binding: zipfile does not read beyond it
                 raise InputError(
                     f"{self._description} unpacks to {self._size >> 20} MB, more than {MAX_UNPACKED >> 20} MB"
                 )
             with self._zip.open(name) as stream:
-                yield stream
+                yield io.BytesIO(_STRICT.sub(_transitional, stream.read())) if self._is_strict else stream
         except KeyError as error:
             raise InputError(f"damaged {self._description}: it has no {name}") from error
         except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OSError) as error:
@@ -90,13 +107,15 @@ class Archive:
             walk = etree.iterparse(
                 stream, ("start", "end"), tag=(*tags, *inline), resolve_entities=False, no_network=True, huge_tree=True
             )
+            reported_tags: set[str] = set()
             try:
                 for event, element in walk:
                     yield event, element
                     if event == "end":
                         element.clear(keep_tail=True)
                         parent, sibling = element.getparent(), element.getprevious()
-                        if parent is not None and sibling is not None and sibling.tag in tags and element.tag in tags:
+                        reported_tags.update({element.tag} - set(inline))
+                        if parent is not None and sibling is not None and {sibling.tag, element.tag} <= reported_tags:
                             parent.remove(sibling)
             except etree.XMLSyntaxError as error:
                 raise InputError(f"damaged {self._description}: {error}") from error
@@ -111,9 +130,10 @@ def document_title(archive: Archive, member: str = "docProps/core.xml") -> str:
 
 
 class Paragraphs:
-    """Turns running text into blocks, and a table's cells into lines; column spans are ignored.
+    """Turns running text into blocks, and a table's cells into lines.
 
-    Nested tables become part of their cell.
+    Of a cell that spans columns, the others are empty; one that spans rows is repeated in each. Nested tables become
+    part of their cell.
     """
 
     def __init__(self) -> None:
@@ -122,6 +142,8 @@ class Paragraphs:
         self._row: list[str] = []
         self._rows: list[Row] = []
         self._tables = 0
+        self._empty = 0  # empty cells at the end of the row
+        self._spanning: dict[int, tuple[str, int]] = {}  # by column: the text of a cell, and rows that it still spans
 
     def add(self, text: str) -> None:
         """Add running text."""
@@ -144,19 +166,90 @@ class Paragraphs:
             yield from self.paragraph()
             self._tables += 1
 
-    def close(self, kind: str, *, page: int = 0, number: int | None = None) -> Iterator[Block]:
-        """End a table, a row (``tr``) or a cell; other elements have no effect."""
+    def close(
+        self, kind: str, *, page: int = 0, number: int | None = None, columns: int = 1, rows: int = 1,
+        repeated: int = 1, is_covered: bool = False,
+    ) -> Iterator[Block]:  # fmt: skip
+        """End a table, a row (``tr``) or a cell; other elements have no effect.
+
+        Args:
+            kind: The element.
+            page: The page of the table.
+            number: The number of the row.
+            columns: The columns that a cell spans.
+            rows: The rows that it spans.
+            repeated: How many equal cells it stands for.
+            is_covered: Whether a cell above or before it spans it.
+        """
         if kind == "tc" and self._cells:
             text = " ".join(" ".join(self._cells.pop()).split())
             if self._cells:
                 self._cells[-1].append(text)
             else:
-                self._row.append(text)
-        elif kind == "tr" and self._row and not self._cells:
-            self._rows.append(Row(tuple(self._row), number))
+                self._cell(text, columns, rows, repeated, is_covered=is_covered)
+        elif kind == "tr" and not self._cells:
+            if self._row:
+                self._rows.append(Row(tuple(self._row), number))
             self._row.clear()
+            self._empty = 0
         elif kind == "tbl" and self._tables:
             self._tables -= 1
             if not self._tables:
                 yield from table_blocks(self._rows, page=page)
-                self._rows = []
+                self._rows, self._spanning = [], {}
+
+    def _cell(self, text: str, columns: int, rows: int, repeated: int, *, is_covered: bool) -> None:
+        column = len(self._row) + self._empty
+        if is_covered:
+            text, left = self._spanning.get(column, ("", 0))
+            if left:
+                self._spanning[column] = text, left - 1
+            text = text if left else ""
+        elif rows > 1:
+            self._spanning[column] = text, rows - 1
+        if text:
+            self._row += [""] * min(self._empty, MOST_COLUMNS - len(self._row))
+            self._row += [text] * (repeated if repeated <= _MOST_EQUAL_CELLS and repeated * len(text) <= 2000 else 1)
+            self._empty = min(columns, MOST_COLUMNS) - 1
+        else:
+            self._empty += min(max(repeated, columns), MOST_COLUMNS)
+
+
+MOST_COLUMNS = 1000
+"""Up to this number, empty cells keep the columns aligned."""
+
+_MOST_EQUAL_CELLS = 100  # more equal cells side by side say nothing to a reader
+_CHART = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
+_DRAW = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
+
+
+def drawing_blocks(archive: Archive, member: str, *, page: int = 0) -> Iterator[Block]:
+    """Yield the words of a chart, a diagram or text boxes, and a chart's numbers as a table."""
+    texts: list[str] = []
+    names: list[str] = []
+    table: dict[str, dict[int, str]] = {}  # by category: the value of each series
+    tags = (f"{_DRAW}p", f"{_CHART}ser")
+    for event, element in archive.elements(member, *tags):
+        if event == "start":
+            continue
+        if element.tag == f"{_DRAW}p":
+            texts.append("".join(node.text or "" for node in element.iter(f"{_DRAW}t")))
+            continue
+        values = {
+            kind: [node.text or "" for node in element.iterfind(f"{_CHART}{kind}//{_CHART}v")]
+            for kind in ("tx", "cat", "xVal", "val", "yVal")
+        }
+        names += values["tx"][:1] or [""]
+        categories = values["cat"] or values["xVal"]
+        for place, value in enumerate((values["val"] or values["yVal"])[:MOST_COLUMNS]):
+            category = categories[place] if place < len(categories) else str(place + 1)
+            table.setdefault(category, {})[len(names) - 1] = value
+    text = "\n".join(text for text in texts if text.strip())
+    if text:
+        yield Block(0, text, page=page)
+    series = range(min(len(names), 100))
+    rows = [
+        Row(("", *names[:100])),
+        *(Row((name, *(row.get(index, "") for index in series))) for name, row in table.items()),
+    ]
+    yield from table_blocks(rows, page=page)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import posixpath
+import zipfile
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -22,15 +25,38 @@ _ODF = {
     "draw": "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}",
     "office": "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}",
 }
-_ODF_TABLES = {"table": "tbl", "table-row": "tr", "table-cell": "tc"}
-_ODF_SKIPPED = (f"{_ODF['text']}tracked-changes", f"{_ODF['office']}annotation")
+_ODF_TABLES = {"table": "tbl", "table-row": "tr", "table-cell": "tc", "covered-table-cell": "tc"}
+_ODF_SKIPPED = (f"{_ODF['text']}tracked-changes", f"{_ODF['office']}master-styles")
+_ODF_MARKS = (f"{_ODF['text']}note-citation", f"{_ODF['office']}annotation")  # their paragraphs are read by themselves
 _ODF_CHARACTERS = {f"{_ODF['text']}tab": "\t", f"{_ODF['text']}line-break": "\n"}
 
 
 def opendocument(path: str, data: bytes, kind: str) -> ParsedDocument:
-    """Convert text (``odt``), sheets (``ods``) or slides (``odp``): headings, paragraphs, tables by rows."""
+    """Convert text (``odt``), sheets (``ods``) or slides (``odp``): headings, paragraphs, tables by rows, headers.
+
+    A flat file, one XML document, is read as if it were the only part of an archive.
+    """
+    if not data.startswith(b"PK"):
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w") as flat:
+            flat.writestr("content.xml", data)
+        data = packed.getvalue()
     archive = Archive(data, "OpenDocument file")
-    return outline(path, kind, _odf_blocks(archive, kind), title=document_title(archive, "meta.xml"))
+    blocks = chain(_odf_blocks(archive, kind), _odf_headers(archive))
+    return outline(path, kind, blocks, title=document_title(archive, "meta.xml"))
+
+
+def _odf_headers(archive: Archive) -> Iterator[Block]:
+    """Yield the headers and footers of pages, each text once."""
+    member = "styles.xml" if "styles.xml" in archive.names else "content.xml"
+    style = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
+    tags = [f"{style}{place}{of}" for place in ("header", "footer") for of in ("", "-left", "-first")]
+    texts: dict[str, None] = {}
+    for event, element in archive.elements(member, *tags):
+        if event == "end":
+            paragraphs = element.iter(f"{_ODF['text']}p", f"{_ODF['text']}h")
+            texts["\n".join(_odf_text(paragraph) for paragraph in paragraphs)] = None
+    yield from (Block(0, text, is_alone=True) for text in texts)
 
 
 def _odf_blocks(archive: Archive, kind: str) -> Iterator[Block]:
@@ -46,7 +72,7 @@ def _odf_blocks(archive: Archive, kind: str) -> Iterator[Block]:
             continue
         elif tag in ("h", "p"):
             if event == "end":
-                text.add(_odf_text(element))
+                text.add(_comment_author(element) + _odf_text(element))
                 level = element.get(f"{_ODF['text']}outline-level", "1") if tag == "h" else "0"
                 yield from text.paragraph(int(level) if level.isdecimal() and len(level) < 3 else 1, page=page)
         elif event == "start" and tag == ("table" if kind == "ods" else "page"):
@@ -59,22 +85,44 @@ def _odf_blocks(archive: Archive, kind: str) -> Iterator[Block]:
                 repeat = element.get(f"{_ODF['table']}number-rows-repeated", "1")
                 number += int(repeat) if repeat.isdecimal() and len(repeat) < 9 else 1
             rows = number if kind == "ods" else None
-            yield from text.close(_ODF_TABLES.get(tag, ""), page=page, number=rows)
+            spans = [element.get(f"{_ODF['table']}number-{name}", "1") for name in _ODF_SPANS]
+            tall, repeated = (min(int(span), 1 << 20) if span.isdecimal() else 1 for span in spans)
+            yield from text.close(
+                _ODF_TABLES.get(tag, ""), page=page, number=rows, rows=tall, repeated=repeated,
+                is_covered=tag == "covered-table-cell",
+            )  # fmt: skip
 
 
 def _odf_text(paragraph: _Element) -> str:
     from lxml import etree  # only these formats need it
 
     texts: list[str] = []
+    inside = 0  # of marks
     for event, node in etree.iterwalk(paragraph, ("start", "end")):
-        if event == "start":
+        is_mark = node.tag in _ODF_MARKS
+        if is_mark and event == "start":
+            inside += 1
+        elif event == "start" and not inside:
             if node.tag == f"{_ODF['text']}s":
                 count = node.get(f"{_ODF['text']}c", "1")
                 texts.append(" " * min(int(count) if count.isdecimal() else 1, 100))
             texts.append(_ODF_CHARACTERS.get(node.tag, "") + (node.text or ""))
-        elif node is not paragraph:
-            texts.append(node.tail or "")
+        elif event == "end":
+            inside -= is_mark
+            if node is not paragraph and not inside:
+                texts.append(node.tail or "")
     return "".join(texts)
+
+
+def _comment_author(paragraph: _Element) -> str:
+    """Return what stands before the paragraph of a comment; nothing before others."""
+    parent = paragraph.getparent()
+    if parent is None or not parent.tag.endswith("}annotation"):
+        return ""
+    return f"Comment by {parent.findtext('{http://purl.org/dc/elements/1.1/}creator') or 'somebody'}: "
+
+
+_ODF_SPANS = ("rows-spanned", "columns-repeated")
 
 
 def epub(path: str, data: bytes) -> Iterator[ParsedDocument | Problem]:

@@ -1,0 +1,72 @@
+"""RTF, and messages of Outlook."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+
+from pointsman.ingest.converters.markup import html_blocks
+from pointsman.ingest.source_text import Block, ParsedDocument, Problem, clean, outline, stem
+from pointsman.tools.errors import InputError
+
+_LONGEST_RTF = 20 << 20  # bytes; the library takes time in proportion
+_HINT = "pip install 'pointsman[outlook]'"
+
+
+def rtf(path: str, data: bytes) -> ParsedDocument:
+    """Convert RTF to its text; cells of a table are separated by bars.
+
+    Raises:
+        InputError: The file is too large, or has no text.
+    """
+    from striprtf.striprtf import rtf_to_text  # few files need it
+
+    if len(data) > _LONGEST_RTF:
+        raise InputError(f"{len(data) >> 20} MB of RTF, more than {_LONGEST_RTF >> 20} MB; save it as .docx")
+    text = rtf_to_text(data.decode("latin-1"), errors="replace")  # type: ignore[no-untyped-call]  # it ships no types
+    lines = (line.rstrip(" |") for line in text.split("\n"))
+    return outline(path, "rtf", [Block(0, "\n".join(line.replace("|", " | ") for line in lines))], title=stem(path))
+
+
+def msg(
+    path: str, data: bytes, convert_attachment: Callable[[str, bytes], Iterator[ParsedDocument | Problem]]
+) -> Iterator[ParsedDocument | Problem]:
+    """Yield a message of Outlook with its subject as title, addresses, date and text, and each attachment.
+
+    Args:
+        path: The id of the source.
+        data: The message.
+        convert_attachment: Converts an attachment.
+
+    Raises:
+        InputError: The file is no message, or the package that reads it is not installed.
+    """
+    if find_spec("oxmsg") is None:
+        raise InputError(f"a message of Outlook; to read it: {_HINT}")
+    from oxmsg import Message  # an extra
+
+    try:
+        message = Message.load(io.BytesIO(data))
+        recipients = ", ".join(f"{person.name} <{person.email_address}>" for person in message.recipients)
+        fields = {"From": message.sender, "To": recipients, "Date": str(message.sent_date or "")}
+        body = message.body or ""
+        html = "" if body.strip() else message.html_body or ""
+        attachments = [(item.file_name or "attachment", item.file_bytes) for item in message.attachments]
+    except (ValueError, KeyError, OSError, IndexError, AttributeError) as error:
+        raise InputError(f"damaged message of Outlook: {error}") from error
+    blocks = [Block(0, "\n".join(f"{name}: {value}" for name, value in fields.items() if value))]
+    blocks += html_blocks(clean(html))[1] if html else [Block(0, body)]
+    for name, content in attachments:
+        blocks.append(Block(1, name))
+        try:
+            for item in convert_attachment(name, content or b""):
+                if isinstance(item, Problem):
+                    yield Problem(path, f"attachment {name!r}: {item.reason}")
+                else:
+                    blocks.append(Block(0, item.text))
+        except InputError as error:
+            yield Problem(path, f"attachment {name!r}: {error}")
+    metadata = {name.lower(): value for name, value in fields.items() if value}
+    blocks = [block._replace(lines=None, line_starts=()) for block in blocks]
+    yield outline(path, "msg", blocks, title=message.subject or "", metadata=metadata)

@@ -1,0 +1,73 @@
+"""PowerPoint presentations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pointsman.ingest.converters.archive import Archive, Paragraphs, document_title, drawing_blocks
+from pointsman.ingest.source_text import Block, ParsedDocument, Problem, outline
+
+_DRAW = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
+_SLIDE = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
+_BY_ID = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
+
+
+def pptx(path: str, data: bytes, most_pages: int) -> Iterator[ParsedDocument | Problem]:
+    """Convert slides to pages: the title as heading, text, tables, charts, diagrams, comments, speaker's notes."""
+    archive = Archive(data, "PowerPoint presentation")
+    relations = archive.relations("ppt/presentation.xml")
+    slides = [
+        relations.get(element.get(_BY_ID, ""), "")
+        for event, element in archive.elements("ppt/presentation.xml", f"{_SLIDE}sldId")
+        if event == "start"
+    ]
+    if len(slides) > most_pages:
+        yield Problem(path, f"{len(slides)} slides; only the first {most_pages} are read")
+    blocks: list[Block] = []
+    for page, slide in enumerate(slides[:most_pages], start=1):
+        if slide not in archive.names:
+            yield Problem(path, f"slide {page} is not in the file")
+            continue
+        slide_blocks = sorted(_slide_blocks(archive, slide, page), key=lambda block: not block.level)
+        if slide_blocks and not slide_blocks[0].level:
+            slide_blocks[0] = slide_blocks[0]._replace(level=1)  # otherwise its text would belong to the previous slide
+        parts = [name for name in archive.relations(slide).values() if name in archive.names]
+        for name in parts:
+            if "/charts/chart" in name or "/diagrams/data" in name:
+                slide_blocks += drawing_blocks(archive, name, page=page)
+            elif "/comments/" in name:
+                slide_blocks += _comments(archive, name, page)
+        notes = [name for name in parts if "notesSlide" in name]
+        blocks += slide_blocks + [
+            block for name in notes for block in _slide_blocks(archive, name, page, shape_type="body")
+        ]
+    yield outline(path, "pptx", blocks, title=document_title(archive))
+
+
+def _slide_blocks(archive: Archive, slide: str, page: int, *, shape_type: str | None = None) -> Iterator[Block]:
+    text = Paragraphs()
+    holder = ""  # the role of the current shape
+    tags = (f"{_SLIDE}sp", f"{_SLIDE}ph", *(_DRAW + name for name in ("p", "tbl", "tr", "tc")))
+    for event, element in archive.elements(slide, *tags):
+        tag = element.tag.rpartition("}")[2]
+        if tag == "sp":
+            holder = ""
+        elif tag == "ph":
+            holder = element.get("type", "body")
+        elif holder in ("sldNum", "dt", "ftr") or (shape_type and holder != shape_type):
+            continue
+        elif tag == "p":
+            if event == "end":
+                for node in element.iter(f"{_DRAW}t", f"{_DRAW}br"):
+                    text.add("\n" if node.tag.endswith("br") else node.text or "")
+                yield from text.paragraph(1 if holder in ("title", "ctrTitle") else 0, page=page)
+        else:
+            yield from text.open(tag) if event == "start" else text.close(tag, page=page)
+
+
+def _comments(archive: Archive, member: str, page: int) -> Iterator[Block]:
+    """Yield the comments on a slide, in the old form of the file or the new one."""
+    for event, element in archive.elements(member, "{*}cm"):
+        if event == "end":
+            text = " ".join(node.text or "" for node in element.iter(f"{_SLIDE}text", f"{_DRAW}t"))
+            yield Block(0, f"Comment: {text}", page=page)

@@ -1,0 +1,245 @@
+"""Word documents."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pointsman.ingest.converters.archive import Archive, Paragraphs, document_title, drawing_blocks
+from pointsman.ingest.converters.markup import html_blocks
+from pointsman.ingest.encoding import decode
+from pointsman.ingest.source_text import Block, ParsedDocument, Problem, clean, outline
+from pointsman.tools.errors import InputError
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element
+
+_WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}"
+_BY_ID = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
+_HEADING_STYLE = re.compile(r"heading ([1-9])", re.IGNORECASE)
+_TAGS = tuple(_WORD + name for name in ("p", "tbl", "tr", "tc"))
+_TEXT = (
+    *(_WORD + name for name in ("pStyle", "t", "tab", "br", "cr", "noBreakHyphen", "vanish")),
+    f"{_DRAWING}docPr",
+)
+_CHARACTERS = dict(zip(_TEXT[2:6], "\t\n\n-", strict=True))
+_SKIPPED = (
+    f"{_WORD}moveFrom",
+    "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback",  # the same text again
+)
+_BESIDE_TEXT = re.compile(r"word/(?:header|footer)\d*\.xml")
+_MOST_NUMBERS = 100_000
+
+
+def docx(path: str, data: bytes) -> Iterator[ParsedDocument | Problem]:
+    """Convert paragraphs, headings by style, tables by rows; then notes, comments, charts, headers and footers."""
+    archive = Archive(data, "Word document")
+    reader = _WordReader(archive)
+    yield outline(path, "docx", reader.blocks(), title=document_title(archive))
+    yield from (Problem(path, problem) for problem in reader.problems())
+
+
+class _WordReader:
+    """Reads the parts of one document, and records what is left out."""
+
+    def __init__(self, archive: Archive) -> None:
+        mains = [name for name in archive.names if re.fullmatch(r"word/document\d*\.xml", name)]
+        if not mains:
+            raise InputError("damaged Word document: it has no word/document.xml")
+        self._archive, self._main = archive, mains[0]
+        self._relations = archive.relations(self._main)
+        self._levels: dict[str, int] = {}
+        self._numbered_styles: dict[str, tuple[str, int]] = {}
+        self._read_styles()
+        self._numbers = _Numbers(archive)
+        self._hidden = 0
+        self._unread: list[str] = []
+
+    def blocks(self) -> Iterator[Block]:
+        names = set(self._archive.names)
+        for name in (self._main, "word/footnotes.xml", "word/endnotes.xml"):
+            if name in names:
+                yield from self._part(name)
+        if "word/comments.xml" in names:
+            for _, comment in self._ends("word/comments.xml", "comment"):
+                text = " ".join(node.text or "" for node in comment.iter(f"{_WORD}t"))
+                yield Block(0, f"Comment by {comment.get(f'{_WORD}author') or 'somebody'}: {text}")
+        for name in self._relations.values():
+            if name in names and ("/charts/chart" in name or "/diagrams/data" in name):
+                yield from drawing_blocks(self._archive, name)
+        texts: dict[str, None] = {}  # a document may have one header for each of its parts
+        for name in sorted(filter(_BESIDE_TEXT.fullmatch, names)):
+            texts |= dict.fromkeys(block.text for block in self._part(name))
+        yield from (Block(0, text, is_alone=True) for text in texts)
+
+    def problems(self) -> Iterator[str]:
+        if self._hidden:
+            yield f"{self._hidden} pieces of hidden text are left out; show them in Word to index them"
+        yield from self._unread
+
+    def _ends(self, member: str, *names: str) -> Iterator[tuple[str, _Element]]:
+        tags = [_WORD + name for name in names]
+        return (item for item in self._archive.elements(member, *tags) if item[0] == "end")
+
+    def _read_styles(self) -> None:
+        """Read heading levels and lists by style id. Word stores built-in styles under English names."""
+        if "word/styles.xml" not in self._archive.names:
+            return
+        for _, style in self._ends("word/styles.xml", "style"):
+            identity, name = style.get(f"{_WORD}styleId", ""), style.find(f"{_WORD}name")
+            title = "" if name is None else name.get(f"{_WORD}val", "")
+            if heading := _HEADING_STYLE.fullmatch(title):
+                self._levels[identity] = int(heading[1]) + 1
+            elif title == "Title":
+                self._levels[identity] = 1
+            if (numbered := _numbering_of(style)) is not None:
+                self._numbered_styles[identity] = numbered
+
+    def _part(self, member: str) -> Iterator[Block]:
+        text = Paragraphs()
+        skipped = 0
+        tags = (*_TAGS, f"{_WORD}altChunk")
+        for event, element in self._archive.elements(member, *tags, inline=_SKIPPED):
+            tag = element.tag.removeprefix(_WORD)
+            if element.tag in _SKIPPED:
+                skipped += 1 if event == "start" else -1
+            elif skipped:
+                continue
+            elif tag == "p":
+                if event == "end":
+                    yield from text.paragraph(self._paragraph(element, text))
+            elif tag == "altChunk":
+                if event == "end":
+                    yield from self._imported(self._relations.get(element.get(_BY_ID, ""), ""))
+            elif event == "start":
+                yield from text.open(tag)
+            elif tag == "tc":
+                span, merge = element.find(f"{_WORD}tcPr/{_WORD}gridSpan"), element.find(f"{_WORD}tcPr/{_WORD}vMerge")
+                width = "1" if span is None else span.get(f"{_WORD}val", "1")
+                is_first = merge is not None and merge.get(f"{_WORD}val") == "restart"
+                yield from text.close(
+                    tag, columns=int(width) if width.isdecimal() else 1, rows=1 << 30 if is_first else 1,
+                    is_covered=merge is not None and not is_first,
+                )  # fmt: skip
+            else:
+                yield from text.close(tag)
+
+    def _paragraph(self, paragraph: _Element, text: Paragraphs) -> int:
+        """Add the text of a paragraph with its number, and return its level as a heading."""
+        level, style, hidden = 0, "", None
+        parts: list[str] = []
+        for node in paragraph.iter(*_TEXT):
+            if node.tag == _TEXT[0]:
+                style = node.get(f"{_WORD}val", "")
+                level = self._levels.get(style, level)
+            elif node.tag == f"{_WORD}vanish":
+                properties = node.getparent()
+                if node.get(f"{_WORD}val", "1") not in ("0", "false") and properties is not None:
+                    hidden = properties.getparent()
+            elif node.tag == f"{_DRAWING}docPr":
+                parts.append(_alternative_text(node))
+            elif hidden is not None and node.getparent() is hidden:
+                self._hidden += node.tag == f"{_WORD}t"
+            else:
+                parts.append(_CHARACTERS.get(node.tag, node.text or ""))
+        if any(part.strip() for part in parts):
+            numbering = _numbering_of(paragraph) or self._numbered_styles.get(style)
+            text.add(self._numbers.next(*numbering) if numbering else "")
+        text.add("".join(parts))
+        return level
+
+    def _imported(self, name: str) -> Iterator[Block]:
+        """Yield the text of an imported part, which Word shows as if it were its own."""
+        if name.lower().endswith((".html", ".htm", ".xhtml")) and name in self._archive.names:
+            _, blocks = html_blocks(clean(decode(self._archive.read(name), may_declare=True)))
+            yield from (block._replace(lines=None, line_starts=()) for block in blocks)
+        else:
+            self._unread.append(f"an imported part, {name!r:.100}, is not read; save the document anew in Word")
+
+
+def _numbering_of(element: _Element) -> tuple[str, int] | None:
+    """Return the list and the level that a paragraph or a style belongs to."""
+    properties = element.find(f"{_WORD}pPr/{_WORD}numPr")
+    if properties is None:
+        return None
+    values = {node.tag.removeprefix(_WORD): node.get(f"{_WORD}val", "") for node in properties}
+    level = values.get("ilvl", "0")
+    return values.get("numId", ""), int(level) if level in set("012345678") else 0
+
+
+def _alternative_text(node: _Element) -> str:
+    text = node.get("descr", "")
+    return f" {text} " if text else ""
+
+
+class _Numbers:
+    """Counts the numbers that Word shows before the paragraphs of its lists."""
+
+    def __init__(self, archive: Archive) -> None:
+        self._levels: dict[str, dict[int, tuple[int, str, str]]] = {}  # start, format and text by list and level
+        self._lists: dict[str, str] = {}
+        self._counts: dict[str, dict[int, int]] = defaultdict(dict)
+        if "word/numbering.xml" not in archive.names:
+            return
+        for event, element in archive.elements("word/numbering.xml", f"{_WORD}abstractNum", f"{_WORD}num"):
+            if event == "start":
+                continue
+            if element.tag == f"{_WORD}num":
+                abstract = element.find(f"{_WORD}abstractNumId")
+                identity = "" if abstract is None else abstract.get(f"{_WORD}val", "")
+                name = element.get(f"{_WORD}numId", "")
+                starts = element.find(f"{_WORD}lvlOverride/{_WORD}startOverride") is not None
+                self._lists[name] = f"{identity}/{name}" if starts else identity
+            else:
+                self._levels[element.get(f"{_WORD}abstractNumId", "")] = {
+                    int(level.get(f"{_WORD}ilvl", "0")): _level(level)
+                    for level in element.iter(f"{_WORD}lvl")
+                    if level.get(f"{_WORD}ilvl", "").isdecimal()
+                }
+
+    def next(self, name: str, level: int) -> str:
+        """Return the next number of a list, such as ``2.1. ``; empty for bullets."""
+        identity = self._lists.get(name, "")
+        levels = self._levels.get(identity.partition("/")[0], {})
+        if level not in levels:
+            return ""
+        counts = self._counts[identity]
+        start, style, shown = levels[level]
+        counts[level] = min(counts.get(level, start - 1) + 1, _MOST_NUMBERS)
+        for deeper in [number for number in counts if number > level]:
+            del counts[deeper]
+        if style in ("bullet", "none"):
+            return ""
+        for number, (begin, form, _) in levels.items():
+            shown = shown.replace(f"%{number + 1}", _written(counts.get(number, begin), form))
+        return f"{shown} " if shown else ""
+
+
+def _level(level: _Element) -> tuple[int, str, str]:
+    values = {node.tag.removeprefix(_WORD): node.get(f"{_WORD}val", "") for node in level}
+    start = values.get("start", "1")
+    return (
+        int(start) if start.isdecimal() and len(start) < 6 else 1,
+        values.get("numFmt", ""),
+        values.get("lvlText", ""),
+    )
+
+
+_ROMAN = ((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl"), (10, "x"),
+          (9, "ix"), (5, "v"), (4, "iv"), (1, "i"))  # fmt: skip
+
+
+def _written(number: int, form: str) -> str:
+    """Write a number as a list does: in digits, letters or Roman numerals."""
+    text = str(number)
+    if form.endswith("Letter") and number > 0:
+        text = chr(97 + (number - 1) % 26) * min((number - 1) // 26 + 1, 9)
+    elif form.endswith("Roman") and 0 < number < 4000:
+        text = ""
+        for value, letters in _ROMAN:
+            text += letters * (number // value)
+            number %= value
+    return text.upper() if form.startswith("upper") else text
