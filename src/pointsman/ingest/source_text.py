@@ -271,8 +271,8 @@ def _lines_of(block: Block, raw: str, start: int) -> Iterator[Lines]:
         first, last = block.lines
         skipped = raw[: len(raw) - len(raw.lstrip())].count("\n") if block.exact else 0
         yield Lines(start, min(first + skipped, last), last, block.exact)
-    for offset, line in block.line_starts:
-        yield Lines(start + offset, line, line, exact=False)
+        for offset, line in block.line_starts:
+            yield Lines(start + offset, line, line, exact=False)
 
 
 class _Span(NamedTuple):

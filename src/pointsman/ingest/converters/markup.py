@@ -181,7 +181,7 @@ def html_blocks(text: str) -> tuple[str, list[Block]]:
         return "", []
     title = " ".join("".join(map(str, element.itertext())) for element in root.iterfind("head/title"))
     etree.strip_elements(root, "head", *_SKIPPED_TAGS, with_tail=False)
-    collector = _Collector()
+    collector = _Collector(text.split("\n"))
     for event, element in etree.iterwalk(root, events=("start", "end")):
         if event == "start":
             collector.open(element.tag, element.text or "", element.sourceline or 0)
@@ -200,7 +200,8 @@ def html_blocks(text: str) -> tuple[str, list[Block]]:
 class _Collector:
     """Collects running text and breaks it where block elements begin and end."""
 
-    def __init__(self) -> None:
+    def __init__(self, source_lines: list[str]) -> None:
+        self._source_lines = source_lines
         self.blocks: list[Block] = []
         self.begins: list[int] = []  # the line on which each block begins, or an earlier one
         self._line = 1
@@ -224,14 +225,35 @@ class _Collector:
         self._buffer.append(tail)
 
     def flush(self, level: int = 0, *, verbatim: bool = False) -> None:
-        text = "".join(self._buffer)
+        raw = text = "".join(self._buffer)
         self._buffer.clear()
         if not verbatim:
             lines = join_wrapped(text).replace("\n", " ").split(_BREAK)
             text = "\n".join(" ".join(line.split()) for line in lines)
         if text.strip():
-            self.blocks.append(Block(level, text.replace(_BREAK, "\n")))
+            starts = () if verbatim else self._line_starts(raw, text)
+            self.blocks.append(Block(level, text.replace(_BREAK, "\n"), line_starts=starts))
             self.begins.append(self._line)
+
+    def _line_starts(self, raw: str, text: str) -> tuple[tuple[int, int], ...]:
+        """Return where the lines of the file begin in a paragraph; empty if they cannot be told for certain.
+
+        What is not shown between its words, such as a comment of several lines, makes the count wrong; then a line of
+        the file does not hold the words that it should.
+        """
+        starts: list[tuple[int, int]] = []
+        offset = 0
+        for number, part in enumerate(raw.split("\n")):
+            words = part.split()
+            if not words:
+                continue
+            line = self._line + number
+            if line > len(self._source_lines) or words[0] not in self._source_lines[line - 1]:
+                return ()
+            offset = text.find(words[0], offset)
+            starts.append((offset, line))
+            offset += len(" ".join(words))
+        return tuple(starts) if len(starts) > 1 and starts[0][0] == 0 and offset == len(text) else ()
 
 
 def notebook(path: str, text: str, most_cells: int) -> Iterator[ParsedDocument | Problem]:
