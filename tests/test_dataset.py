@@ -257,7 +257,18 @@ def test_opening_twice_and_describing(tmp_path: Path, dataset: Dataset) -> None:
     dataset.rebuild()
     dataset.close()
     dataset.close()
-    assert len(dataset) == 5  # used again, it opens again
+    for use in (
+        lambda: len(dataset),
+        lambda: dataset.search("rail"),
+        lambda: dataset.add(corpus(1)),
+        lambda: dataset.delete(["a"]),
+        lambda: dataset.retriever("bm25").retrieve("rail"),
+        lambda: dataset.save(tmp_path / "copy"),
+    ):
+        with pytest.raises(InputError, match="dataset 'notes' is closed"):
+            use()
+    with Dataset.load(tmp_path / "notes", embedder=dataset.embedder) as reopened_dataset:
+        assert len(reopened_dataset) == 5
 
 
 @pytest.mark.parametrize("description", [7, b"about rails", Path("rails"), "a\0b", "\ud800", None])

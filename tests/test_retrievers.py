@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from pointsman import BaseRetriever, Dataset, KeywordRetriever, RetrievalWorkflow, VectorRetriever
+from pointsman import (
+    BaseRetriever,
+    Dataset,
+    KeywordRetriever,
+    RetrievalWorkflow,
+    SimpleHybridRetriever,
+    VectorRetriever,
+)
 from pointsman.retrieval.fusion import LISTS, METHODS, CosineSpread
 from pointsman.retrieval.run.candidates import Pool, merge
 from pointsman.store.base_store import BaseStore
@@ -215,3 +222,47 @@ def test_a_store_that_has_no_search_is_refused_at_once(dataset: Dataset) -> None
         KeywordRetriever("words", store)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"it has no fetch\(…\)"):
         KeywordRetriever(store, {})  # type: ignore[arg-type]
+
+
+class QueryOnly(BaseRetriever):
+    """As the founding document of the hybrid retriever has it."""
+
+    def retrieve(self, query: str | Query) -> list[Hit]:  # type: ignore[override]
+        assert isinstance(query, str | Query)
+        return [Hit(Document(f"d{number}", f"text {number}"), 1 / number) for number in range(1, 21)]
+
+
+class AsyncQueryOnly(BaseRetriever):
+    async def aretrieve(self, query: str | Query) -> list[Hit]:  # type: ignore[override]
+        return QueryOnly().retrieve(query)
+
+
+class KeywordTopK(BaseRetriever):
+    def retrieve(self, query: str | Query, *, top_k: int = 10) -> list[Hit]:  # type: ignore[override]
+        return QueryOnly().retrieve(query)[:top_k]
+
+
+@pytest.mark.parametrize("kind", [QueryOnly, AsyncQueryOnly, KeywordTopK])
+def test_a_retriever_that_takes_top_k_otherwise_is_cut_to_it(kind: type[BaseRetriever]) -> None:
+    expected_ids = ["d1", "d2", "d3"]
+    for retriever in (kind(), SimpleHybridRetriever(kind()), SimpleHybridRetriever(kind(), kind())):
+        assert [hit.id for hit in retriever.retrieve("x", 3)] == expected_ids
+        assert [hit.id for hit in asyncio.run(retriever.aretrieve("x", 3))] == expected_ids
+        assert [hit.id for hit in retriever.retrieve("x", top_k=3)] == expected_ids
+    answer = SimpleHybridRetriever(kind()).retrieve("x", 3)
+    assert answer.degraded == ()
+    assert len(QueryOnly().retrieve("x")) == 20
+
+
+def test_a_retriever_that_cannot_take_a_query_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"cannot be called with a query; write retrieve\(self, query, top_k=10\)"):
+
+        class NoQuery(BaseRetriever):
+            def retrieve(self):  # type: ignore[no-untyped-def,override]
+                return []
+
+    with pytest.raises(TypeError, match="cannot be called with a query"):
+
+        class TooMany(BaseRetriever):
+            async def aretrieve(self, query, top_k, other):  # type: ignore[no-untyped-def,override]
+                return []

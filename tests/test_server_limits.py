@@ -1055,3 +1055,54 @@ def test_the_life_of_the_service_passes(keys: KeyStore) -> None:
 
     run(secure(app, keys=keys, limits=Limits(), loopback=True)({"type": "lifespan"}, receive, send))
     assert scope_types == ["lifespan"]
+
+
+# ── pages of allowed origins ─────────────────────────────────────────────────────────────────────────────────────────
+
+PATHS = ["/api/search", "/api/retrieval/search", "/api/datasets/rails", "/v1/rerank", "/v1/vector_stores", "/mcp"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("written", ["https://app.example", "HTTPS://App.example:443/"])
+def test_preflights_of_allowed_origins_are_answered(tmp_path: Path, path: str, written: str) -> None:
+    from pointsman.integrations.mcp import create_http_app
+
+    with Workspace(tmp_path / "work", embedder=HashingEmbedder()) as workspace:
+        make = create_http_app if path == "/mcp" else create_app
+        app = make(workspace, origins=[written])
+
+        async def preflight(origin: str, method: str) -> httpx.Response:
+            head = {"Origin": origin, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}
+            head |= {"Access-Control-Request-Method": method, "Access-Control-Request-Headers": "authorization"}
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+                return await client.options(path, headers=head)
+
+        for method in ("POST", "GET", "DELETE"):
+            answer = run(preflight("https://app.example", method))
+            assert answer.status_code == 200
+            assert answer.headers["access-control-allow-origin"] == "https://app.example"
+            assert answer.headers["access-control-allow-headers"] == "authorization"
+            assert method in answer.headers["access-control-allow-methods"]
+        for origin in ("https://evil.example", "http://app.example", "https://app.example.evil.example", "null"):
+            refused = run(preflight(origin, "POST"))
+            assert refused.status_code == 403
+            assert "access-control-allow-origin" not in refused.headers
+
+
+def test_pages_of_allowed_origins_read_answers_and_refusals(tmp_path: Path) -> None:
+    with Workspace(tmp_path / "work", embedder=HashingEmbedder()) as workspace:
+        app = create_app(workspace, origins=["https://app.example"], keys=KeyStore(tmp_path / "keys.json"))
+
+        async def ask_for(path: str, origin: str | None, **options: Any) -> httpx.Response:
+            head = {} if origin is None else {"Origin": origin, "Sec-Fetch-Site": "cross-site"}
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+                return await client.get(path, headers={**head, **options})
+
+        for path, status in (("/api/datasets", 200), ("/nowhere", 404)):
+            answer = run(ask_for(path, "https://app.example"))
+            assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (
+                status,
+                "https://app.example",
+            )
+        assert run(ask_for("/api/datasets", "https://evil.example")).status_code == 403
+        assert "access-control-allow-origin" not in run(ask_for("/api/datasets", None)).headers

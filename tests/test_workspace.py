@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import pointsman
-from pointsman import Document, RegisteredStrategy, Workspace
+from pointsman import Dataset, Document, RegisteredStrategy, Workspace
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.llm.scripted_llm import ScriptedLLM
 from pointsman.retrieval.strategies import BaseRetrievalStrategy, register_strategy
@@ -39,6 +39,39 @@ def test_nothing_is_written_before_the_first_dataset(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+def test_a_search_where_there_is_nothing_says_so(tmp_path: Path, workspace: Workspace) -> None:
+    workspace.dataset("rails").add(corpus(5))
+    expected = f"there is no workspace at '{tmp_path / 'wrok'}'; did you mean '{tmp_path / 'work'}'?"
+    with pointsman.open(tmp_path / "wrok") as other_workspace:
+        answers = [
+            other_workspace.search("x"),
+            asyncio.run(other_workspace.asearch("x")),
+            *other_workspace.search_many(["x", "y"]),
+            *asyncio.run(other_workspace.asearch_many(["x"])),
+        ]
+        assert all(answer.degraded[-1].startswith(expected) for answer in answers)
+        other_workspace.dataset("rails").add(corpus(1))
+        assert other_workspace.search("x").degraded == ()
+    assert not workspace.search("x").degraded
+
+
+@pytest.mark.parametrize("scheme", ["", "file:"])
+def test_the_home_folder_is_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rail.md").write_text("The rail is straight.")
+    with pointsman.open(f"{scheme}~/ws", embedder=HashingEmbedder()) as workspace:
+        assert workspace.path == tmp_path / "ws"
+        assert workspace.index("~/rail.md").files == 1
+        workspace.dataset("files").save("~/copy")
+    with Dataset.load("~/copy", embedder=HashingEmbedder()) as copy:
+        assert len(copy) == 1
+    with Dataset("own", path="~/own", embedder=HashingEmbedder()) as dataset:
+        dataset.add(corpus(1))
+    assert {"copy", "own", "ws"} < {path.name for path in tmp_path.iterdir()}
+    assert not (tmp_path / "~").exists()
+
+
 def test_a_dataset_that_has_just_been_dropped_does_not_keep_others_from_answering(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -61,6 +94,42 @@ def test_a_link_to_itself_is_no_dataset(tmp_path: Path, workspace: Workspace) ->
     workspace.dataset("rails").add(corpus(5))
     (tmp_path / "work" / "datasets" / "loop").symlink_to("loop")
     assert workspace.names() == ["rails"]
+    assert len(workspace.search("rail", refuse=False)) > 0
+
+
+def test_a_closed_workspace_says_so(workspace: Workspace, tmp_path: Path) -> None:
+    dataset = workspace.dataset("rails")
+    dataset.add(corpus(5))
+    (tmp_path / "rail.md").write_text("The rail is straight.")
+    workspace.close()
+    workspace.close()
+    for use in (
+        lambda: workspace.search("rail"),
+        lambda: workspace.search_many(["rail"]),
+        lambda: asyncio.run(workspace.asearch("rail")),
+        lambda: workspace.index(tmp_path / "rail.md"),
+        lambda: workspace.dataset("rails"),
+        lambda: workspace.drop("rails"),
+        lambda: workspace.route("rail"),
+        lambda: workspace.status("rails"),
+        lambda: workspace.keep(None),
+        lambda: list(workspace),
+        workspace.names,
+    ):
+        with pytest.raises(InputError, match=r"the workspace at .*work is closed; open it again"):
+            use()
+    for reuse in (lambda: dataset.search("rail"), lambda: dataset.add(corpus(1)), lambda: len(dataset)):
+        with pytest.raises(InputError, match="is closed; open it again"):
+            reuse()
+    assert workspace.place == str(tmp_path / "work")
+
+
+def test_a_closed_dataset_opens_again_in_its_workspace(workspace: Workspace) -> None:
+    with workspace.dataset("rails") as dataset:
+        dataset.add(corpus(5))
+    with pytest.raises(InputError, match="is closed"):
+        dataset.search("rail")
+    assert len(workspace.dataset("rails")) == 5
     assert len(workspace.search("rail", refuse=False)) > 0
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from inspect import Parameter, Signature, signature
 from io import TextIOWrapper
-from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args, get_origin
 
@@ -15,7 +14,7 @@ import typer
 
 from pointsman.retrieval.request import OPTIONS, Option
 from pointsman.tools.errors import InputError, ServiceError, StoreError
-from pointsman.tools.system.locations import is_service, is_url, path_of, redacted
+from pointsman.tools.system.locations import expanded, is_service, is_url, path_of, redacted
 
 if TYPE_CHECKING:
     from pointsman.workspace.workspace_search import Workspace
@@ -38,7 +37,8 @@ def workspace_of_settings() -> str:
 
 def path_without_service(location: str) -> str:
     """Return the path for the ``file:`` URL of a folder, since commands tell folders from servers."""
-    return path_of(location) or location
+    location = path_of(location) or location
+    return location if is_url(location) else str(expanded(location))
 
 
 WorkspaceOption = Annotated[
@@ -218,10 +218,12 @@ def check_workspace(location: str) -> None:
     Raises:
         InputError: there is none.
     """
-    if not is_url(location) and not (Path(location) / "datasets").is_dir():
+    from pointsman.store.local.folder_backend import holds_workspace, no_workspace
+
+    if not is_url(location) and not holds_workspace(location):
         raise InputError(
-            f"there is no workspace at {location!r}; name another, or create one with 'pointsman index PATH "
-            f"--dataset NAME --workspace {quote(location)}'"
+            f"{no_workspace(location)} or create one with 'pointsman index PATH --dataset NAME "
+            f"--workspace {quote(location)}'"
         )
 
 

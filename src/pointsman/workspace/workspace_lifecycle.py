@@ -84,7 +84,7 @@ class StoredWorkspace:
     ) -> None:
         if not isinstance(settings, Settings | None):
             raise InputError(f"settings are Settings(name=value, …) or Settings.load(), not {settings!r:.80}")
-        self.backend: Backend = open_backend(path)
+        self._backend, self._is_closed = open_backend(path), False
         self.settings = settings or Settings()
         if settings is not None:
             byte_cache.set_limit(settings.cache_megabytes << 20)
@@ -119,7 +119,18 @@ class StoredWorkspace:
     @property
     def place(self) -> str:
         """Return where the workspace is: the path of the folder, or a URL without a password."""
-        return self.backend.url
+        return self._backend.url
+
+    @property
+    def backend(self) -> Backend:
+        """Where it is stored.
+
+        Raises:
+            InputError: the workspace is closed.
+        """
+        if self._is_closed:
+            raise InputError(f"the workspace at {self.place} is closed; open it again with pointsman.open")
+        return self._backend
 
     @property
     def path(self) -> Path:
@@ -128,9 +139,9 @@ class StoredWorkspace:
         Raises:
             UnmetNeedError: the workspace is in a server.
         """
-        if isinstance(self.backend, LocalBackend):
-            return self.backend.path
-        raise UnmetNeedError(f"the workspace at {self.backend.url} is not in a folder, and this works on folders only")
+        if isinstance(self._backend, LocalBackend):
+            return self._backend.path
+        raise UnmetNeedError(f"the workspace at {self._backend.url} is not in a folder, and this works on folders only")
 
     def dataset(
         self,
@@ -174,8 +185,10 @@ class StoredWorkspace:
                 )
             holds_images = self._holds_images(name, record, images)
             dataset = self._datasets.get(name)
+            if dataset is not None and dataset.is_closed:
+                dataset = None
             if dataset is not None and record is None and dataset.opened:
-                self._datasets.pop(name).close()  # another process has deleted it
+                self._datasets.pop(name).release()  # another process has deleted it
                 dataset = None
             if dataset is None:
                 technique = (indexing_technique or "hybrid") if record is None else _technique(record)
@@ -361,14 +374,14 @@ class StoredWorkspace:
                 records = self.backend.records(ATTACHED)
                 attachments = {name: record.value for name, record in records.items()}
                 for name in [name for name, entry in self._foreign.items() if attachments.get(name) != entry[0]]:
-                    self._foreign.pop(name)[1].close()
+                    self._foreign.pop(name)[1].release()
                 self._attachments = time, attachments
             return self._attachments[1]
 
     def _attached_dataset(self, name: str, record: str) -> Dataset:
         """Return an attached collection; one that cannot be used fails only when it is read."""
         with self._opening:
-            if name not in self._foreign:
+            if name not in self._foreign or self._foreign[name][1].is_closed:
                 try:
                     attachment = Attachment.from_json(record, name)
                     own_embedder = None if attachment.spec is None else self._embedder_of(attachment)
@@ -455,7 +468,7 @@ class StoredWorkspace:
         with self._opening:
             dataset = self._datasets.pop(name, None)
             if dataset is not None:
-                dataset.close()
+                dataset.release()
             self._forget_records()
             return self.backend.repair(name)
 
@@ -475,7 +488,7 @@ class StoredWorkspace:
         with self._opening:
             dataset = self._datasets.pop(name, None)
             if dataset is not None:
-                dataset.close()
+                dataset.release()
             self._forget_records()
             self.backend.drop(name)
             self._calibrations.forget(name)
@@ -705,13 +718,18 @@ class StoredWorkspace:
     await_for_calibrations = async_twin(wait_for_calibrations)
 
     def close(self) -> None:
-        """Close all datasets and the connection to the server; calibrations that are being made are broken off."""
+        """Close all datasets and the connection to the server; calibrations that are being made are broken off.
+
+        Every further use of the workspace and of its datasets is an `InputError`.
+        """
         self._calibrations.stop()
         if self._replays is not None:
             self._replays.close()
         for dataset in (*self._datasets.values(), *(entry for _, entry in self._foreign.values())):
             dataset.close()
-        self.backend.close()
+        self._is_closed = True
+        self._forget_records()
+        self._backend.close()
 
     aclose = async_twin(close)
 

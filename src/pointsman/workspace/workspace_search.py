@@ -20,7 +20,7 @@ from pointsman.retrieval.run.source import check_all_searchable
 from pointsman.retrieval.workflow import several
 from pointsman.selector.heuristic_route import router_select
 from pointsman.store.local.disk_use import bytes_by_part
-from pointsman.store.local.folder_backend import LocalBackend
+from pointsman.store.local.folder_backend import LocalBackend, holds_workspace, no_workspace
 from pointsman.tools import byte_cache
 from pointsman.tools.errors import ReplacedError, RetrievalError
 from pointsman.tools.json_forms import form_of, plain_form
@@ -198,14 +198,14 @@ class Workspace(StoredWorkspace):
             RetrievalError: nothing could be searched; it contains every cause.
         """
         request = SearchRequest.of(query, k, options)
-        return self.retrying(request, lambda request: self.engine.search(request, self._sources(request)))
+        return self.retrying(request, lambda request: self._placed(self.engine.search(request, self._sources(request))))
 
     async def asearch(self, query: str | Query, k: int = 5, **options: Unpack[WorkspaceOptions]) -> RetrievalContext:
         """Async version of `search`."""
 
         async def search(request: SearchRequest) -> RetrievalContext:
             sources = await in_thread(self._sources, request)  # opening a dataset for the first time reads files
-            return await self.engine.asearch(request, sources)
+            return self._placed(await self.engine.asearch(request, sources))
 
         return await self.aretrying(SearchRequest.of(query, k, options), search)
 
@@ -217,7 +217,11 @@ class Workspace(StoredWorkspace):
         Options are those of `search`, and apply to every question.
         """
         request = several(queries, k, options)
-        return self.retrying(request, lambda request: self.engine.search_many(request, self._sources(request)))
+
+        def search(request: SearchRequest) -> list[RetrievalContext]:
+            return list(map(self._placed, self.engine.search_many(request, self._sources(request))))
+
+        return self.retrying(request, search)
 
     async def asearch_many(
         self, queries: Sequence[str | Query], k: int = 5, **options: Unpack[WorkspaceOptions]
@@ -225,9 +229,17 @@ class Workspace(StoredWorkspace):
         """Async version of `search_many`."""
 
         async def search(request: SearchRequest) -> list[RetrievalContext]:
-            return await self.engine.asearch_many(request, await in_thread(self._sources, request))
+            answers = await self.engine.asearch_many(request, await in_thread(self._sources, request))
+            return list(map(self._placed, answers))
 
         return await self.aretrying(several(queries, k, options), search)
+
+    def _placed(self, answer: RetrievalContext) -> RetrievalContext:
+        """Return an answer that says so if there is nothing at this place."""
+        if answer.plan.datasets or not isinstance(self.backend, LocalBackend) or holds_workspace(self.path):
+            return answer
+        note = f"{no_workspace(self.path)} or add documents to a dataset of it first"
+        return replace(answer, degraded=(*answer.degraded, note))
 
     def retrying(self, request: SearchRequest, search: Callable[[SearchRequest], T]) -> T:
         """Run a search; while others delete and recreate its datasets, run it again until its time limit.

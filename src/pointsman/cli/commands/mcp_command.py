@@ -21,6 +21,10 @@ def mcp(
         list[str] | None,
         typer.Option(metavar="NAME", help="Host name to accept besides localhost; may be repeated."),
     ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="Origin whose pages may use it; may be repeated."),
+    ] = None,
     dataset: DatasetsOption = None,
     tools: Annotated[str | None, typer.Option(hidden=True)] = None,
     fitted: Annotated[str | None, typer.Option(hidden=True)] = None,
@@ -54,6 +58,7 @@ def mcp(
                 port=port,
                 keyless=keyless,
                 hosts=allow_host or (),
+                origins=allow_origin or (),
                 datasets=dataset,
                 on_listening=announcer(workspace),
             )

@@ -27,7 +27,7 @@ def serve(
     ] = None,
     allow_origin: Annotated[
         list[str] | None,
-        typer.Option(metavar="URL", help="Origin whose pages may make changes; may be repeated."),
+        typer.Option(metavar="URL", help="Origin whose pages may use it; may be repeated."),
     ] = None,
     limit: Annotated[
         list[str] | None,

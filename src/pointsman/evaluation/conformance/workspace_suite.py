@@ -364,10 +364,14 @@ class WorkspaceConformance(TwinConformance):
         assert facts == {"name": self.filled(), "documents": len(DOCUMENTS)}, f"the status is {status}"
 
     def test_closed_and_used_again(self) -> None:
-        """Closing releases open resources; the next use reopens them."""
+        """Whoever uses a closed dataset is told; the workspace opens it again."""
         subject, text = self.make(), self.query()
         with answering("closing"):
             first_answer = self._ask(subject, text)
-            with subject as context_value:
-                assert context_value is subject, "'with … as' gives another one"
-            self._agree(first_answer, self._ask(subject, text), "before and after it was closed, calls")
+            dataset = subject.dataset(self.filled())
+            dataset.close()
+        refused("a search of a closed dataset", lambda: dataset.search(text))
+        with answering("opening again"):
+            with (dataset := subject.dataset(self.filled())) as context_value:
+                assert context_value is dataset, "'with … as' gives another one"
+            self._agree(first_answer, self._ask(subject, text), "before and after its dataset was closed, calls")

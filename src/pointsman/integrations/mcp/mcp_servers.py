@@ -201,6 +201,7 @@ def serve_http(
     port: int = 8081,
     keyless: bool = False,
     hosts: Collection[str] = (),
+    origins: Collection[str] = (),
     datasets: Collection[str] | None = None,
     settings: Settings | None = None,
     on_listening: Callable[[str], None] | None = None,
@@ -215,6 +216,7 @@ def serve_http(
         port: the port to listen on; 0 for any free one.
         keyless: see `create_http_app`.
         hosts: see `create_http_app`.
+        origins: see `create_http_app`.
         datasets: see `create_server`.
         settings: see `create_server`.
         on_listening: called with the address once it is bound.
@@ -233,6 +235,7 @@ def serve_http(
             loopback=options.loopback,
             keyless=keyless,
             hosts=hosts,
+            origins=origins,
         )
 
     listen(make, Options(workspace.place, host, port, keyless=keyless), keys, on_listening)

@@ -181,6 +181,7 @@ class Link:
         self._secret = re.compile(f"{re.escape(key[:12])}[!-~]*") if key else None
         self._proxy = None if transport is not None else proxy_of(url_parts)
         self._is_encrypted = url_parts.scheme == "https"
+        self._is_closed = False
         self._sync_client: httpx.Client | None = None
         self._async_client: anyio.lowlevel.RunVar[_Pool | None] = anyio.lowlevel.RunVar(f"pointsman {next(_numbers)}")
         self._tls: ssl.SSLContext | None = None
@@ -235,8 +236,9 @@ class Link:
             return self._failure(error)
 
     def close(self) -> None:
-        """Close the connections of all threads."""
+        """Close the connections of all threads; every further call is an `InputError`."""
         with self._lock:
+            self._is_closed = True
             client, self._sync_client = self._sync_client, None
         if client is not None:
             client.close()
@@ -253,7 +255,12 @@ class Link:
         self._former_clients.append(self._sync_client)
         self._sync_client = None
 
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise InputError(f"the client of {self.url} is closed; make another with Client or pointsman.open")
+
     def _blocking(self) -> httpx.Client:
+        self._check_open()
         transport = self._transport
         if transport is not None and not isinstance(transport, self._httpx.BaseTransport):
             raise InputError("this client's transport is asynchronous only; use asearch, or a synchronous transport")
@@ -266,6 +273,7 @@ class Link:
             return self._sync_client
 
     async def _awaitable(self) -> httpx.AsyncClient:
+        self._check_open()
         client = self._async_client.get(None)
         if client is None:
             pool = self._until_the_loop_ends()

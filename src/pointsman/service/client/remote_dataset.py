@@ -122,10 +122,12 @@ class RemoteDataset:
         new: Mapping[str, str | None] | None = None,  # the settings with which the first write creates it
     ) -> None:
         self.name, self.description, self.indexing_technique = name, description, indexing_technique
-        self._client, self._service, self._exists, self._new = client, service, new is None, dict(new or {})
+        self._open_client, self._open_service, self._is_closed = client, service, False
+        self._exists, self._new = new is None, dict(new or {})
 
     def __repr__(self) -> str:
-        return f"RemoteDataset({self.name!r}, indexing_technique={self.indexing_technique!r}, client={self._client!r})"
+        technique = self.indexing_technique
+        return f"RemoteDataset({self.name!r}, indexing_technique={technique!r}, client={self._open_client!r})"
 
     # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -583,9 +585,15 @@ class RemoteDataset:
     averify = async_twin(verify)
 
     def close(self) -> None:
-        """Do nothing: the connections belong to the client."""
+        """End the use of this object, as `Dataset.close` does; the connections belong to the client."""
+        self._is_closed = True
 
     aclose = async_twin(close)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed; every further use is an error."""
+        return self._is_closed
 
     def __enter__(self) -> Self:
         return self
@@ -594,6 +602,20 @@ class RemoteDataset:
         self.close()
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _client(self) -> SearchesDatasets:
+        self._check_open()
+        return self._open_client
+
+    @property
+    def _service(self) -> Service:
+        self._check_open()
+        return self._open_service
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise InputError(f"dataset {self.name!r} is closed; open it again with client.dataset")
 
     @property
     def _quiet(self) -> float:

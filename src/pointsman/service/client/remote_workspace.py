@@ -373,7 +373,7 @@ class Client:
     # ── the connections ──────────────────────────────────────────────────────────────────────────────────────────
 
     def close(self) -> None:
-        """Close the connections of synchronous calls; the next call opens new ones."""
+        """Close the connections of synchronous calls. Every further call is an `InputError`."""
         self._service.link.close()
 
     async def aclose(self) -> None:

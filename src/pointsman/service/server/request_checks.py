@@ -7,9 +7,11 @@ order. A request that fails a check gets a problem document and goes no further.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from pointsman.service.server.access.hosts_and_sites import CrossSite, TrustedHosts
+from starlette.middleware.cors import CORSMiddleware
+
+from pointsman.service.server.access.hosts_and_sites import CrossSite, TrustedHosts, as_browsers_send
 from pointsman.service.server.access.rate_limits import Guard
 from pointsman.service.server.protocol.headers import RequestHead, SecurityHeaders
 from pointsman.service.server.protocol.request_body import Bodies
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from pointsman.service.server.access.api_keys import KeyStore
     from pointsman.service.server.access.signed_tokens import TokenTrust
     from pointsman.service.server.protocol.request_limits import Limits
+
+_EXPOSED: Final = ("Mcp-Protocol-Version", "Mcp-Session-Id", "Retry-After", "X-Request-Id")
 
 
 def secure(
@@ -42,7 +46,7 @@ def secure(
         loopback: whether the service is bound to loopback addresses only.
         keyless: see `pointsman.service.server.access.request_access.authenticate`.
         hosts: host names of the service besides the loopback ones; see `TrustedHosts`.
-        origins: other origins whose pages may make changes through a browser; see `CrossSite`.
+        origins: other origins whose pages may send requests and read the answers; see `CrossSite`.
         tokens: whose signed tokens are trusted.
 
     Raises:
@@ -50,6 +54,14 @@ def secure(
     """
     app = Bodies(app, limits)
     app = Guard(app, keys, limits, loopback=loopback, keyless=keyless, tokens=tokens)
+    if origins:  # of those that `CrossSite` lets pass, so that pages get the answer; a preflight carries no key
+        app = CORSMiddleware(
+            app,
+            allow_origins=list(map(as_browsers_send, origins)),
+            allow_methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
+            allow_headers=["*"],
+            expose_headers=_EXPOSED,
+        )
     app = CrossSite(app, origins)
     app = TrustedHosts(app, hosts)
     app = RequestHead(app, limits)

@@ -7,7 +7,8 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
@@ -25,6 +26,7 @@ from pointsman.store.backend import (
     check_version,
 )
 from pointsman.tools.errors import CorruptStoreError, FormatVersionError, InputError, LockedError, UnknownNameError
+from pointsman.tools.system.locations import expanded
 
 if TYPE_CHECKING:
     from pointsman.store.local.local_store import LocalStore
@@ -56,7 +58,7 @@ class LocalBackend(BaseBackend):
     has_views = True
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = expanded(path)
         self._datasets = f"{self.path}/{_DATASETS}"
         self._abouts: dict[str, tuple[object, DatasetRecord | None]] = {}  # with the stamp of the manifest, by name
         self._check()
@@ -264,6 +266,21 @@ class LocalBackend(BaseBackend):
                 f"{manifest}: the workspace is in format {version!r}, this version of pointsman knows format {FORMAT}; "
                 "open it with the version that wrote it"
             )
+
+
+def holds_workspace(folder: str | os.PathLike[str]) -> bool:
+    """Whether there is a workspace in a folder."""
+    return (Path(folder) / _DATASETS).is_dir()
+
+
+def no_workspace(folder: str | os.PathLike[str]) -> str:
+    """Return the beginning of a message that there is no workspace, with the nearest name of one beside it."""
+    folder = Path(folder)
+    with suppress(OSError):
+        others = [path.name for path in folder.parent.iterdir() if path != folder and holds_workspace(path)]
+        for name in get_close_matches(folder.name, others, 1, 0.6):
+            return f"there is no workspace at '{folder}'; did you mean '{folder.with_name(name)}'? Name that, another,"
+    return f"there is no workspace at '{folder}'; name another,"
 
 
 def _list_folder(folder: str | Path) -> list[str]:

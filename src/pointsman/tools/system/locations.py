@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
@@ -41,6 +42,19 @@ def path_of(location: str) -> str:
         return location
     path = unquote(re.sub("^//(localhost)?(?=/)", "", path_text))
     return "" if path.startswith("//") else path
+
+
+def expanded(location: str | os.PathLike[str]) -> Path:
+    """Return a path with ``~`` or ``~user`` at its beginning as the home folder, as a shell does.
+
+    >>> expanded("~/rails") == Path.home() / "rails", expanded("rails/~")
+    (True, PosixPath('rails/~'))
+    """
+    path = Path(location)
+    try:
+        return path.expanduser()
+    except RuntimeError:  # there is no such user
+        return path
 
 
 def unquoted(url: str) -> bool:

@@ -49,6 +49,7 @@ from pointsman.tools.errors import (
     UnknownNameError,
 )
 from pointsman.tools.sqlite import SQLITE_ERRORS
+from pointsman.tools.system.locations import expanded
 from pointsman.tools.version import __version__
 from pointsman.workspace.dataset import check_name
 
@@ -159,7 +160,7 @@ def backup(
             opened_workspace = Workspace(root)
         with opened_workspace:
             return backup(opened_workspace, folder, on_progress=on_progress)
-    folder, start_time = Path(folder), datetime.now(UTC)
+    folder, start_time = expanded(folder), datetime.now(UTC)
     if folder.resolve().is_relative_to(workspace.path.resolve()):
         raise InputError(f"{folder} is inside the workspace {workspace.path}; name a folder outside")
     report = on_progress or (lambda _count, _total, _note: None)
@@ -200,7 +201,7 @@ def restore(
         FormatVersionError: a newer Pointsman wrote it.
         LockedError: another restore into this folder is running.
     """
-    source, folder = Path(backup), Path(folder)
+    source, folder = expanded(backup), expanded(folder)
     contents = _read_contents(source)
     report = on_progress or (lambda _count, _total, _note: None)
     steps = len(contents.files) + (len(contents.datasets) if verify else 0)
@@ -521,7 +522,7 @@ def _verify(folder: Path, contents: _Contents, report: Callable[[int, str], None
                     f"dataset {name!r} of the backup is damaged: {error}; use another backup"
                 ) from error
             finally:
-                dataset.close()
+                dataset.release()
             problems = list(verification.problems)
             if verification.documents != documents:
                 problems.append(f"{verification.documents} documents instead of {documents}")

@@ -23,6 +23,7 @@ from pointsman.store.store_values import SCALES_OF
 from pointsman.tools.byte_cache import ByteCache
 from pointsman.tools.errors import InputError, UnknownNameError, UnmetNeedError
 from pointsman.tools.sync_and_async import async_twin
+from pointsman.tools.system.locations import expanded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -80,7 +81,7 @@ class StoredDataset(Source):
         if indexing_technique not in TECHNIQUES:
             raise InputError(f"indexing_technique is one of {', '.join(TECHNIQUES)}, not {indexing_technique!r}")
         self.name, self.description, self.indexing_technique = name, description, indexing_technique
-        self._path = Path(path) if path is not None else None
+        self._path = expanded(path) if path is not None else None
         self._backend = backend
         self._embedder = None if embedder is None else as_embedder(embedder)
         self._load_embedder, self.holds_images = load_embedder, images
@@ -92,6 +93,7 @@ class StoredDataset(Source):
         self._bm25_changed = changed_bm25(self._bm25)
         self._store: Store | None = store
         self._opening = threading.RLock()
+        self._is_closed = False
         self.used = 0.0  # when last, by ``monotonic``
         self.record: DatasetRecord | None = None  # what `follow` was last told
         self._engine, self._on_make, self._on_open = engine or _default_engine, on_make, on_open
@@ -132,6 +134,7 @@ class StoredDataset(Source):
     @property
     def exists(self) -> bool:
         """Whether the dataset has been created."""
+        self._check_open()
         if self._store is None and self._backend is not None:
             self._store = self._backend.open(self.name, self._bm25_changed)
             if self._store is not None and self._on_open is not None:
@@ -161,6 +164,7 @@ class StoredDataset(Source):
 
     def make(self) -> Store:
         """Create the dataset unless it exists; return its store."""
+        self._check_open()
         with self._opening:
             if self._store is None:
                 about = {
@@ -280,7 +284,7 @@ class StoredDataset(Source):
         Raises:
             InputError: the folder is not empty.
         """
-        self._local.collection.save(Path(folder), bm25=self._bm25)
+        self._local.collection.save(expanded(folder), bm25=self._bm25)
 
     asave = async_twin(save)
 
@@ -293,7 +297,7 @@ class StoredDataset(Source):
         """
         from pointsman.store.local.manifest import read_manifest
 
-        about = read_manifest(Path(folder))
+        about = read_manifest(expanded(folder))
         if about is None:
             raise InputError(f"there is no dataset at {folder}")
         bm25 = about.get("bm25", {})
@@ -341,7 +345,23 @@ class StoredDataset(Source):
         with nullcontext() if writing is None else writing(wait):
             yield
 
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise InputError(f"dataset {self.name!r} is closed; open it again with workspace.dataset or Dataset.load")
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed; every further use is an error."""
+        return self._is_closed
+
     def close(self) -> None:
+        """Close files and release the writer's lock. Every further use is an `InputError`."""
+        self._is_closed = True
+        self.release()
+
+    aclose = async_twin(close)
+
+    def release(self) -> None:
         """Close files and release the writer's lock; the next use opens them again."""
         with self._opening:
             store = self._store
@@ -351,10 +371,8 @@ class StoredDataset(Source):
         if store is not None:  # outside the lock: a writing thread has to finish first, and may need it
             store.close()
 
-    aclose = async_twin(close)
-
     def close_unless_used(self) -> bool:
-        """Close files as `close` does, unless a search, a write or anyone else holds the store; returns whether closed.
+        """Do as `release`, unless a search, a write or anyone else holds the store; returns whether it is closed.
 
         Every use of a store holds a reference to it, and a new one needs the lock that is held here meanwhile.
         """

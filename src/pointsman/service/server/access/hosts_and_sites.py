@@ -137,6 +137,19 @@ class CrossSite:
         return (scheme, name, port) in self._origins
 
 
+def as_browsers_send(origin: str) -> str:
+    """Return an origin in the form of the ``Origin`` header.
+
+    >>> as_browsers_send("HTTPS://Intranet.example:443/")
+    'https://intranet.example'
+
+    Raises:
+        InputError: it is no origin.
+    """
+    scheme, name, port = _origin(origin)
+    return f"{scheme}://{name}" + ("" if port == _PORTS[scheme] else f":{port}")
+
+
 def _origin(text: str) -> tuple[str, str, str]:
     match = _ORIGIN.fullmatch(text.strip().lower().removesuffix("/"))
     if match is None:

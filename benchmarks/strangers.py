@@ -1,0 +1,165 @@
+"""What strangers tried: each case at every door where it can be met, and whether the answer is right.
+
+Run: python benchmarks/strangers.py [ROW…]. Prints a line for each case; exits with 1 if one is wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import chdir, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+
+import pointsman
+from pointsman import BaseRetriever, Dataset, Document, Hit, SimpleHybridRetriever
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.service.client import Client
+from pointsman.service.server import create_app
+from pointsman.tools.errors import PointsmanError
+
+Case = Callable[[], Iterator[tuple[str, bool]]]
+"""Yields what was tried, and whether it was right."""
+
+
+@contextmanager
+def in_new_folder() -> Iterator[Path]:
+    """Work in an empty folder, which is the home folder meanwhile."""
+    home = os.environ.get("HOME", "")
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        os.environ["HOME"] = folder
+        try:
+            yield Path(folder)
+        finally:
+            os.environ["HOME"] = home
+
+
+def command(*arguments: str, given: str | None = "", **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run ``pointsman`` as a person would, into a pipe."""
+    return subprocess.run(
+        [sys.executable, "-m", "pointsman", *arguments],
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "POINTSMAN_EMBEDDER": "default", **variables},
+        check=False,
+    )
+
+
+def refused(call: Callable[[], Any], words: str) -> bool:
+    """Whether a call raises an error of ours that has these words."""
+    try:
+        call()
+    except PointsmanError as error:
+        return words in str(error)
+    return False
+
+
+def filled(path: str, name: str = "rails") -> pointsman.Workspace:
+    """Return a workspace with one dataset."""
+    workspace = pointsman.open(path, embedder=HashingEmbedder())
+    workspace.dataset(name).add([Document("a", "the rail is straight"), Document("b", "a red signal lamp")])
+    return workspace
+
+
+def closed() -> Iterator[tuple[str, bool]]:
+    """Row 3: used after it was closed."""
+    workspace = filled("ws")
+    dataset = workspace.dataset("rails")
+    app = create_app(filled("served"), settings=pointsman.Settings())
+    workspace.close()
+    yield "Python: search of a closed workspace", refused(lambda: workspace.search("rail"), "is closed")
+    yield "Python: index into a closed workspace", refused(lambda: workspace.index("x.md"), "is closed")
+    yield "Python: search of a dataset of a closed workspace", refused(lambda: dataset.search("rail"), "is closed")
+    with Dataset("own", path="own", embedder=HashingEmbedder()) as own_dataset:
+        own_dataset.add([Document("a", "rail")])
+    yield "Python: a closed dataset", refused(lambda: own_dataset.search("rail"), "is closed")
+
+    async def by_client() -> None:
+        async with Client("http://localhost", transport=httpx.ASGITransport(app)) as client:
+            await client.asearch("rail")
+        await client.asearch("rail")
+
+    yield "Client: search after closing", refused(lambda: asyncio.run(by_client()), "is closed")
+
+
+def nothing_there() -> Iterator[tuple[str, bool]]:
+    """Row 4: a place where there is nothing, and ``~``."""
+    filled("rails-ws").close()
+    expected = "there is no workspace at 'rails-sw'; did you mean 'rails-ws'?"
+    with pointsman.open("rails-sw") as workspace:
+        yield "Python: search", any(note.startswith(expected) for note in workspace.search("x").degraded)
+        answer = asyncio.run(workspace.asearch("x"))
+        yield "Python: asearch", any(note.startswith(expected) for note in answer.degraded)
+    answer_of_command = command("search", "x", "--workspace", "rails-sw")
+    yield "Command line: search", answer_of_command.returncode == 2 and expected in answer_of_command.stderr
+    filled("~/home-ws").close()
+    yield "Python: ~", Path("home-ws").is_dir() and not Path("~").exists()
+    listing = command("datasets", "--json", POINTSMAN_WORKSPACE="~/home-ws")
+    yield "Command line: ~", listing.returncode == 0 and '"rails"' in listing.stdout
+
+
+class FromTheSeed(BaseRetriever):
+    """A retriever as the founding document has it: it takes the query alone."""
+
+    def retrieve(self, query: Any) -> list[Hit]:  # type: ignore[override]  # noqa: ARG002, D102
+        return [Hit(Document(f"d{number}", "text"), 1 / number) for number in range(1, 21)]
+
+
+def query_only() -> Iterator[tuple[str, bool]]:
+    """Row 14: a retriever without ``top_k``."""
+    retriever = SimpleHybridRetriever(FromTheSeed())
+    yield "Python: retrieve", [hit.id for hit in retriever.retrieve("x", 3)] == ["d1", "d2", "d3"]
+    yield "Python: aretrieve", len(asyncio.run(retriever.aretrieve("x", 3))) == 3
+    try:
+        type("NoQuery", (BaseRetriever,), {"retrieve": lambda _: []})
+    except TypeError as error:
+        yield "Python: a signature that cannot be used", "cannot be called with a query" in str(error)
+    else:
+        yield "Python: a signature that cannot be used", False
+
+
+def preflight() -> Iterator[tuple[str, bool]]:
+    """Row 9: a page of an allowed origin asks."""
+    from pointsman.integrations.mcp import create_http_app
+
+    origin = "https://app.example"
+    workspace = filled("ws")
+    apps = {"HTTP": create_app(workspace, origins=[origin]), "MCP": create_http_app(workspace, origins=[origin])}
+    head = {"Origin": origin, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}
+    head |= {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type"}
+
+    async def ask(app: Any, path: str) -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+            return await client.options(path, headers=head)
+
+    for door, path in (("HTTP", "/api/search"), ("HTTP", "/v1/rerank"), ("MCP", "/mcp")):
+        answer = asyncio.run(ask(apps[door], path))
+        is_right = answer.status_code == 200 and answer.headers.get("access-control-allow-origin") == origin
+        yield f"{door}: preflight of {path}", is_right
+
+
+ROWS: Final[dict[int, Case]] = {3: closed, 4: nothing_there, 9: preflight, 14: query_only}
+
+
+def main(chosen: list[str]) -> int:
+    """Try the rows; return 1 if one is wrong."""
+    wrong = 0
+    for row in map(int, chosen) if chosen else sorted(ROWS):
+        with in_new_folder():
+            for tried, is_right in ROWS[row]():
+                wrong += not is_right
+                print(f"{row:>2}  {'right' if is_right else 'WRONG'}  {tried}", flush=True)
+    print(f"{wrong} wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
