@@ -53,7 +53,7 @@ def command(*arguments: str, given: str | None = "", **variables: str) -> subpro
     )
 
 
-def refused(call: Callable[[], Any], words: str) -> bool:
+def refuses(call: Callable[[], Any], words: str) -> bool:
     """Whether a call raises an error of ours that has these words."""
     try:
         call()
@@ -62,37 +62,37 @@ def refused(call: Callable[[], Any], words: str) -> bool:
     return False
 
 
-def filled(path: str, name: str = "rails") -> pointsman.Workspace:
+def make_workspace(path: str, name: str = "rails") -> pointsman.Workspace:
     """Return a workspace with one dataset."""
     workspace = pointsman.open(path, embedder=HashingEmbedder())
     workspace.dataset(name).add([Document("a", "the rail is straight"), Document("b", "a red signal lamp")])
     return workspace
 
 
-def closed() -> Iterator[tuple[str, bool]]:
+def use_after_closing() -> Iterator[tuple[str, bool]]:
     """Row 3: used after it was closed."""
-    workspace = filled("ws")
+    workspace = make_workspace("ws")
     dataset = workspace.dataset("rails")
-    app = create_app(filled("served"), settings=pointsman.Settings())
+    app = create_app(make_workspace("served"), settings=pointsman.Settings())
     workspace.close()
-    yield "Python: search of a closed workspace", refused(lambda: workspace.search("rail"), "is closed")
-    yield "Python: index into a closed workspace", refused(lambda: workspace.index("x.md"), "is closed")
-    yield "Python: search of a dataset of a closed workspace", refused(lambda: dataset.search("rail"), "is closed")
+    yield "Python: search of a closed workspace", refuses(lambda: workspace.search("rail"), "is closed")
+    yield "Python: index into a closed workspace", refuses(lambda: workspace.index("x.md"), "is closed")
+    yield "Python: search of a dataset of a closed workspace", refuses(lambda: dataset.search("rail"), "is closed")
     with Dataset("own", path="own", embedder=HashingEmbedder()) as own_dataset:
         own_dataset.add([Document("a", "rail")])
-    yield "Python: a closed dataset", refused(lambda: own_dataset.search("rail"), "is closed")
+    yield "Python: a closed dataset", refuses(lambda: own_dataset.search("rail"), "is closed")
 
     async def by_client() -> None:
         async with Client("http://localhost", transport=httpx.ASGITransport(app)) as client:
             await client.asearch("rail")
         await client.asearch("rail")
 
-    yield "Client: search after closing", refused(lambda: asyncio.run(by_client()), "is closed")
+    yield "Client: search after closing", refuses(lambda: asyncio.run(by_client()), "is closed")
 
 
 def nothing_there() -> Iterator[tuple[str, bool]]:
     """Row 4: a place where there is nothing, and ``~``."""
-    filled("rails-ws").close()
+    make_workspace("rails-ws").close()
     expected = "there is no workspace at 'rails-sw'; did you mean 'rails-ws'?"
     with pointsman.open("rails-sw") as workspace:
         yield "Python: search", any(note.startswith(expected) for note in workspace.search("x").degraded)
@@ -100,7 +100,7 @@ def nothing_there() -> Iterator[tuple[str, bool]]:
         yield "Python: asearch", any(note.startswith(expected) for note in answer.degraded)
     answer_of_command = command("search", "x", "--workspace", "rails-sw")
     yield "Command line: search", answer_of_command.returncode == 2 and expected in answer_of_command.stderr
-    filled("~/home-ws").close()
+    make_workspace("~/home-ws").close()
     yield "Python: ~", Path("home-ws").is_dir() and not Path("~").exists()
     listing = command("datasets", "--json", POINTSMAN_WORKSPACE="~/home-ws")
     yield "Command line: ~", listing.returncode == 0 and '"rails"' in listing.stdout
@@ -131,7 +131,7 @@ def preflight() -> Iterator[tuple[str, bool]]:
     from pointsman.integrations.mcp import create_http_app
 
     origin = "https://app.example"
-    workspace = filled("ws")
+    workspace = make_workspace("ws")
     apps = {"HTTP": create_app(workspace, origins=[origin]), "MCP": create_http_app(workspace, origins=[origin])}
     head = {"Origin": origin, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}
     head |= {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type"}
@@ -146,7 +146,7 @@ def preflight() -> Iterator[tuple[str, bool]]:
         yield f"{door}: preflight of {path}", is_right
 
 
-ROWS: Final[dict[int, Case]] = {3: closed, 4: nothing_there, 9: preflight, 14: query_only}
+ROWS: Final[dict[int, Case]] = {3: use_after_closing, 4: nothing_there, 9: preflight, 14: query_only}
 
 
 def main(chosen: list[str]) -> int:

@@ -14,7 +14,7 @@ import typer
 
 from pointsman.retrieval.request import OPTIONS, Option
 from pointsman.tools.errors import InputError, ServiceError, StoreError
-from pointsman.tools.system.locations import expanded, is_service, is_url, path_of, redacted
+from pointsman.tools.system.locations import is_service, is_url, path_of, redacted, with_home
 
 if TYPE_CHECKING:
     from pointsman.workspace.workspace_search import Workspace
@@ -38,7 +38,7 @@ def workspace_of_settings() -> str:
 def path_without_service(location: str) -> str:
     """Return the path for the ``file:`` URL of a folder, since commands tell folders from servers."""
     location = path_of(location) or location
-    return location if is_url(location) else str(expanded(location))
+    return location if is_url(location) else str(with_home(location))
 
 
 WorkspaceOption = Annotated[

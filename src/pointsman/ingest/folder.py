@@ -14,7 +14,7 @@ from pointsman.ingest.chunk import MAX_TOKENS, OVERLAP, document_digest
 from pointsman.ingest.reader import FileReader, ReadResult
 from pointsman.ingest.source_text import FoundFile, Problem
 from pointsman.tools.errors import InputError
-from pointsman.tools.system.locations import expanded
+from pointsman.tools.system.locations import with_home
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -55,7 +55,7 @@ def find_files(
     Raises:
         InputError: A path does not exist, or is a folder that must not be read, or none is given.
     """
-    roots = list(dict.fromkeys(expanded(path).absolute() for path in paths))
+    roots = list(dict.fromkeys(with_home(path).absolute() for path in paths))
     if not roots:
         raise InputError("no path given; give at least one file or folder")
     for root in roots:

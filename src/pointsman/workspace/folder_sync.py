@@ -22,7 +22,7 @@ from pointsman.ingest.chunk import MAX_TOKENS, OVERLAP
 from pointsman.ingest.convert import PICTURES
 from pointsman.tools.audit_log import without_record
 from pointsman.tools.errors import InputError, MissingDependencyError, ModelError
-from pointsman.tools.system.locations import expanded
+from pointsman.tools.system.locations import with_home
 from pointsman.values.metadata import RESERVED
 from pointsman.values.types import AddResult, Document
 from pointsman.values.views import ACCESS, permissions_for
@@ -260,7 +260,7 @@ def _resolve(paths: Iterable[str | Path]) -> list[str]:
     paths = list(paths)
     if "" in paths:
         raise InputError("a path is empty; '.' is the current folder")
-    return [str(expanded(path).resolve()) for path in paths]
+    return [str(with_home(path).resolve()) for path in paths]
 
 
 class _Visible:

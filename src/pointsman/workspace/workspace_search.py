@@ -198,14 +198,16 @@ class Workspace(StoredWorkspace):
             RetrievalError: nothing could be searched; it contains every cause.
         """
         request = SearchRequest.of(query, k, options)
-        return self.retrying(request, lambda request: self._placed(self.engine.search(request, self._sources(request))))
+        return self.retrying(
+            request, lambda request: self._note_place(self.engine.search(request, self._sources(request)))
+        )
 
     async def asearch(self, query: str | Query, k: int = 5, **options: Unpack[WorkspaceOptions]) -> RetrievalContext:
         """Async version of `search`."""
 
         async def search(request: SearchRequest) -> RetrievalContext:
             sources = await in_thread(self._sources, request)  # opening a dataset for the first time reads files
-            return self._placed(await self.engine.asearch(request, sources))
+            return self._note_place(await self.engine.asearch(request, sources))
 
         return await self.aretrying(SearchRequest.of(query, k, options), search)
 
@@ -219,7 +221,7 @@ class Workspace(StoredWorkspace):
         request = several(queries, k, options)
 
         def search(request: SearchRequest) -> list[RetrievalContext]:
-            return list(map(self._placed, self.engine.search_many(request, self._sources(request))))
+            return list(map(self._note_place, self.engine.search_many(request, self._sources(request))))
 
         return self.retrying(request, search)
 
@@ -230,11 +232,11 @@ class Workspace(StoredWorkspace):
 
         async def search(request: SearchRequest) -> list[RetrievalContext]:
             answers = await self.engine.asearch_many(request, await in_thread(self._sources, request))
-            return list(map(self._placed, answers))
+            return list(map(self._note_place, answers))
 
         return await self.aretrying(several(queries, k, options), search)
 
-    def _placed(self, answer: RetrievalContext) -> RetrievalContext:
+    def _note_place(self, answer: RetrievalContext) -> RetrievalContext:
         """Return an answer that says so if there is nothing at this place."""
         if answer.plan.datasets or not isinstance(self.backend, LocalBackend) or holds_workspace(self.path):
             return answer

@@ -22,7 +22,7 @@ from pointsman.store.external.attachment import AttachedStore, AttachedView, Col
 from pointsman.store.prepared_documents import direction, position
 from pointsman.store.store_values import NEAR, Capability, Lists, Page, StoreQuery
 from pointsman.tools.errors import CorruptStoreError, InputError, StoreUnavailableError
-from pointsman.tools.system.locations import expanded
+from pointsman.tools.system.locations import with_home
 from pointsman.values.types import Document
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class FaissStore(AttachedStore):
             raise InputError(
                 "a FAISS file is attached as faiss:PATH with the file of its documents as the table and vector='vector'"
             )
-        self._path = expanded(path)
+        self._path = with_home(path)
         self._listing = self._path.parent / attachment.table
         self._reading = threading.Lock()
         self._read: _Files | None = None

@@ -26,7 +26,7 @@ from pointsman.store.backend import (
     check_version,
 )
 from pointsman.tools.errors import CorruptStoreError, FormatVersionError, InputError, LockedError, UnknownNameError
-from pointsman.tools.system.locations import expanded
+from pointsman.tools.system.locations import with_home
 
 if TYPE_CHECKING:
     from pointsman.store.local.local_store import LocalStore
@@ -58,7 +58,7 @@ class LocalBackend(BaseBackend):
     has_views = True
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = expanded(path)
+        self.path = with_home(path)
         self._datasets = f"{self.path}/{_DATASETS}"
         self._abouts: dict[str, tuple[object, DatasetRecord | None]] = {}  # with the stamp of the manifest, by name
         self._check()

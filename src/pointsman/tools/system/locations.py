@@ -44,10 +44,10 @@ def path_of(location: str) -> str:
     return "" if path.startswith("//") else path
 
 
-def expanded(location: str | os.PathLike[str]) -> Path:
+def with_home(location: str | os.PathLike[str]) -> Path:
     """Return a path with ``~`` or ``~user`` at its beginning as the home folder, as a shell does.
 
-    >>> expanded("~/rails") == Path.home() / "rails", expanded("rails/~")
+    >>> with_home("~/rails") == Path.home() / "rails", with_home("rails/~")
     (True, PosixPath('rails/~'))
     """
     path = Path(location)

@@ -49,7 +49,7 @@ from pointsman.tools.errors import (
     UnknownNameError,
 )
 from pointsman.tools.sqlite import SQLITE_ERRORS
-from pointsman.tools.system.locations import expanded
+from pointsman.tools.system.locations import with_home
 from pointsman.tools.version import __version__
 from pointsman.workspace.dataset import check_name
 
@@ -160,7 +160,7 @@ def backup(
             opened_workspace = Workspace(root)
         with opened_workspace:
             return backup(opened_workspace, folder, on_progress=on_progress)
-    folder, start_time = expanded(folder), datetime.now(UTC)
+    folder, start_time = with_home(folder), datetime.now(UTC)
     if folder.resolve().is_relative_to(workspace.path.resolve()):
         raise InputError(f"{folder} is inside the workspace {workspace.path}; name a folder outside")
     report = on_progress or (lambda _count, _total, _note: None)
@@ -201,7 +201,7 @@ def restore(
         FormatVersionError: a newer Pointsman wrote it.
         LockedError: another restore into this folder is running.
     """
-    source, folder = expanded(backup), expanded(folder)
+    source, folder = with_home(backup), with_home(folder)
     contents = _read_contents(source)
     report = on_progress or (lambda _count, _total, _note: None)
     steps = len(contents.files) + (len(contents.datasets) if verify else 0)

@@ -23,7 +23,7 @@ from pointsman.store.store_values import SCALES_OF
 from pointsman.tools.byte_cache import ByteCache
 from pointsman.tools.errors import InputError, UnknownNameError, UnmetNeedError
 from pointsman.tools.sync_and_async import async_twin
-from pointsman.tools.system.locations import expanded
+from pointsman.tools.system.locations import with_home
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -81,7 +81,7 @@ class StoredDataset(Source):
         if indexing_technique not in TECHNIQUES:
             raise InputError(f"indexing_technique is one of {', '.join(TECHNIQUES)}, not {indexing_technique!r}")
         self.name, self.description, self.indexing_technique = name, description, indexing_technique
-        self._path = expanded(path) if path is not None else None
+        self._path = with_home(path) if path is not None else None
         self._backend = backend
         self._embedder = None if embedder is None else as_embedder(embedder)
         self._load_embedder, self.holds_images = load_embedder, images
@@ -284,7 +284,7 @@ class StoredDataset(Source):
         Raises:
             InputError: the folder is not empty.
         """
-        self._local.collection.save(expanded(folder), bm25=self._bm25)
+        self._local.collection.save(with_home(folder), bm25=self._bm25)
 
     asave = async_twin(save)
 
@@ -297,7 +297,7 @@ class StoredDataset(Source):
         """
         from pointsman.store.local.manifest import read_manifest
 
-        about = read_manifest(expanded(folder))
+        about = read_manifest(with_home(folder))
         if about is None:
             raise InputError(f"there is no dataset at {folder}")
         bm25 = about.get("bm25", {})
