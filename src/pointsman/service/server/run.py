@@ -26,7 +26,8 @@ from pointsman.tools.errors import InputError, MissingDependencyError
 from pointsman.tools.system.file_descriptors import raise_descriptor_limit
 from pointsman.tools.system.locations import redacted
 from pointsman.tools.system.processes import isolate_spawned_processes
-from pointsman.values.settings import PREFIX, Settings
+from pointsman.values.setting_sources import PREFIX
+from pointsman.values.settings import Settings
 
 if TYPE_CHECKING:
     import uvicorn
