@@ -22,7 +22,7 @@ from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.retrieval.refine.rerank.http_reranker import HTTPReranker
 from pointsman.service.server import create_app
 from pointsman.service.server.access.api_keys import FILE, KeyStore
-from pointsman.service.server.routes import dify, vector_stores
+from pointsman.service.server.routes import dify, openai_filters, vector_stores
 from pointsman.tools.errors import FilterError
 from pointsman.tools.vectors import decode_vector
 from server_kit import Served
@@ -294,7 +294,7 @@ def test_the_openai_client_understands_errors(client: openai.OpenAI) -> None:
 )
 def test_malformed_filters_are_refused(filters: Any) -> None:
     with pytest.raises(FilterError):
-        vector_stores._of_openai(filters, 1)
+        openai_filters.filter_of_openai(filters, 1)
 
 
 def test_a_filter_without_end_is_refused() -> None:
@@ -302,7 +302,7 @@ def test_a_filter_without_end_is_refused() -> None:
     for _ in range(100):
         filters = {"type": "or", "filters": [filters]}
     with pytest.raises(FilterError, match="nested at most"):
-        vector_stores._of_openai(filters, 1)
+        openai_filters.filter_of_openai(filters, 1)
 
 
 # ── every call of OpenAI's client ────────────────────────────────────────────────────────────────────────────────────

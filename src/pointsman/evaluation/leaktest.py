@@ -12,23 +12,23 @@ from __future__ import annotations
 
 import json
 import random
-import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.evaluation.leak_cases import TwinCase, random_case
+from pointsman.evaluation.leak_doors import LeakDoors, Wall, timeless
 from pointsman.retrieval.judge.relevance import shipped
-from pointsman.retrieval.request import OPTIONS
 from pointsman.retrieval.workflow import RetrievalWorkflow
 from pointsman.store.backend import Backend, BaseBackend
 from pointsman.store.local.folder_backend import temporary_backend
 from pointsman.store.store_values import Capability
-from pointsman.tools.errors import InputError, MissingDependencyError, PointsmanError, UnmetNeedError
-from pointsman.tools.json_forms import form_of, plain_form
+from pointsman.tools.errors import InputError, MissingDependencyError, UnmetNeedError
+from pointsman.tools.json_forms import form_of
 from pointsman.values.types import Document
 from pointsman.values.views import ACCESS, Permissions, View, permissions_of
 from pointsman.workspace.workspace_search import Workspace
@@ -36,26 +36,11 @@ from pointsman.workspace.workspace_search import Workspace
 if TYPE_CHECKING:
     from pointsman.embedders.base_embedder import BaseEmbedder
 
-Wall = Literal["access", "filter"]
+
 Scratch = Callable[[], AbstractContextManager[Backend]]
 
-_ENGLISH: Final = (
-    "railway signal train station yard switch lamp ticket engine bridge tunnel whistle platform schedule freight brake "
-    "driver cable crossing timetable salary contract budget audit invoice merger lawsuit bonus"
-)
-_RUSSIAN: Final = (
-    "поезд сигнал станция стрелка путь вагон билет машинист мост тоннель расписание платформа договор зарплата бюджет "
-    "проверка счёт премия увольнение секретный"
-)
-_CHINESE: Final = "铁路信号 列车 车站 道岔 时刻表 车票 司机 隧道 合同 工资 预算 审计 发票 奖金"
-_WORDS: Final = {"en": _ENGLISH.split(), "ru": _RUSSIAN.split(), "zh": _CHINESE.split()}
-_GROUPS: Final = ("everyone", "group:rail", "group:money", "group:law", "group:news", "user:anna", "user:boris")
-_STRATEGIES: Final = ("auto", "auto", "auto", "hybrid", "bm25", "vector", "rrf", "z_score", "multi_query")
-_TIMES: Final = re.compile(r"(took|in|after) [\d.]+ ?(ms|s|seconds|milliseconds)\b")
-_TIMED_FIELDS: Final = frozenset({"milliseconds", "started", "latency_ms", "instance", "request_id", "created_at"})
+
 _SHOWN_DIFFERENCES: Final = 20
-_PATIENCE: Final = 600.0
-"""Seconds for a request: so many that no answer depends on how busy the machine is."""
 
 
 class ShippedEmbedder(HashingEmbedder):
@@ -123,33 +108,6 @@ class LeakReport:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
-    """One write to a dataset: documents that are added, or ids that are deleted."""
-
-    dataset: str
-    documents: tuple[Document, ...] = ()
-    deleted: tuple[str, ...] = ()
-    access: tuple[tuple[str, Permissions], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class TwinCase:
-    """A random case: writes, who asks, and what.
-
-    Attributes:
-        techniques: by dataset, what is indexed.
-        writes: in order.
-        asker: the principals of whoever asks.
-        questions: requests, each as a door and its arguments.
-    """
-
-    techniques: Mapping[str, str]
-    writes: tuple[Write, ...]
-    asker: tuple[str, ...]
-    questions: tuple[tuple[str, Mapping[str, Any]], ...]
-
-
 def leaktest(
     workspace: Workspace | None = None,
     *,
@@ -215,144 +173,6 @@ def _own_documents(workspace: Workspace) -> list[tuple[str, str, list[Document]]
     """Return name, technique and a sample of each dataset."""
     datasets = (workspace.dataset(name, create=False) for name in workspace.own_names())
     return [(dataset.name, dataset.indexing_technique, dataset.store.sample(100)) for dataset in datasets]
-
-
-# ── random cases ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def random_case(
-    chance: random.Random, questions: int = 20, samples: Sequence[tuple[str, str, Sequence[Document]]] = ()
-) -> TwinCase:
-    """Return a case with some documents that whoever asks may not see.
-
-    Args:
-        chance: draws everything.
-        questions: their number.
-        samples: by dataset, its technique and documents that come first.
-    """
-    asker = tuple(sorted(chance.sample(_GROUPS[1:], chance.choice([0, 1, 1, 2, 3]))))
-    techniques = {name: technique for name, technique, _ in samples} or {
-        name: chance.choice(["hybrid", "hybrid", "hybrid", "keyword", "vector"])
-        for name in chance.sample(["notes", "файлы", "档案"], chance.choice([1, 1, 2]))
-    }
-    writes = [Write(name, tuple(documents)) for name, _, documents in samples]
-    for name in techniques:
-        writes += _random_writes(chance, name)
-    documents = [document for write in writes for document in write.documents]
-    return TwinCase(
-        techniques,
-        tuple(writes),
-        asker,
-        tuple(_random_question(chance, techniques, documents) for _ in range(questions)),
-    )
-
-
-def _random_writes(chance: random.Random, dataset: str) -> Iterator[Write]:
-    ids = [f"{chance.choice('abc')}-{number}" for number in range(chance.choice([8, 20, 60, 120]))]
-    batch: list[Document] = []
-    for number, id_ in enumerate(ids):
-        batch.append(_random_document(chance, id_, number))
-        if chance.random() < 0.03:
-            yield Write(dataset, tuple(batch))
-            batch = []
-            yield from _random_change(chance, dataset, ids[: number + 1])
-    yield Write(dataset, tuple(batch))
-    yield from _random_change(chance, dataset, ids)
-
-
-def _random_change(chance: random.Random, dataset: str, ids: Sequence[str]) -> Iterator[Write]:
-    kind, selection = chance.random(), chance.sample(ids, min(len(ids), 3))
-    if kind < 0.25:
-        yield Write(dataset, deleted=tuple(selection))
-    elif kind < 0.5:
-        yield Write(dataset, tuple(_random_document(chance, id_, 0) for id_ in selection))
-    elif kind < 0.75:
-        yield Write(dataset, access=tuple((id_, _random_permissions(chance)) for id_ in selection))
-
-
-def _random_permissions(chance: random.Random) -> Permissions:
-    allowed_groups = chance.sample(_GROUPS, chance.choice([0, 1, 1, 1, 2]))
-    denied_groups = chance.sample(_GROUPS[1:], 1) if chance.random() < 0.2 else []
-    return Permissions(frozenset(allowed_groups), frozenset(denied_groups))
-
-
-def _random_text(chance: random.Random) -> str:
-    words = _WORDS[chance.choice(["en", "en", "ru", "zh"])]
-    count = chance.choice([3, 8, 20, 60])
-    text = [chance.choice(words) for _ in range(count)]
-    if chance.random() < 0.3:
-        text.append("".join(chance.choice("bdgklmnoprstuvz" if n % 2 else "aeiou") for n in range(9)))
-    joint = "" if words is _WORDS["zh"] else " "
-    sentences = [joint.join(text[start : start + 10]) for start in range(0, len(text), 10)]
-    return ("。" if not joint else ". ").join(sentences) + ("。" if not joint else ".")
-
-
-def _random_document(chance: random.Random, id_: str, number: int) -> Document:
-    metadata: dict[str, Any] = {"year": 2000 + chance.randrange(25), "lang": chance.choice(["en", "ru", "zh"])}
-    if chance.random() < 0.4:
-        metadata |= {"source": f"file{number // 4}.md", "position": number, "start": 100 * number}
-    if chance.random() < 0.3:
-        metadata["title"] = _random_text(chance)[:30]
-    if chance.random() < 0.1:
-        metadata[f"key{chance.randrange(5)}"] = chance.choice(["x", 1, True])
-    if chance.random() < 0.95:
-        metadata[ACCESS] = _random_permissions(chance).to_metadata()
-    return Document(id_, _random_text(chance), metadata)
-
-
-def _random_query(chance: random.Random, documents: Sequence[Document]) -> str:
-    if not documents or chance.random() < 0.05:
-        return chance.choice(["?", "zzzz", "поезд", "列车", "what is the capital of France?"])
-    words = re.findall(r"\w+", chance.choice(documents).text) or ["train"]
-    selection = [chance.choice(words)[:12] for _ in range(chance.choice([1, 2, 3, 6]))]
-    if chance.random() < 0.4:  # a slip
-        index = chance.randrange(len(selection))
-        word = selection[index]
-        position = chance.randrange(max(1, len(word)))
-        selection[index] = word[:position] + chance.choice("aeiouкот") + word[position + 1 :]
-    return " ".join(selection)
-
-
-def _random_question(
-    chance: random.Random, techniques: Mapping[str, str], documents: Sequence[Document]
-) -> tuple[str, Mapping[str, Any]]:
-    """Return a door and its arguments."""
-    name, document = chance.choice(list(techniques)), chance.choice(documents) if documents else Document("x", "x")
-    query = _random_query(chance, documents)
-    filters = chance.choice([None, None, None, "year >= 2010", 'lang in ["en", "zh"] and not year = 2003', "key1 = x"])
-    options: dict[str, Any] = {"k": chance.choice([1, 3, 5, 20]), "strategy": chance.choice(_STRATEGIES)}
-    if filters is not None:
-        options["filters"] = filters
-    if chance.random() < 0.5:
-        options["refuse"] = False
-    if chance.random() < 0.2:
-        options.update({name: 0.3 for name, option in OPTIONS.items() if option.bounds.get("le") == 1})
-    if chance.random() < 0.3:
-        options["datasets"] = [name]
-    door = chance.choice(_DOORS)
-    requests: dict[str, Mapping[str, Any]] = {
-        "search": {"query": query, **options},
-        "explain": {"query": query, "document_id": document.id, **options},
-        "search_many": {"queries": [query, _random_query(chance, documents)], **options},
-        "route": {"query": query},
-        "documents": {"dataset": name, "id": document.id, "source": document.metadata.get("source", "file0.md")},
-        "http": {"query": query, "dataset": name, "id": document.id, "filters": filters, **options},
-        "mcp": {
-            "query": query,
-            "dataset": name,
-            "id": f"{name}/{document.id}",
-            "source": document.metadata.get("source", "file0.md"),
-            "word": query.split()[0] if query.split() else "a",
-            **options,
-        },
-    }
-    return door, requests[door]
-
-
-_DOORS: Final = ("search", "search", "search", "explain", "search_many", "route", "documents", "http", "mcp")
-
-
-# ── two copies ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class TwinPair:
@@ -431,7 +251,7 @@ class TwinPair:
 
     def compare(self, report: LeakReport, times: Mapping[str, list[float]]) -> None:
         """Ask both copies everything, and note what differs, and which doors could not be asked."""
-        doors = [_Doors(workspace, self.case.asker, self.wall) for workspace in (self.full_copy, self.visible_copy)]
+        doors = [LeakDoors(workspace, self.case.asker, self.wall) for workspace in (self.full_copy, self.visible_copy)]
         try:
             for copy in doors:  # what a view is measured by, before a strategy's own time limit may leave it out
                 copy.ask("search", {"query": "?", "k": 1, "refuse": False})
@@ -466,15 +286,6 @@ def _text(answer: Any) -> str:
     return json.dumps(answer, ensure_ascii=False, sort_keys=True, default=str)
 
 
-def timeless(value: Any) -> Any:
-    """Return an answer without what depends on the time it took, or on where its workspace is."""
-    if isinstance(value, Mapping):
-        return {name: timeless(item) for name, item in value.items() if name not in _TIMED_FIELDS}
-    if isinstance(value, list | tuple):
-        return [timeless(item) for item in value]
-    return _TIMES.sub("", value) if isinstance(value, str) else value
-
-
 def _differences(first: Any, second: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Yield where two answers differ."""
     if isinstance(first, Mapping) and isinstance(second, Mapping):
@@ -485,179 +296,3 @@ def _differences(first: Any, second: Any, path: str = "") -> Iterator[tuple[str,
             yield from _differences(*pair, f"{path}[{number}]")
     elif first != second or type(first) is not type(second):
         yield path.lstrip("."), first, second
-
-
-# ── doors ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class _Doors:
-    """Every door of one copy, asked as one asker."""
-
-    def __init__(self, workspace: Workspace, asker: Sequence[str], wall: Wall) -> None:
-        self._workspace, self._asker, self._wall = workspace, list(asker), wall
-        self._http: Any = None
-        self._portal = ExitStack()
-        self._tools: Any = None
-        self._doors: Mapping[str, Callable[[dict[str, Any]], Any]] = {
-            "search": self._search,
-            "explain": self._explain,
-            "search_many": self._search_many,
-            "route": self._route,
-            "documents": self._documents,
-            "http": self._over_http,
-            "mcp": self._over_mcp,
-        }
-
-    def close(self) -> None:
-        """Close the service."""
-        if self._http is not None:
-            self._http.close()
-        self._portal.close()
-
-    def ask(self, door: str, question: Mapping[str, Any]) -> Any:
-        """Return the answer of a door, or its error.
-
-        Raises:
-            MissingDependencyError: it cannot be asked here.
-        """
-        try:
-            return self._doors[door](dict(question))
-        except MissingDependencyError:
-            raise
-        except PointsmanError as error:
-            return {"error": type(error).__name__, "message": str(error)}
-
-    def _options(self, question: dict[str, Any]) -> dict[str, Any]:
-        """Add who asks: as principals, or as a filter."""
-        if self._wall == "access":
-            return {**question, "principals": self._asker}
-        filters = question.get("filters")
-        return {**question, "filters": 'tenant = "a"' if filters is None else f'tenant = "a" and ({filters})'}
-
-    def _search(self, question: dict[str, Any]) -> Any:
-        query, k = question.pop("query"), question.pop("k")
-        context = self._workspace.search(query, k, **self._options(question))
-        return context.to_dict(trace="lists")
-
-    def _explain(self, question: dict[str, Any]) -> Any:
-        query, k, id_ = (question.pop(name) for name in ("query", "k", "document_id"))
-        return plain_form(self._workspace.search(query, k, **self._options(question)).explain(id_))
-
-    def _search_many(self, question: dict[str, Any]) -> Any:
-        queries, k = question.pop("queries"), question.pop("k")
-        return [answer.to_dict() for answer in self._workspace.search_many(queries, k, **self._options(question))]
-
-    def _datasets(self) -> list[Any]:
-        datasets = self._workspace.datasets()
-        return self._workspace.in_view(datasets, self._asker) if self._wall == "access" else datasets
-
-    def _route(self, question: dict[str, Any]) -> Any:
-        return self._workspace.route(question["query"], self._datasets()).to_dict()
-
-    def _documents(self, question: dict[str, Any]) -> Any:
-        (dataset,) = (candidate for candidate in self._datasets() if candidate.name == question["dataset"])
-        filters = None if self._wall == "access" else 'tenant = "a"'
-        document = dataset.get(question["id"])
-        page, following = dataset.page(0, 3, filters=filters)
-        try:
-            text: Any = dataset.text(question["source"]).to_dict()
-        except PointsmanError as error:
-            text = str(error)
-        return {
-            "document": None if document is None else [document.id, document.text, dict(document.metadata)],
-            "count": dataset.count(filters),
-            "ids": dataset.ids(filters=filters),
-            "page": [document.id for document in page],
-            "next": following,
-            "text": text,
-            "keys": sorted(dataset.store.metadata_keys() or ()),
-            "vectors": dataset.vectors_due,
-        }
-
-    # ── over HTTP ────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def _client(self) -> Any:
-        if self._http is None:
-            try:
-                from anyio.from_thread import start_blocking_portal
-                from starlette.testclient import TestClient
-
-                from pointsman.service.server import create_app
-            except (ImportError, RuntimeError) as error:
-                raise MissingDependencyError("httpx", "http", "asking over HTTP") from error
-            from pointsman.service.server.access.api_keys import keys_of
-            from pointsman.service.server.protocol.request_limits import Limits
-
-            keys = keys_of(self._workspace.backend)
-            principals = self._asker if self._wall == "access" else None
-            key = keys.create("leaktest", scopes=("read",), principals=principals).text
-            self._http = TestClient(
-                create_app(self._workspace, limits=Limits(search_seconds=_PATIENCE)),
-                base_url="http://localhost",
-                headers={"X-API-Key": key},
-            )
-            self._http.portal = self._portal.enter_context(start_blocking_portal())  # one event loop for all requests
-        return self._http
-
-    def _over_http(self, question: dict[str, Any]) -> Any:
-        client, name = self._client(), question.pop("dataset")
-        id_, filters = question.pop("id"), question.pop("filters", None)
-        parameters = {} if filters is None else {"filters": filters}
-        body = {**question, **parameters}
-        if self._wall == "filter":
-            body = self._options(body)
-            parameters = {"filters": body["filters"]}
-        return {
-            "search": client.post("/api/search", json={**body, "trace": "lists"}).json(),
-            "explain": client.post("/api/explain", json={**body, "document_id": id_}).json(),
-            "datasets": client.get("/api/datasets").json(),
-            "count": client.get(f"/api/datasets/{name}/count", params=parameters).json(),
-            "document": client.get(f"/api/datasets/{name}/document", params={"id": id_}).json(),
-            "ids": client.get(f"/api/datasets/{name}/ids", params=parameters).json(),
-            "files": client.get(f"/v1/vector_stores/{name}/files").json(),
-            "store": client.get(f"/v1/vector_stores/{name}").json(),
-            "route": client.post("/api/route", json={"query": question["query"]}).json(),
-        }
-
-    def _over_mcp(self, question: dict[str, Any]) -> Any:
-        import anyio
-
-        calls = self._calls()
-        name, id_, source, word = (question.pop(argument) for argument in ("dataset", "id", "source", "word"))
-        question = question if self._wall == "access" else self._options(question)
-        requests = {
-            "search": question,
-            "explain": {**question, "id": id_},
-            "fetch": {"id": id_},
-            "read": {"id": id_, "before": 2, "after": 2},
-            "outline": {"dataset": name},
-            "grep": {"pattern": word, "ignore_case": True},
-            "list_datasets": {},
-            "route": {"query": question["query"]},
-        }
-
-        async def answers() -> dict[str, Any]:
-            by_tool = {tool: await calls.call(tool, arguments, {}) for tool, arguments in requests.items()}
-            return {**by_tool, "section": await calls.call("outline", {"dataset": name, "source": source}, {})}
-
-        return anyio.run(answers)
-
-    def _calls(self) -> Any:
-        if self._tools is None:
-            from dataclasses import replace
-
-            try:
-                from pointsman.integrations.mcp.tool_calls import Calls
-                from pointsman.integrations.mcp.visible_datasets import Library
-            except ImportError as error:
-                raise MissingDependencyError("mcp", "mcp", "asking over MCP") from error
-            from pointsman.service.server.access.rate_limits import Gate
-            from pointsman.service.server.access.request_access import Access
-            from pointsman.service.server.protocol.request_limits import Limits
-
-            principals = frozenset(self._asker) if self._wall == "access" else None
-            access = replace(Access.open(), principals=principals)
-            strategies = tuple(dict.fromkeys(_STRATEGIES))
-            library = Library(self._workspace, None, strategies, _PATIENCE)
-            self._tools = Calls(library, Gate(Limits()), lambda _: access)
-        return self._tools

@@ -9,7 +9,6 @@ import csv
 import difflib
 import io
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -22,6 +21,8 @@ from pointsman.tools.errors import InputError
 from pointsman.values.types import check_top_k
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from pointsman.evaluation.run_collection import Progress
     from pointsman.values.types import Document, Hit
     from pointsman.workspace.dataset import Dataset

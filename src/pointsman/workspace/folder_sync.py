@@ -7,7 +7,6 @@ kept even if indexing is interrupted; the next run embeds the rest.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -29,6 +28,8 @@ from pointsman.values.views import ACCESS, permissions_for
 from pointsman.workspace.dataset import PATIENCE, SOON
 
 if TYPE_CHECKING:
+    import threading
+
     import numpy as np
     from numpy.typing import NDArray
     from watchfiles import Change

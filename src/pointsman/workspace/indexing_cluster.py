@@ -9,7 +9,6 @@ free. A task that a dead worker had is computed by another one, and its result i
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -24,6 +23,8 @@ from pointsman.tools.errors import InputError, MissingDependencyError, ModelErro
 from pointsman.tools.retries import Retries
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from operator import attrgetter
 from time import monotonic
 from typing import TYPE_CHECKING, Final
@@ -11,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 from pointsman.tools.system.file_descriptors import descriptor_limit
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pointsman.workspace.dataset.dataset_lifecycle import StoredDataset
 
 _ALWAYS_OPEN: Final = 4  # so many may always be open

@@ -7,7 +7,6 @@ write access to a dataset can choose.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -16,6 +15,8 @@ from pointsman.tools.errors import InputError, UnknownNameError
 from pointsman.tools.json_forms import form_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from pointsman.store.base_store import Store
     from pointsman.values.types import Document
 

@@ -1,34 +1,18 @@
-"""Where the datasets of a workspace are, and what is fitted to them: made, opened, attached, repaired and closed."""
+"""The datasets of a workspace: made, opened, attached, repaired and closed."""
 
 from __future__ import annotations
 
 import logging
-import threading
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self
 
-from pointsman.embedders.base_embedder import as_embedder, image_embedder_of
-from pointsman.embedders.query_vectors import QueryVectors
-from pointsman.retrieval.engine import Engine, Stages
-from pointsman.retrieval.judge.kept_calibrations import (
-    Calibration,
-    Reranking,
-    change_calibrations,
-    stored_calibrations,
-)
-from pointsman.retrieval.plan.policy import POLICY, Policy, measured, read_policy
 from pointsman.retrieval.run.source import TECHNIQUES, check_all_searchable
-from pointsman.retrieval.workflow import RetrievalWorkflow
 from pointsman.store.backend import NEW, DatasetRecord
-from pointsman.store.backend_urls import open_backend
 from pointsman.store.external.attachment import ATTACHED, Attachment, UnusableStore, maintains_itself
 from pointsman.store.local.folder_backend import LocalBackend
 from pointsman.store.store_values import Capability
-from pointsman.tools import byte_cache
-from pointsman.tools.audit_log import AuditLog
 from pointsman.tools.errors import (
     CorruptStoreError,
     InputError,
@@ -39,29 +23,21 @@ from pointsman.tools.errors import (
     UnmetNeedError,
 )
 from pointsman.tools.sync_and_async import async_twin, limited
-from pointsman.values.settings import Settings
 from pointsman.values.views import ACCESS_RECORD, AccessColumns, View
 from pointsman.workspace.attached_collections import measured_attachment
-from pointsman.workspace.calibration.unasked_calibration import UnaskedCalibrations, is_by_hand
 from pointsman.workspace.dataset import ACCESS_IS_OFF, Dataset, check_name
-from pointsman.workspace.dataset.dataset_lifecycle import no_image_embedder
-from pointsman.workspace.open_datasets import OpenDatasets
+from pointsman.workspace.fitted_workspace import FittedWorkspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from pointsman.retrieval.request import SearchRequest
     from pointsman.retrieval.run.source import IndexingTechnique
-    from pointsman.store.backend import Backend
     from pointsman.store.local.repair import Repair
-    from pointsman.values.protocols import LLM, Embedder
-    from pointsman.workspace.dataset.dataset_lifecycle import StoredDataset
-    from pointsman.workspace.replaying import Replays
+    from pointsman.values.protocols import Embedder
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
 
 _FRESH: Final = 0.5
 """Seconds for which the list of datasets in a server is reused; changes by others are seen after that."""
@@ -69,79 +45,8 @@ _VIEW_SECONDS: Final = 5.0
 """For so long a search waits for an attached collection to say which of its rows exist for whoever asks."""
 
 
-class StoredWorkspace:
+class StoredWorkspace(FittedWorkspace):
     """Datasets in one place, without the searches; see `pointsman.Workspace`."""
-
-    def __init__(
-        self,
-        path: str | Path | Backend,
-        *,
-        embedder: Embedder | None = None,
-        image_embedder: Embedder | None = None,
-        workflow: Stages | None = None,
-        llm: LLM | Mapping[str, LLM] | None = None,
-        settings: Settings | None = None,
-    ) -> None:
-        if not isinstance(settings, Settings | None):
-            raise InputError(f"settings are Settings(name=value, …) or Settings.load(), not {settings!r:.80}")
-        self._backend, self._is_closed = open_backend(path), False
-        self.settings = settings or Settings()
-        if settings is not None:
-            byte_cache.set_limit(settings.cache_megabytes << 20)
-        self.audit_log = AuditLog(self.backend, lambda: self.settings.audit_log)
-        policy, calibrations = self.stored_policy() or measured(), self.stored_calibrations()
-        self.workflow: Stages = workflow or RetrievalWorkflow(
-            policy=policy, timeout=self.settings.timeout, fitted=calibrations
-        )
-        if settings is not None:
-            from pointsman.embedders.named_embedders import embedder_for
-            from pointsman.llm.chosen_models import SettingsModels
-
-            llm = SettingsModels(settings) if llm is None else llm
-            embedder = embedder_for(settings) if embedder is None else embedder
-        self.llm = llm
-        self._calibrations = UnaskedCalibrations(self._keep_unasked)
-        key = self.workflow, self.settings, llm, self._calibrations.states
-        self._engine = key, self._new_engine(self.workflow)
-        self._embedder = None if embedder is None else as_embedder(embedder)
-        self._image_embedder = None if image_embedder is None else as_embedder(image_embedder)
-        self._query_vectors = QueryVectors(self._loaded_embedder)
-        self._image_query_vectors = QueryVectors(self._loaded_image_embedder)
-        self._datasets: dict[str, Dataset] = {}
-        self._open_datasets = OpenDatasets()
-        self._opening = threading.RLock()
-        self._access: tuple[float, bool] | None = None
-        self._records: tuple[float, dict[str, DatasetRecord]] | None = None
-        self._attachments: tuple[float, dict[str, str]] | None = None
-        self._foreign: dict[str, tuple[str, Dataset]] = {}
-        self._replays: Replays | None = None
-
-    @property
-    def place(self) -> str:
-        """Return where the workspace is: the path of the folder, or a URL without a password."""
-        return self._backend.url
-
-    @property
-    def backend(self) -> Backend:
-        """Where it is stored.
-
-        Raises:
-            InputError: the workspace is closed.
-        """
-        if self._is_closed:
-            raise InputError(f"the workspace at {self.place} is closed; open it again with pointsman.open")
-        return self._backend
-
-    @property
-    def path(self) -> Path:
-        """Return the folder.
-
-        Raises:
-            UnmetNeedError: the workspace is in a server.
-        """
-        if isinstance(self._backend, LocalBackend):
-            return self._backend.path
-        raise UnmetNeedError(f"the workspace at {self._backend.url} is not in a folder, and this works on folders only")
 
     def dataset(
         self,
@@ -598,125 +503,6 @@ class StoredWorkspace:
                 audit_log=self.audit_log,
             )
 
-    @property
-    def engine(self) -> Engine:
-        """Return the engine that plans this workspace's searches."""
-        workflow, settings, llm, lacking = key = self.workflow, self.settings, self.llm, self._calibrations.states
-        (old_workflow, old_settings, old_llm, old_lacking), engine = self._engine
-        is_same = workflow is old_workflow and settings is old_settings and llm is old_llm and lacking is old_lacking
-        if not is_same:
-            if lacking:  # what is stored says more, unless it is empty too
-                stored = {name: one for name, one in workflow.fitted.items() if name not in lacking or not one.is_empty}
-                workflow = replace(workflow, fitted={**lacking, **stored})
-            engine = self._new_engine(workflow)
-            self._engine = key, engine
-        return engine
-
-    def _new_engine(self, workflow: Stages) -> Engine:
-        audit = self.audit_log if self.settings.audit_log else None
-        return Engine(self.settings, workflow, self.llm, audit=audit)
-
-    def _engine_of(self, name: str) -> Engine:
-        """Return the engine for searches of one dataset, which say the same as those of the workspace."""
-        if (dataset := self._datasets.get(name)) is not None:
-            self._calibrate_if_needed(dataset)
-        return self.engine
-
-    def keep(self, policy: Policy | None) -> None:
-        """Use this policy from now on, also after the workspace is reopened; None restores the measured one.
-
-        Raises:
-            InputError: it is not a policy.
-        """
-        if not isinstance(policy, Policy | None):
-            raise InputError(f"a workspace keeps a Policy or None, not {policy!r:.80}")
-        self.backend.put_record(POLICY, "", None if policy is None else policy.to_json())
-        self.workflow = replace(self.workflow, policy=policy or measured())
-
-    akeep = async_twin(keep)
-
-    def stored_policy(self) -> Policy | None:
-        """Return the policy fitted to the workspace; None if there is none.
-
-        Raises:
-            InputError: the stored record is not a policy.
-        """
-        record = self.backend.record(POLICY)
-        return None if record is None else read_policy(record.value, f"{self.backend.url}: the policy")
-
-    def keep_calibration(self, name: str, calibration: Calibration | None) -> None:
-        """Use this calibration for the hits of a dataset from now on, also after the workspace is reopened.
-
-        Args:
-            name: name of the dataset.
-            calibration: the result of `pointsman.workspace.calibration.dataset_calibration.calibrate`; None restores
-                the shipped one.
-
-        Raises:
-            InputError: it is not a calibration.
-            ConflictError: others keep changing the workspace's calibrations.
-        """
-        if not isinstance(calibration, Calibration | None):
-            raise InputError(f"a workspace keeps a Calibration or None, not {calibration!r:.80}")
-        self._change_calibration(name, lambda _: calibration)
-        self._calibrations.forget(name)
-
-    def keep_reranking(self, name: str, reranking: Reranking) -> None:
-        """Let ``auto`` decide by this whether to rerank hits of a dataset; other calibrations of it are kept.
-
-        Args:
-            name: name of the dataset.
-            reranking: the result of `pointsman.evaluation.tune`.
-
-        Raises:
-            InputError: it is not a `Reranking`.
-            ConflictError: as in `keep_calibration`.
-        """
-        if not isinstance(reranking, Reranking):
-            raise InputError(f"a workspace keeps a Reranking, not {reranking!r:.80}")
-        self._change_calibration(name, lambda former: replace(former or Calibration(""), reranking=reranking))
-
-    def _change_calibration(self, name: str, change: Callable[[Calibration | None], Calibration | None]) -> None:
-        def change_all(calibrations: dict[str, Calibration]) -> None:
-            calibration = change(calibrations.pop(name, None))
-            if calibration is not None:
-                calibrations[name] = calibration
-
-        self.workflow = replace(self.workflow, fitted=change_calibrations(self.backend, change_all))
-
-    def stored_calibrations(self) -> Mapping[str, Calibration]:
-        """Return the calibrations fitted to datasets of the workspace, by name.
-
-        Raises:
-            InputError: the stored record is invalid.
-        """
-        return stored_calibrations(self.backend)
-
-    def _calibrate_if_needed(self, dataset: StoredDataset, *, is_written: bool = False) -> None:
-        """Calibrate a dataset in the background if its embedder has no built-in calibration."""
-        if not self.settings.calibrate_automatically or (dataset.name in self._calibrations.known and not is_written):
-            return
-        if dataset.holds_images:  # no question can be taken out of a picture
-            return
-        with suppress(StoreError):  # whoever searches it meets the error again
-            self._calibrations.look_at(dataset, self.workflow.fitted.get(dataset.name), is_written=is_written)
-
-    @property
-    def being_calibrated(self) -> list[str]:
-        """The datasets of which calibrations are being made in the background."""
-        return self._calibrations.names
-
-    def _keep_unasked(self, name: str, calibration: Calibration) -> None:
-        """Store a calibration that was made from documents, unless labels have given one meanwhile."""
-        self._change_calibration(name, lambda former: former if is_by_hand(former) else calibration)
-        self._calibrations.forget(name)
-
-    def wait_for_calibrations(self) -> None:
-        """Wait until the calibrations are stored that are being made in the background."""
-        self._calibrations.wait()
-
-    await_for_calibrations = async_twin(wait_for_calibrations)
-
     def close(self) -> None:
         """Close all datasets and the connection to the server; calibrations that are being made are broken off.
 
@@ -732,33 +518,6 @@ class StoredWorkspace:
         self._backend.close()
 
     aclose = async_twin(close)
-
-    @property
-    def embedder(self) -> Embedder:
-        """The embedder of the datasets; the default embedder, loaded on first use, unless one is configured."""
-        return self._loaded_embedder()
-
-    def _loaded_embedder(self) -> Embedder:
-        if self._embedder is None:
-            from pointsman.embedders import default_embedder
-
-            return default_embedder()
-        return self._embedder
-
-    def _loaded_image_embedder(self, name: str = "pictures") -> Embedder:
-        """Return the embedder of pictures, loading it on first use.
-
-        Raises:
-            UnmetNeedError: none is configured.
-        """
-        if self._image_embedder is None:
-            from pointsman.embedders.named_embedders import image_embedder_for
-
-            self._image_embedder = image_embedder_for(self.settings) or self._embedder
-        if image_embedder_of(self._image_embedder) is None:
-            raise no_image_embedder(name)
-        assert self._image_embedder is not None
-        return self._image_embedder
 
     def __enter__(self) -> Self:
         return self

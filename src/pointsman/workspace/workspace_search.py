@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
@@ -35,14 +34,15 @@ from pointsman.workspace.workspace_lifecycle import StoredWorkspace, existing
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from pointsman.ingest import FileLimits
     from pointsman.retrieval.plan.recommended_strategy import Recommendation
     from pointsman.retrieval.plan.routers import RouteDecision
     from pointsman.selector.heuristic_route import RouteChoice
     from pointsman.values.settings import Settings
+    from pointsman.workspace.calibration.calibration_questions import Progress as CalibrateProgress
     from pointsman.workspace.calibration.dataset_calibration import Calibrating
-    from pointsman.workspace.calibration.dataset_calibration import Progress as CalibrateProgress
     from pointsman.workspace.folder_sync import IndexReport, Progress
 
 T = TypeVar("T")

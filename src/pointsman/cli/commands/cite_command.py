@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pointsman.cli import output
+from pointsman.cli import printed_answers
 from pointsman.cli.shared_options import JsonOption, WorkspaceOption, standard_input, workspace_at
 from pointsman.tools.errors import InputError
 from pointsman.values.types import Hit
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def text(
@@ -31,7 +33,7 @@ def text(
     """Print the text of a file, to which citation offsets refer."""
     with workspace_at(workspace) as open_workspace:
         passage = open_workspace.dataset(dataset, create=False).text(source, hash=hash, start=start, end=end)
-    output.source_text(passage, as_json=as_json)
+    printed_answers.source_text(passage, as_json=as_json)
 
 
 def verify_answer(
@@ -43,7 +45,7 @@ def verify_answer(
     from pointsman.values.citations import verify
 
     check = verify(_read(answer), _hits(hits))
-    output.answer_check(check, as_json=as_json)
+    printed_answers.answer_check(check, as_json=as_json)
     if not check.supported:
         raise typer.Exit(1)
 

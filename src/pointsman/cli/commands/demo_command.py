@@ -6,7 +6,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from pointsman.cli import output
+from pointsman.cli import output, printed_answers
 from pointsman.tools.system.locations import redacted
 from pointsman.workspace.workspace_search import Workspace
 
@@ -64,7 +64,7 @@ def run_demo(path: str) -> None:
             console.print()
             console.rule(question, style="cyan")
             context = workspace.search(question, 3, datasets=datasets)
-            output.search_results(context, explain=False, as_json=False)
+            printed_answers.search_results(context, explain=False, as_json=False)
     console.print()
     console.print("Next steps:", style="bold")
     for line in (

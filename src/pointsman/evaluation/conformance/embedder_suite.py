@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +11,8 @@ from pointsman.evaluation.conformance.suite_samples import QUERY, TextConformanc
 from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     from numpy.typing import NDArray
 
     from pointsman.values.protocols import Embedder, MultimodalEmbedder

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
@@ -28,6 +27,8 @@ from pointsman.tools.sync_and_async import wait_for
 from pointsman.values.types import Document, Hit, Provenance, Query, Ranked
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from pointsman.retrieval.refine.rerank.base_reranker import BaseReranker
 
 

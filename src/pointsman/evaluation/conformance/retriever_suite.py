@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from unittest import SkipTest
@@ -12,6 +11,8 @@ from pointsman.tools.sync_and_async import wait_for
 from pointsman.values.types import Query
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pointsman.values.filters import Filter
     from pointsman.values.protocols import Retriever
 

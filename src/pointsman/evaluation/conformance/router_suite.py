@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pointsman.evaluation.conformance.suite_samples import (
@@ -18,6 +17,8 @@ from pointsman.tools.sync_and_async import wait_for
 from pointsman.values.types import Query
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pointsman.retrieval.plan.routers import BaseRouter
     from pointsman.workspace.dataset import Dataset
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +12,8 @@ from pointsman.tools.sync_and_async import wait_for
 from pointsman.values.types import Query
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pointsman.selector.base_selector import BaseSelector
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from unittest import SkipTest
 
 from pointsman.tools.errors import InputError, PointsmanError
 from pointsman.tools.sync_and_async import wait_for
 from pointsman.values.filters import And, Filter, Or, parse_filter
 from pointsman.values.types import Document, Hit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 T = TypeVar("T")
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pointsman.evaluation.conformance.suite_samples import (
     DOCUMENTS,
@@ -21,6 +20,9 @@ from pointsman.evaluation.conformance.suite_samples import (
 from pointsman.tools.errors import FilterError, UnknownNameError
 from pointsman.tools.sync_and_async import wait_for
 from pointsman.values.types import AddResult, Document, Query, RetrievalContext
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
 
 
 class WorkspaceConformance(TwinConformance):

@@ -8,7 +8,6 @@ import ssl
 import threading
 import time
 import weakref
-from collections.abc import AsyncGenerator, Generator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +22,8 @@ from pointsman.tools.network.http_addresses import address, is_here, one_line
 from pointsman.tools.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Generator, Mapping
+
     import httpx
 
     Transport = httpx.BaseTransport | httpx.AsyncBaseTransport

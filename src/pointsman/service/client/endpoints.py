@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -13,6 +12,8 @@ from pointsman.values.types import AddResult, Document, Hit
 from pointsman.workspace.passages import SourceText
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from pointsman.retrieval.plan.recommended_strategy import Recommendation
     from pointsman.store.local.collection import Verification
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 
 from pointsman.ingest import Problem
 from pointsman.retrieval.parallel_calls import Threads, run
@@ -45,9 +44,12 @@ from pointsman.values.types import (
 from pointsman.values.views import Permissions, access_changes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
+    from pointsman.service.client.searches_datasets import SearchesDatasets
     from pointsman.service.client.service_calls import Service
     from pointsman.store.local.collection import Verification
     from pointsman.values.filters import Filter
@@ -68,32 +70,6 @@ _VECTORS: Final = 1000
 _PAGE: Final = 500
 _MOST_OF_A_PAGE: Final = 1000
 """Most documents that a service returns in a page."""
-
-
-class SearchesDatasets(Protocol):
-    """What a dataset needs of the client it belongs to; its `Client` has it."""
-
-    @property
-    def search(self) -> Callable[..., RetrievalContext]:
-        """Search datasets by name."""
-
-    @property
-    def asearch(self) -> Callable[..., Awaitable[RetrievalContext]]:
-        """Async version of `search`."""
-
-    @property
-    def search_many(self) -> Callable[..., list[RetrievalContext]]:
-        """Answer many questions."""
-
-    @property
-    def asearch_many(self) -> Callable[..., Awaitable[list[RetrievalContext]]]:
-        """Async version of `search_many`."""
-
-    def status(self, name: str) -> dict[str, Any]:
-        """Return what the service says of a dataset."""
-
-    def names(self) -> list[str]:
-        """Return the names of all datasets."""
 
 
 class RemoteDataset:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
@@ -23,6 +22,7 @@ from pointsman.values.types import Explanation, Plan, Query, RetrievalContext, T
 from pointsman.values.views import AccessRule
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pointsman.ingest import FileLimits

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
@@ -18,6 +17,8 @@ from pointsman.values.metadata import plain
 from pointsman.values.types import TRACE_DETAILS, Query
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     from pointsman.values.filters import Filter
     from pointsman.values.types import TraceDetail
 

@@ -6,7 +6,6 @@ import json
 import logging
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -29,6 +28,8 @@ from pointsman.tools.network.http_addresses import one_line, seconds_of
 from pointsman.tools.retries import Retries
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     from pointsman.service.client.client_connections import Transport
     from pointsman.service.client.endpoints import Endpoint
 

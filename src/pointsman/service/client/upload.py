@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
@@ -17,6 +16,8 @@ from pointsman.tools.vectors import encode_vector, with_length
 from pointsman.values.types import AddResult, Document
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
     from pointsman.service.client.service_calls import Service
     from pointsman.values.types import Documents
     from pointsman.workspace.dataset.documents import GivenVectors

@@ -13,7 +13,6 @@ Learning 109, 2020), section 5, for estimating both together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +30,8 @@ from pointsman.retrieval.judge.relevance import (
 from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 

@@ -7,7 +7,6 @@ The search is that of Wing and Gong (1993), remembering which sets of steps have
 from __future__ import annotations
 
 import json
-import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,8 @@ from pointsman.evaluation.conformance.suite_samples import at_once
 from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:
+    import random
+
     from pointsman.values.types import AddResult, Document
 
 State = tuple[str, str, bool] | None

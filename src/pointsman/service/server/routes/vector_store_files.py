@@ -17,18 +17,20 @@ from pointsman.service.server.access.request_access import check_again
 from pointsman.service.server.protocol.problems import HttpProblem
 from pointsman.service.server.protocol.responses import Json
 from pointsman.service.server.protocol.strict_routes import StrictRoute
-from pointsman.service.server.routes.vector_stores import (
+from pointsman.service.server.routes.vector_store_shapes import (
     MAX_AT_ONCE,
-    After,
     Attributes,
-    Before,
     ChunkingStrategy,
     FileStatus,
+    StoreObject,
+    StorePage,
+)
+from pointsman.service.server.routes.vector_stores import (
+    After,
+    Before,
     Limit,
     Order,
     StoreName,
-    StoreObject,
-    StorePage,
     attach,
     attach_to,
     existing_documents,

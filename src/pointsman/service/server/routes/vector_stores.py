@@ -14,17 +14,26 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn
 
 from fastapi import APIRouter, Path, Query, Request
-from pydantic import Field, JsonValue
 from starlette.responses import Response
 
-from pointsman.ingest.chunk import HARD_LIMIT, MAX_TOKENS, OVERLAP
-from pointsman.service.server import schemas
+from pointsman.ingest.chunk import MAX_TOKENS, OVERLAP
 from pointsman.service.server.access.request_access import check_again
 from pointsman.service.server.protocol.problems import HttpProblem
 from pointsman.service.server.protocol.responses import Json
 from pointsman.service.server.protocol.strict_routes import StrictRoute
 from pointsman.service.server.routes.dify import degraded_in, relevance, search_dataset
-from pointsman.service.server.schemas import NAME, StrictRequest
+from pointsman.service.server.routes.openai_filters import filter_of_openai
+from pointsman.service.server.routes.vector_store_shapes import (
+    ChunkingStrategy,
+    FileChange,
+    FileStatus,
+    NewStoreRequest,
+    StoreChange,
+    StoreObject,
+    StorePage,
+    StoreSearchRequest,
+)
+from pointsman.service.server.schemas import NAME
 from pointsman.service.server.state import (
     WRITE_PATIENCE,
     Caller,
@@ -35,8 +44,8 @@ from pointsman.service.server.state import (
     problem_responses,
 )
 from pointsman.service.server.uploads import Upload, Uploads, file_of, is_upload
-from pointsman.tools.errors import FilterError, InputError, StoreError
-from pointsman.values.filters import And, Equals, Filter, In, Not, Or, Range, StartsWith
+from pointsman.tools.errors import InputError, StoreError
+from pointsman.values.filters import StartsWith
 from pointsman.values.metadata import RESERVED
 from pointsman.values.wire import notes_of, public_metadata
 
@@ -48,107 +57,38 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+
 router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["protocols"])
 
+
 _SEARCHES = problem_responses("not-found", "conflict", "too-large", "unsupported-media-type")
+
+
 _READS = problem_responses("not-found")
-_LARGEST: Final = 50  # results of one search in OpenAI's API
-MAX_AT_ONCE: Final = 100
-"""Files that are attached by one request."""
+
+
 _METADATA: Final = "openai_metadata"
 """The note of a dataset with the metadata of its vector store."""
 
 
 StoreName = Annotated[str, Path(max_length=64, pattern=NAME, description="The dataset's name.")]
+
+
 _PRINTABLE: Final = r"^[\w\p{L}\p{N}\p{P}\p{S}\u0300-\u036f\ufe0f \xa0\u2000-\u200a\u202f\u205f\u3000]+$"
+
+
 FileId = Annotated[str, Path(pattern=_PRINTABLE, description="The document's id.")]
 
 
-class RankingOptions(StrictRequest):
-    """Ranking options."""
-
-    ranker: Annotated[str | None, Field(description="`none`: do not rerank; any other: as configured.")] = None
-    score_threshold: Annotated[float | None, Field(allow_inf_nan=False)] = None
-
-
-class StoreSearchRequest(StrictRequest):
-    """A search in OpenAI's vector store API."""
-
-    query: Annotated[str, Field(min_length=1)] | Annotated[list[str], Field(min_length=1, max_length=16)]
-    filters: Annotated[
-        dict[str, JsonValue] | None,
-        Field(description='`{"type": "eq", "key": …, "value": …}`, or `{"type": "and", "filters": […]}`.'),
-    ] = None
-    max_num_results: Annotated[int, Field(ge=1, le=_LARGEST)] = 10
-    ranking_options: RankingOptions = RankingOptions()
-    rewrite_query: Annotated[bool | None, Field(description="Only false: queries are searched as they are.")] = None
-
-
-class ChunkingOptions(StrictRequest):
-    """Sizes of passages, in estimated tokens."""
-
-    max_chunk_size_tokens: Annotated[int, Field(ge=16, le=HARD_LIMIT)]
-    chunk_overlap_tokens: Annotated[int, Field(ge=0, le=HARD_LIMIT // 2)]
-
-
-class ChunkingStrategy(StrictRequest):
-    """How to cut uploaded files: `auto`, or `static` with sizes."""
-
-    type: Literal["auto", "static"]
-    static: ChunkingOptions | None = None
-
-
-Pairs = Annotated[dict[str, str], Field(max_length=16)]
-Attributes = Annotated[dict[str, str | float | bool], Field(max_length=100)]
-
-
-class NewStoreRequest(StrictRequest):
-    """A dataset to create."""
-
-    name: Annotated[str | None, Field(max_length=64, pattern=NAME, description="By default a new one.")] = None
-    description: Annotated[str | None, Field(max_length=10_000)] = None
-    metadata: Pairs | None = None
-    file_ids: Annotated[list[str] | None, Field(max_length=MAX_AT_ONCE, description="Uploaded files to attach.")] = None
-    chunking_strategy: ChunkingStrategy | None = None
-    expires_after: Annotated[JsonValue, Field(description="Only null: vector stores do not expire.")] = None
-
-
-class StoreChange(StrictRequest):
-    """What to change of a vector store."""
-
-    name: Annotated[str | None, Field(description="Only its own: the name is the id.")] = None
-    metadata: Pairs | None = None
-    expires_after: Annotated[JsonValue, Field(description="Only null: vector stores do not expire.")] = None
-
-
-class FileChange(StrictRequest):
-    """New attributes of a document, in place of all others."""
-
-    attributes: Attributes | None
-
-
-class StorePage(schemas.Open):
-    """A list in OpenAI's format."""
-
-    object: str
-    data: list[dict[str, Any]]
-    has_more: bool
-
-
-class StoreObject(schemas.Open):
-    """An object in OpenAI's format."""
-
-    id: str
-    object: str
-
-
 Limit = Annotated[int, Query(ge=1, le=100)]
+
+
 After = Annotated[str | None, Query(description="The id after which the page starts.")]
+
+
 Before = Annotated[str | None, Query(description="The id before which the page ends.")]
-FileStatus = Annotated[
-    Literal["in_progress", "completed", "failed", "cancelled"] | None,
-    Query(description="Documents are always `completed`."),
-]
+
+
 Order = Annotated[Literal["asc", "desc"], Query(description="Files in the order of arrival; vector stores by name.")]
 
 
@@ -358,7 +298,7 @@ async def get_store(state: Shared, access: Reader, name: StoreName) -> Response:
 async def search_store(state: Shared, access: Reader, name: StoreName, body: StoreSearchRequest) -> Response:
     """Search a dataset; with several queries, each hit has its best score."""
     texts = [body.query] if isinstance(body.query, str) else body.query
-    filters = None if body.filters is None else _of_openai(body.filters, 1)
+    filters = None if body.filters is None else filter_of_openai(body.filters, 1)
     if body.rewrite_query:
         refuse("rewrite_query", "queries are searched as they are; the strategies of /api/search rewrite them")
     rerank = False if body.ranking_options.ranker == "none" else None
@@ -507,46 +447,6 @@ def _existing(dataset: Dataset, file_id: str) -> list[Document]:
 
 def _no_document(store: str, file_id: str) -> HttpProblem:
     return HttpProblem("not-found", f"there is no document {file_id!r:.80} in dataset {store!r}", kind="document")
-
-
-def _of_openai(filters: Any, depth: int) -> Filter:
-    """Convert a filter of OpenAI.
-
-    Raises:
-        FilterError: it is malformed.
-    """
-    if not isinstance(filters, dict) or depth > _DEEPEST:
-        raise FilterError(f"a filter is an object with type, nested at most {_DEEPEST} deep, not {filters!r:.80}")
-    kind = filters.get("type")
-    if kind in ("and", "or"):  # no set, as it may be of any type
-        inner = filters.get("filters")
-        if not isinstance(inner, list):
-            raise FilterError(f"a filter of type {kind!r} has a list of filters, not {inner!r:.80}")
-        operands = tuple(_of_openai(operand, depth + 1) for operand in inner)
-        return And(operands) if kind == "and" else Or(operands)
-    key, value = filters.get("key"), filters.get("value")
-    if not isinstance(key, str) or not isinstance(kind, str) or kind not in _OF_OPENAI:
-        raise FilterError(f"a filter has a key and a type of {', '.join(_OF_OPENAI)}, and, or; not {filters!r:.200}")
-    return _OF_OPENAI[kind](key, value)
-
-
-def _list(key: str, value: Any) -> In:
-    if not isinstance(value, list):
-        raise FilterError(f"{key!r}: in and nin take a list, not {value!r:.80}")
-    return In(key, tuple(value))
-
-
-_DEEPEST: Final = 20
-_OF_OPENAI: Final[dict[str, Callable[[str, Any], Filter]]] = {
-    "eq": Equals,
-    "ne": lambda key, value: Not(Equals(key, value)),
-    "gt": lambda key, value: Range(key, gt=value),
-    "gte": lambda key, value: Range(key, gte=value),
-    "lt": lambda key, value: Range(key, lt=value),
-    "lte": lambda key, value: Range(key, lte=value),
-    "in": _list,
-    "nin": lambda key, value: Not(_list(key, value)),
-}
 
 
 def _store(dataset: Dataset, created_at: int | None) -> dict[str, Any]:
