@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from inspect import Parameter, Signature, signature
 from io import TextIOWrapper
@@ -16,8 +17,6 @@ from pointsman.tools.errors import InputError, ServiceError, StoreError
 from pointsman.tools.system.locations import is_service, is_url, path_of, redacted, with_home
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
     from pointsman.workspace.workspace_search import Workspace
 
 

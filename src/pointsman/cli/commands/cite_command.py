@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -11,9 +12,6 @@ from pointsman.cli import printed_answers
 from pointsman.cli.shared_options import JsonOption, WorkspaceOption, standard_input, workspace_at
 from pointsman.tools.errors import InputError
 from pointsman.values.types import Hit
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def text(

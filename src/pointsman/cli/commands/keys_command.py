@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,7 +18,7 @@ from pointsman.tools.errors import InputError, UnknownNameError
 from pointsman.tools.system.locations import is_service, is_url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from pointsman.service.server.access.api_keys import ApiKey, KeyStore
 

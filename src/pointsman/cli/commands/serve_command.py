@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import sys
 from dataclasses import fields
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from pointsman.cli.shared_options import EmbedderOption, WorkspaceOption, announcer
 from pointsman.tools.errors import InputError, MissingDependencyError
 from pointsman.tools.system.locations import is_service, redacted
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def serve(

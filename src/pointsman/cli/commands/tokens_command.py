@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from pointsman.cli import output
 from pointsman.cli.shared_options import JsonOption, WorkspaceOption, check_no_service, check_workspace, workspace_at
 from pointsman.tools.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 app = typer.Typer(
     name="tokens",
