@@ -19,7 +19,6 @@ from pointsman.retrieval.judge.kept_calibrations import (
     Reranking,
     minimum_for,
 )
-from pointsman.retrieval.judge.languages import script_of
 from pointsman.retrieval.judge.relevance import (
     Form,
     Relevance,
