@@ -17,13 +17,13 @@ from pointsman.retrieval.judge.kept_calibrations import (
     Coverage,
     Reranking,
 )
+from pointsman.retrieval.judge.languages import script_of
 from pointsman.retrieval.judge.relevance import (
     FIRST,
     Candidates,
     Evidence,
     Form,
     Relevance,
-    script_of,
     unrelated_questions,
 )
 from pointsman.retrieval.request import SearchRequest
