@@ -67,9 +67,13 @@ AREAS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 """The names of an area's files, wherever they are, and its tests, those first that are likely to notice."""
 
 EQUIVALENT: Final[Mapping[str, str]] = {
-    "branches.py: SourceBranch._gaps: following = questions[index + 1 : index + 2]: 2 -> 3": (
+    "branches.py: SourceBranch._gaps: following = questions[index + 1 : index + «2]: 2 -> 3": (
         "only the first of them is asked for"
     ),
+    (
+        "fusion.py: _sum_of_contributions: scores = [«1 / rank for rank in _ranks(1, keys)] if raw is None else raw: "
+        "1 -> 2"
+    ): "a list's scores are normalised, so a factor means nothing",
 }
 """Mutants that mean the same as the code, and why: file, function, line, what was there and what is there now."""
 
@@ -90,7 +94,7 @@ class Mutant:
         file: within the source folder.
         function: where in it, by qualified name.
         line: in the unchanged file.
-        text: of that line.
+        text: of that line, with a « before the code that is changed.
         start, end: in bytes of the unchanged file.
         before, after: the code there, and in its place.
     """
@@ -134,8 +138,9 @@ class _Sites(ast.NodeVisitor):
         start = self._lines[node.lineno - 1] + node.col_offset
         end = self._lines[node.end_lineno - 1] + node.end_col_offset
         before, function = ast.unparse(node), ".".join(self._scopes)
-        line = self._texts[node.lineno - 1].strip()
-        mutant = Mutant(self.area, rule, self.file, function, node.lineno, line, start, end, before, after)
+        line = self._texts[node.lineno - 1].encode()
+        text = (line[: node.col_offset] + "«".encode() + line[node.col_offset :]).decode().strip()
+        mutant = Mutant(self.area, rule, self.file, function, node.lineno, text, start, end, before, after)
         self.mutants.append(mutant)
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
