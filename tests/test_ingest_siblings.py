@@ -1,0 +1,106 @@
+"""What a reader sees in Office files and PDFs, in other words and languages than those of the collection of hard files."""
+
+from __future__ import annotations
+
+import io
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from pointsman.ingest import ParsedDocument, convert
+from pointsman.ingest.converters.number_formats import shown
+from pointsman.ingest.converters.pdf_layout import Piece, _lines
+
+
+def text_of_file(name: str, document: Any) -> str:
+    buffer = io.BytesIO()
+    document.save(buffer)
+    return "\n".join(item.text for item in convert(name, buffer.getvalue()) if isinstance(item, ParsedDocument))
+
+
+def test_word_shows_headers_numbers_and_both_directions_of_merged_cells() -> None:
+    from docx import Document
+
+    document = Document()
+    document.sections[0].header.paragraphs[0].text = "Договор № 17"
+    document.sections[0].footer.paragraphs[0].text = "第 3 版"
+    for step in ("Открыть", "Закрыть"):
+        document.add_paragraph(step, style="List Number")
+    table = document.add_table(rows=3, cols=3)
+    for row, texts in enumerate((("Депо", "План", ""), ("Тверь", "1", "2"), ("", "3", "4"))):
+        for column, cell in enumerate(texts):
+            table.cell(row, column).text = cell
+    table.cell(0, 1).merge(table.cell(0, 2))
+    table.cell(1, 0).merge(table.cell(2, 0))
+    text = text_of_file("a.docx", document)
+    assert "1. Открыть\n\n2. Закрыть" in text
+    assert "Депо | План\nТверь | 1 | 2\nТверь | 3 | 4" in text
+    assert "Договор № 17" in text
+    assert "第 3 版" in text
+
+
+def test_excel_shows_comments_merged_rows_and_formulas_without_a_result() -> None:
+    from openpyxl import Workbook
+    from openpyxl.comments import Comment
+
+    book = Workbook()
+    for row in (("区域", "城市"), ("北", "哈尔滨"), (None, "长春"), ("合计", "=COUNTA(B2:B3)")):
+        book.active.append(row)
+    book.active.merge_cells("A2:A3")
+    book.active["B2"].comment = Comment("冬季加倍", "王")
+    text = text_of_file("a.xlsx", book)
+    assert "北 | 哈尔滨\n北 | 长春\n合计 | =COUNTA(B2:B3)" in text
+    assert "Comment on B2: 冬季加倍" in text
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "expected"),
+    [
+        ("0.125", "0.0%", "12.5%"),
+        ("-3", "0.00", "-3.00"),
+        ("7", "000", "007"),
+        ("1234567.5", '#,##0.00 "₽"', "1,234,567.50 ₽"),
+        ("99", "[$€-407]#,##0", "€99"),
+        ("-5", '0;"minus "0', "minus 5"),
+        ("2.5", "[h]:mm:ss", "60:00"),
+        ("1234567", "0.0,", "1234.6"),
+        ("45000", "dd.mm.yyyy", "2023-03-15"),
+        ("9007199254740993", "", "9007199254740993"),
+        ("0.1", "General", "0.1"),
+        ("no number", "0", "no number"),
+    ],
+)
+def test_a_number_is_written_as_the_sheet_shows_it(value: str, code: str, expected: str) -> None:
+    assert shown(value, code, datetime(1899, 12, 30)) == expected  # noqa: DTZ001  (cells have no time zone)
+
+
+def rows_of(*lines: tuple[str, str]) -> list[list[Piece]]:
+    return [
+        [Piece(50, 700 - 15 * n, 50 + 5 * len(left), 710 - 15 * n, left), Piece(300, 700 - 15 * n, 300 + 5 * len(right), 710 - 15 * n, right)]
+        for n, (left, right) in enumerate(lines)
+    ]  # fmt: skip
+
+
+def test_columns_of_prose_are_read_one_after_the_other_and_rows_of_a_table_are_kept() -> None:
+    prose = rows_of(
+        ("Стрелочник переводит", "Дежурный по станции"),
+        ("стрелку утром и вечером,", "звонит соседу раз в час"),
+        ("если поезд опаздывает.", "и пишет в журнал."),
+    )
+    assert list(_lines(prose))[:4] == [
+        "Стрелочник переводит",
+        "стрелку утром и вечером,",
+        "если поезд опаздывает.",
+        "Дежурный по станции",
+    ]
+    table = rows_of(("Деталь", "2026"), ("Болт", "12"), ("Гайка", "7"))
+    assert list(_lines(table)) == ["Деталь 2026", "Болт 12", "Гайка 7"]
+
+
+def test_rtf_and_a_page_title_that_says_nothing() -> None:
+    (source,) = (
+        item for item in convert("note.rtf", rb"{\rtf1\ansi\ansicpg1251 \'cf\'ee\'e5\'e7\'e4 7\par \u36947?\u23700?}")
+    )
+    assert isinstance(source, ParsedDocument)
+    assert (source.text, source.title) == ("Поезд 7\n道岔", "note")
