@@ -9,7 +9,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
-from pointsman.retrieval.fewer_hits import absence_of
+from pointsman.retrieval.answer_limits import absence_of
 from pointsman.retrieval.run.branches import SourceBranch, ask
 from pointsman.retrieval.run.candidates import RetrieverResults, StoreResults
 from pointsman.tools.errors import PointsmanError
@@ -17,15 +17,14 @@ from pointsman.values.filters import Exists
 from pointsman.values.metadata import facts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from pointsman.retrieval.parallel_calls import Mode
-    from pointsman.retrieval.plan.recipe import Over, Recipe
+    from pointsman.retrieval.parallel_calls import Breaker, Mode
+    from pointsman.retrieval.plan.recipe import RoutedRecipe
     from pointsman.retrieval.refine.diversity import Grouping
-    from pointsman.retrieval.run.branches import BranchAnswers, Question
+    from pointsman.retrieval.run.branches import Branch, BranchAnswers, Question
     from pointsman.retrieval.run.candidates import Results
     from pointsman.retrieval.run.journal import Journal
-    from pointsman.retrieval.run.reading import Reading
     from pointsman.values.filters import Filter
     from pointsman.values.types import Document, Ranked
 
@@ -41,14 +40,13 @@ ROUNDS: Final = 8
 
 async def fill(
     grouping: Grouping,
-    recipe: Recipe,
-    over: Over,
-    readings: Mapping[str, Reading],
-    names: Sequence[str],
+    recipe: RoutedRecipe,
+    branches: Sequence[Branch],
     questions: Sequence[Question],
     answers: Sequence[BranchAnswers],
     mode: Mode,
     journal: Journal,
+    breaker: Breaker,
 ) -> Sequence[BranchAnswers]:
     """Search datasets again without the groups that are full, until there are enough hits or no candidate is left.
 
@@ -57,20 +55,18 @@ async def fill(
 
     Args:
         grouping: of the answer.
-        recipe: of the search.
-        over: the recipe applied to the sources.
-        readings: of the datasets.
-        names: of the sources that were searched.
+        recipe: of the search, applied to its sources.
+        branches: that were searched.
         questions: the query and its variants.
         answers: to each of them.
         mode: how to wait.
         journal: of the search; it says if no document has the key.
+        breaker: leaves out branches that keep failing.
 
     Returns:
         The answers with the candidates that were added.
     """
-    branches = recipe.branches(names, over, readings)
-    most, depth = over.most, over.depth
+    examined, depth = recipe.examined, recipe.depth
     numbers = [number for number, branch in enumerate(branches) if isinstance(branch, SourceBranch)]
     last_answers = answers
     for turn in range(ROUNDS + 1):
@@ -81,10 +77,10 @@ async def fill(
             break
         count, full_groups = grouping.count(documents)
         numbers = [number for number in numbers if _is_cut(last_answers, number, depth)]
-        if count >= most or not numbers or not full_groups:
+        if count >= examined or not numbers or not full_groups:
             break
         if turn == ROUNDS:
-            journal.degrade(f"{STAGE}: {ROUNDS} further searches found {count} of {most} hits; there may be others")
+            journal.degrade(f"{STAGE}: {ROUNDS} further searches found {count} of {examined} hits; there may be others")
             break
         further_questions = [
             replace(
@@ -100,8 +96,8 @@ async def fill(
             depth,
             mode,
             [journal] * len(questions),
-            breaker=recipe.breaker,
-            budget=journal.deadline.for_branches(has_later_stages=over.has_later_stages),
+            breaker=breaker,
+            budget=journal.deadline.for_branches(has_later_stages=recipe.has_later_stages),
         )
         last_answers = [
             replace(answer, results={numbers[position]: results for position, results in answer.results.items()})

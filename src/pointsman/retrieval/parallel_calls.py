@@ -104,6 +104,19 @@ class Mode(Protocol):
         ...
 
 
+async def attempt(mode: Mode, call: DualCall[T], timeout: float | None) -> T | Exception:  # noqa: ASYNC109  (see Mode)
+    """The answer of a call, or its error."""
+    outcome = (await mode.all([call], timeout))[0]
+    if outcome.answer is not None:
+        return outcome.answer
+    return outcome.error or TypeError("it returned None")
+
+
+def cause_of(answer: Any) -> Exception:
+    """The error that came back in place of an answer, or a TypeError about an answer of the wrong type."""
+    return answer if isinstance(answer, Exception) else TypeError(f"it returned {type(answer).__name__}")
+
+
 class Deadline:
     """A moment that a whole search must not pass."""
 

@@ -40,7 +40,7 @@ _RANKING: Final = frozenset({"strategy", "rerank", "refuse"})
 
 
 @dataclass(frozen=True, slots=True)
-class Over:
+class RoutedRecipe:
     """A recipe applied to certain sources.
 
     Attributes:
@@ -48,7 +48,7 @@ class Over:
         lists: whether words and vectors of each dataset are searched, by its name.
         transformer: bound to these sources.
         depth: the number of candidates in each list.
-        most: the maximum number of hits in an answer.
+        examined: how many hits of the ranking the answer is chosen from.
         weighs: whether the policy weighs the lists.
         has_later_stages: whether a stage after the branches may take longer than a computation.
     """
@@ -57,7 +57,7 @@ class Over:
     lists: Mapping[str, tuple[bool, bool]]
     transformer: BaseTransformer | None
     depth: int
-    most: int
+    examined: int
     weighs: bool
     has_later_stages: bool
 
@@ -118,9 +118,11 @@ class Recipe:
     grouping: Grouping | None = None
     today: str = ""
     receipt: Callable[[RetrievalContext, Mapping[str, Reading]], str] | None = None
-    _recipes_over: dict[tuple[str, ...], Over] = field(default_factory=dict, repr=False, compare=False, init=False)
+    _for_sources: dict[tuple[str, ...], RoutedRecipe] = field(
+        default_factory=dict, repr=False, compare=False, init=False
+    )
 
-    def over(self, names: Sequence[str], lookup: Callable[[Recipe, Sequence[str]], Lookup]) -> Over:
+    def for_sources(self, names: Sequence[str], lookup: Callable[[Recipe, Sequence[str]], Lookup]) -> RoutedRecipe:
         """The recipe applied to certain sources; computed once for each choice of sources.
 
         Args:
@@ -128,22 +130,22 @@ class Recipe:
             lookup: makes the searchable view that transformers get.
         """
         key = tuple(names)
-        if key not in self._recipes_over:
-            if len(self._recipes_over) >= _CHOICES_KEPT:
-                self._recipes_over.clear()
-            self._recipes_over[key] = self._worked_out(key, lookup)
-        return self._recipes_over[key]
+        if key not in self._for_sources:
+            if len(self._for_sources) >= _CHOICES_KEPT:
+                self._for_sources.clear()
+            self._for_sources[key] = self._worked_out(key, lookup)
+        return self._for_sources[key]
 
-    def _worked_out(self, names: tuple[str, ...], lookup: Callable[[Recipe, Sequence[str]], Lookup]) -> Over:
+    def _worked_out(self, names: tuple[str, ...], lookup: Callable[[Recipe, Sequence[str]], Lookup]) -> RoutedRecipe:
         plan = self.plan(names)
         bind = getattr(self.transformer, "over", None)
         transformer = self.transformer if bind is None else bind(lookup(self, names))
-        return Over(
+        return RoutedRecipe(
             plan,
             self._lists(names, plan.strategy),
             transformer,
             max(self.depth, self.depth_of(plan.strategy)),
-            self.most,
+            self.examined,
             self.weighs and plan.strategy == "hybrid",
             any(not refiner.in_place for refiner in self.refiners),
         )
@@ -173,18 +175,18 @@ class Recipe:
             if isinstance(source := self.sources[name], Source)
         }
 
-    def branches(self, names: Sequence[str], over: Over, readings: Mapping[str, Reading]) -> list[Branch]:
+    def branches(self, names: Sequence[str], recipe: RoutedRecipe, readings: Mapping[str, Reading]) -> list[Branch]:
         """One branch for each of these sources.
 
         Args:
             names: of the sources.
-            over: the recipe applied to them.
+            recipe: this recipe applied to them.
             readings: of the datasets among them.
         """
-        absent_script = self.policy.absent_script if over.weighs and self.policy is not None else 0.0
+        absent_script = self.policy.absent_script if recipe.weighs and self.policy is not None else 0.0
         return [
-            SourceBranch(readings[name], over.lists[name], absent_script)
-            if name in over.lists
+            SourceBranch(readings[name], recipe.lists[name], absent_script)
+            if name in recipe.lists
             else RetrieverBranch(self.sources[name], name)
             for name in names
         ]
@@ -210,8 +212,8 @@ class Recipe:
         )
 
     @property
-    def most(self) -> int:
-        """The maximum number of hits in an answer; with coverage, the number examined."""
+    def examined(self) -> int:
+        """How many hits of the ranking the answer is chosen from: ``k``, or more if the answer shall cover."""
         return self.k if self.coverage is None else max(self.k, MOST_HITS)
 
     @property
@@ -227,7 +229,7 @@ class Recipe:
 
     def depth_of(self, scale: str) -> int:
         """How many hits the stages after the fusion need."""
-        return max([self.most, *(refiner.depth(self.most, scale) for refiner in self.refiners)])
+        return max([self.examined, *(refiner.depth(self.examined, scale) for refiner in self.refiners)])
 
 
 def method_for(sources: Sequence[Any], method: str, policy: Policy | None = None) -> tuple[str, str]:

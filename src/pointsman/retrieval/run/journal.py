@@ -10,7 +10,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from pointsman.retrieval.parallel_calls import SearchDeadline
+from pointsman.retrieval.parallel_calls import SearchDeadline, describe
 from pointsman.values.trace import Span, StageRecord, Trace
 
 if TYPE_CHECKING:
@@ -84,6 +84,13 @@ class Journal:
         for cause in causes:
             if cause not in self.degraded:
                 self.degraded.append(cause)
+
+    def failed(self, stage: str, start: float, error: Exception, instead: str) -> None:
+        """Note that a stage failed, and what happens instead."""
+        cause = describe(error)
+        self.span(stage, f"failed; {instead}", start, None, cause)
+        self.degrade(f"{stage}: {cause}; {instead}")
+        log.warning("%s failed, %s: %s", stage, instead, cause)
 
     def fused(self, results: Results, fused: Fused[Any]) -> None:
         """Note the lists and the ranking they were fused into."""
