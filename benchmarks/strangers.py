@@ -47,7 +47,7 @@ def command(*arguments: str, given: str | None = "", **variables: str) -> subpro
         input=given,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         env={**os.environ, "POINTSMAN_EMBEDDER": "default", **variables},
         check=False,
     )
@@ -146,7 +146,16 @@ def preflight() -> Iterator[tuple[str, bool]]:
         yield f"{door}: preflight of {path}", is_right
 
 
-ROWS: Final[dict[int, Case]] = {3: use_after_closing, 4: nothing_there, 9: preflight, 14: query_only}
+def into_a_pipe() -> Iterator[tuple[str, bool]]:
+    """Row 21: nothing is drawn wider than what it is about."""
+    make_workspace("ws").close()
+    for arguments in (("demo",), ("search", "rail", "-w", "ws"), ("status", "-w", "ws"), ("config",)):
+        answer = command(*arguments)
+        widest = max(map(len, answer.stdout.splitlines()), default=0)
+        yield f"Command line: {arguments[0]} into a pipe ({widest} columns)", 0 < widest < 2_000
+
+
+ROWS: Final[dict[int, Case]] = {3: use_after_closing, 4: nothing_there, 9: preflight, 14: query_only, 21: into_a_pipe}
 
 
 def main(chosen: list[str]) -> int:

@@ -600,3 +600,12 @@ def test_serving_without_its_packages_says_what_to_install() -> None:
     assert process.returncode == 1
     assert "needs the package 'fastapi'; install it with: pip install 'pointsman[server]'" in process.stderr
     assert "Traceback" not in process.stderr
+
+
+def test_a_rule_is_not_drawn_into_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    from pointsman.cli import output
+
+    output.console().rule("What is a fuse?", style="cyan")
+    output.console(stderr=True).rule("[a] fuse")
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("What is a fuse?\n", "[a] fuse\n")

@@ -97,6 +97,13 @@ def console(*, stderr: bool = False) -> Console:
                 text = segment.text if segment.control else printable(segment.text)
                 yield segment if text == segment.text else segment._replace(text=text)
 
+        def rule(self, title: Any = "", **style: Any) -> None:
+            """Draw a line over the width of a terminal; elsewhere only its title, as there is no width."""
+            if self.is_terminal:
+                super().rule(title, **style)
+            else:
+                self.print(title, markup=False)
+
     target = SafeConsole(stderr=stderr, highlight=False, emoji=False)
     if target.is_terminal:
         return target
