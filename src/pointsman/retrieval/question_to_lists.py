@@ -187,7 +187,8 @@ def _search_plan(routing: Routing, search: Search) -> SearchPlan:
     recipe = inquiry.recipe.for_sources(names, partial(RoutedLookup, carry_out=search))
     plan = recipe.plan
     plan = replace(plan, reason=f"{routing.reason}{plan.reason}") if routing.reason else plan
-    inquiry.journal.tell(plan)
+    if inquiry.journal.listener is not None:
+        inquiry.journal.tell(plan)
     detail = f"{plan.strategy} over {', '.join(names) or 'nothing'}: {plan.reason}"
     inquiry.journal.span("plan", detail, start, len(names))
     at_once = getattr(recipe.transformer, "at_once", None)
