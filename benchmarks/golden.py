@@ -37,6 +37,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "store/hybird/": _LISTED, "settings/hybird/": _LISTED, "options/hybird/": _LISTED,
     "errors/search/strategy/": _LISTED, "service/client/unknown": _LISTED,
     "service/requests/3 GET /api/strategies": _GONE, "agents/tools": _GONE,
+    "commands/help/mcp --help": "tools of other MCP servers are passed on no longer",
     "ingest/": "passages end with their page, so that a citation names the page of its words",
 }  # fmt: skip
 """What is taken away, or meant to be different: the beginning of the keys of its answers, and the reason."""

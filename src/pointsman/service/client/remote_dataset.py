@@ -381,7 +381,7 @@ class RemoteDataset:
             parameters = {"after": following, **source_parameter, **matching(filters)}
             page_ids, cursor = self._service.call(endpoints.IDS, self.name, parameters=parameters)
             ids += page_ids
-            following = self._following(cursor, following)
+            following = self._service.following(cursor, following)
         return ids
 
     aids = async_twin(ids)
@@ -408,7 +408,7 @@ class RemoteDataset:
             parameters = {"after": following, "limit": page_size, **matching(filters)}
             page, cursor = self._service.call(endpoints.PAGE, self.name, parameters=parameters)
             documents += page
-            following = self._following(cursor, following)
+            following = self._service.following(cursor, following)
         return documents, following
 
     apage = async_twin(page)
@@ -525,7 +525,7 @@ class RemoteDataset:
     def describe(self, description: str) -> None:
         """Change the description; for a dataset that does not exist yet, it is kept until creation."""
         if self.exists:
-            self._create({"name": self.name, "description": description})
+            self._service.call(endpoints.CREATE, body={"name": self.name, "description": description})
         self.description = self._new["description"] = description
 
     adescribe = async_twin(describe)
@@ -533,7 +533,7 @@ class RemoteDataset:
     def keep_versions(self, versions: str) -> None:
         """Keep what is replaced or deleted from now on; see `Dataset.keep_versions`."""
         if self.exists:
-            self._create({"name": self.name, "versions": versions})
+            self._service.call(endpoints.CREATE, body={"name": self.name, "versions": versions})
         self._new["versions"] = versions
 
     akeep_versions = async_twin(keep_versions)
@@ -541,7 +541,7 @@ class RemoteDataset:
     def make(self) -> None:
         """Create the dataset unless it exists."""
         if not self._exists:
-            status = self._create({"name": self.name, **self._new})
+            status = self._service.call(endpoints.CREATE, body={"name": self.name, **self._new})
             self.description, self.indexing_technique = status["description"], status["indexing_technique"]
             self._exists = True
 
@@ -597,14 +597,3 @@ class RemoteDataset:
     def _quiet(self) -> float:
         """Return the seconds that a write may stay silent: the service itself waits for other writers."""
         return self._service.timeout + _LOCK_SECONDS
-
-    def _create(self, description: Mapping[str, Any]) -> dict[str, Any]:
-        """Create the dataset, or change its description; return its status."""
-        return self._service.call(endpoints.CREATE, body=description)
-
-    def _following(self, next_cursor: int | None, cursor: int) -> int | None:
-        """Return where the next page begins; it must lie ahead, else paging would never end."""
-        with self._service.reading("page"):
-            if next_cursor is not None and next_cursor <= cursor:
-                raise ValueError(f"the next page begins after {next_cursor!r:.80}, this one after {cursor}")
-        return next_cursor

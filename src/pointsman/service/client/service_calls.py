@@ -213,6 +213,13 @@ class Service:
             retry_after=retry_seconds,
         )
 
+    def following(self, next_cursor: int | None, cursor: int) -> int | None:
+        """Return where the next page begins; it must lie ahead, else paging would never end."""
+        with self.reading("page"):
+            if next_cursor is not None and next_cursor <= cursor:
+                raise ValueError(f"the next page begins after {next_cursor!r:.80}, this one after {cursor}")
+        return next_cursor
+
     @contextmanager
     def reading(self, what: str) -> Iterator[None]:
         """Report missing fields and wrong types in the block as errors of the service."""
