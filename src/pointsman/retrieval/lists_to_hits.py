@@ -133,9 +133,6 @@ class AnswerHits:
     coverage: float | None = None
 
 
-# ── fuse ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 async def fuse(retrieval: Retrieval) -> FusedLists:
     """Fuse all lists into one ranking: those of all branches, and those of the query's variants.
 
@@ -317,9 +314,6 @@ def _weigh(
     return policy.weigh(main_results.pool.span(spread))
 
 
-# ── fetch and judge ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 async def fetch(fused_lists: FusedLists) -> Sequence[Fetched]:
     """Fetch the documents of the candidates, in their order.
 
@@ -374,9 +368,6 @@ def judge(fused_lists: FusedLists, versions: Sequence[Fetched]) -> RankedHits:
     if best is None:
         return RankedHits(fused_lists, Ranked(hits, candidates.scale), verdict)
     return RankedHits(fused_lists, Ranked(hits, candidates.scale, best=best.best, needed=best.minimum), verdict)
-
-
-# ── versions, time and groups ────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def put_in_force(ranked_hits: RankedHits) -> RankedHits:
@@ -439,9 +430,6 @@ def _reordered(inquiry: Inquiry, stage: str, start: float, ranking: Ranked, hits
     inquiry.journal.ranked(stage, ranking)
     inquiry.journal.span(stage, reason, start, len(hits))
     return ranking
-
-
-# ── refine ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def refine(refiner: BaseRefiner, hits_of_each: Sequence[RankedHits]) -> list[RankedHits]:
@@ -524,9 +512,6 @@ def _unsound(ranking: Ranked) -> Exception | None:
     if not isinstance(ranking.dropped, dict | Mapping) or not isinstance(ranking.degraded, tuple | list):
         return TypeError("its ranking has a ``dropped`` that is not a mapping, or a ``degraded`` that is not a tuple")
     return None
-
-
-# ── limit and answer ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def limit_hits(ranked_hits: RankedHits) -> AnswerHits:
