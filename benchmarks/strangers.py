@@ -148,7 +148,8 @@ def preflight() -> Iterator[tuple[str, bool]]:
 
 def into_a_pipe() -> Iterator[tuple[str, bool]]:
     """Row 21: nothing is drawn wider than what it is about."""
-    make_workspace("ws").close()
+    Path("rail.md").write_text("The rail is straight.")
+    command("index", "rail.md", "-d", "rails", "-w", "ws")  # with the embedder that the command line has
     for arguments in (("demo",), ("search", "rail", "-w", "ws"), ("status", "-w", "ws"), ("config",)):
         answer = command(*arguments)
         widest = max(map(len, answer.stdout.splitlines()), default=0)
