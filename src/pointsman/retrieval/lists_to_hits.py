@@ -66,6 +66,7 @@ class FusedLists:
     """The lists of a question, fused into one.
 
     Attributes:
+        inquiry: the question, and what its search has at hand.
         retrieval: the lists.
         plan: with the weights, and what the fusion did.
         candidates: None if there are none.
@@ -74,17 +75,13 @@ class FusedLists:
         incomplete: why the strategy could not add what it should; empty if it could.
     """
 
+    inquiry: Inquiry
     retrieval: Retrieval
     plan: Plan
     candidates: Candidates | None = None
     in_force: InForce | None = None
     has_variants: bool = False
     incomplete: str = ""
-
-    @property
-    def inquiry(self) -> Inquiry:
-        """The question, and what its search has at hand."""
-        return self.retrieval.rewriting.search_plan.inquiry
 
     @property
     def query(self) -> Query:
@@ -143,7 +140,7 @@ async def fuse(retrieval: Retrieval) -> FusedLists:
     search_plan, plan, incomplete = rewriting.search_plan, rewriting.search_plan.plan, rewriting.incomplete
     inquiry, journal, recipe = search_plan.inquiry, search_plan.inquiry.journal, search_plan.inquiry.recipe
     if not retrieval.answers:
-        return FusedLists(retrieval, plan, incomplete=incomplete)
+        return FusedLists(inquiry, retrieval, plan, incomplete=incomplete)
     start = perf_counter()
     main_results, variant_results, problem_of_variant = await _results_of_texts(retrieval)
     incomplete = problem_of_variant or incomplete
@@ -168,7 +165,7 @@ async def fuse(retrieval: Retrieval) -> FusedLists:
         except Exception as error:  # noqa: BLE001  (reported in the answer)
             journal.failed("fuse", start, error, "variants of the query are left out")
     if results is None:
-        return FusedLists(retrieval, plan, None, None, bool(variant_results), incomplete)
+        return FusedLists(inquiry, retrieval, plan, None, None, bool(variant_results), incomplete)
     try:
         fusion = fusion or results.pool.fused(plan.strategy, spread, weights)
     except InputError:
@@ -179,7 +176,7 @@ async def fuse(retrieval: Retrieval) -> FusedLists:
     journal.span("fuse", f"{fusion.scale}: {reason}" if reason else fusion.scale, start, len(fusion.ranking))
     in_force = _in_force(inquiry, search_plan.names)
     candidates = _candidates(inquiry, results, fusion, versioned=in_force is not None)
-    return FusedLists(retrieval, plan, candidates, in_force, bool(variant_results), incomplete)
+    return FusedLists(inquiry, retrieval, plan, candidates, in_force, bool(variant_results), incomplete)
 
 
 def _candidates(inquiry: Inquiry, results: Results, fusion: Fusion[Any], *, versioned: bool) -> Candidates:
