@@ -30,16 +30,8 @@ from _data import DATA
 from pointsman.embedders import CachedEmbedder, default_embedder
 from pointsman.embedders.e5.prepared_files import cache_directory
 from pointsman.evaluation import read_collection
-from pointsman.retrieval.judge.languages import (
-    SCRIPTS,
-    Languages,
-    Script,
-    script_of,
-)
-from pointsman.retrieval.judge.relevance import (
-    Background,
-    unrelated_questions,
-)
+from pointsman.retrieval.judge.languages import SCRIPTS, Languages, Script, script_of
+from pointsman.retrieval.judge.relevance import Background, unrelated_questions
 from pointsman.text import DEFAULT_ANALYZER, sentences
 
 if TYPE_CHECKING:

@@ -19,15 +19,8 @@ import pointsman
 from pointsman import Document, InputError, RetrievalWorkflow, UnmetNeedError, Workspace
 from pointsman.cli.core_commands import app
 from pointsman.embedders.scripted_embedders import HashingEmbedder
-from pointsman.evaluation.leak_cases import (
-    TwinCase,
-    random_case,
-)
-from pointsman.evaluation.leaktest import (
-    LeakReport,
-    ShippedEmbedder,
-    TwinPair,
-)
+from pointsman.evaluation.leak_cases import TwinCase, random_case
+from pointsman.evaluation.leaktest import LeakReport, ShippedEmbedder, TwinPair
 from pointsman.store.external.attachment import ATTACHED, Attachment
 from pointsman.store.external.faiss_file import _ExactRows
 from pointsman.store.store_values import NEAR, SPREAD_NOTE, StoreQuery

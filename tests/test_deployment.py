@@ -32,10 +32,7 @@ from pointsman.service.server.protocol.request_body import _INGEST
 from pointsman.service.server.protocol.request_limits import Limits
 from pointsman.service.server.run import GRACE
 from pointsman.service.server.service_metrics import Metrics
-from pointsman.values.setting_sources import (
-    CONFIG_VARIABLE,
-    PREFIX,
-)
+from pointsman.values.setting_sources import CONFIG_VARIABLE, PREFIX
 from pointsman.values.settings import Settings
 from server_kit import Served
 

@@ -28,7 +28,7 @@ from pointsman.service.server.access import issuer_keys
 from pointsman.store.external import database_http
 from pointsman.tools.errors import InputError, PointsmanError, UnmetNeedError
 from pointsman.tools.network.http_calls import proxy_of
-from pointsman.tools.retries import Retries
+from pointsman.tools.network.retries import Retries
 
 Part = Literal["connect", "head", "body", "body of known length"]
 PARTS: tuple[Part, ...] = ("connect", "head", "body", "body of known length")

@@ -595,7 +595,7 @@ def test_recovering_server_is_asked_again_although_it_was_away_just_now() -> Non
     import psycopg
 
     from pointsman.store.postgres.postgres_connections import Connections
-    from pointsman.tools.retries import Retries
+    from pointsman.tools.network.retries import Retries
 
     connections, moment = Connections("postgresql://127.0.0.1:1/none"), time.monotonic()
     recovering = psycopg.OperationalError("connection failed: FATAL:  the database system is starting up")

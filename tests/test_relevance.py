@@ -11,12 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.retrieval.judge.languages import (
-    SCRIPTS,
-    Languages,
-    Script,
-    script_of,
-)
+from pointsman.retrieval.judge.languages import SCRIPTS, Languages, Script, script_of
 from pointsman.retrieval.judge.relevance import (
     Background,
     Evidence,

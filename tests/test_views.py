@@ -14,16 +14,8 @@ import pytest
 import pointsman
 from pointsman import BaseRouter, Dataset, Document, Query, RetrievalWorkflow, Workspace
 from pointsman.embedders.scripted_embedders import HashingEmbedder
-from pointsman.evaluation.leak_cases import (
-    TwinCase,
-    Write,
-)
-from pointsman.evaluation.leaktest import (
-    LeakReport,
-    ShippedEmbedder,
-    TwinPair,
-    leaktest,
-)
+from pointsman.evaluation.leak_cases import TwinCase, Write
+from pointsman.evaluation.leaktest import LeakReport, ShippedEmbedder, TwinPair, leaktest
 from pointsman.integrations.framework_sources import hits_by_both
 from pointsman.retrieval.judge import background
 from pointsman.retrieval.refine.compress import WindowExpander

@@ -314,17 +314,17 @@ def _split_at_pages(source: ParsedDocument) -> tuple[Section, ...]:
     """Return the sections, each split where a page begins; if a sentence runs on over the page's end, after it."""
     if len(source.pages) < 2:
         return source.sections
-    parts: list[Section] = []
+    segments: list[Section] = []
     for section in source.sections:
         start, end = section.start, section.start + len(section.text)
         for page in source.pages[bisect_right(source.pages, start) : bisect_right(source.pages, end - 1)]:
             stop = page if source.text.startswith("\n\n", page - 2) else _sentence_end(source.text, page, end)
             if start < page and stop < end:
-                parts.append(replace(section, text=source.text[start:stop], start=start))
+                segments.append(replace(section, text=source.text[start:stop], start=start))
                 section = Section(section.heading_path, "", stop)  # noqa: PLW2901
                 start = stop
-        parts.append(replace(section, text=source.text[start:end], start=start))
-    return tuple(parts)
+        segments.append(replace(section, text=source.text[start:end], start=start))
+    return tuple(segments)
 
 
 def _sentence_end(text: str, start: int, end: int) -> int:

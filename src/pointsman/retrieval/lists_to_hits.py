@@ -16,14 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pointsman.retrieval.fusion import SCALES, CosineSpread
 from pointsman.retrieval.parallel_calls import DualCall, attempt, cause_of
 from pointsman.retrieval.run import telemetry
-from pointsman.retrieval.run.candidates import (
-    Results,
-    StoreResults,
-    build_hits,
-    keys_in_stores,
-    provenance,
-    together,
-)
+from pointsman.retrieval.run.candidates import Results, StoreResults, build_hits, keys_in_stores, provenance, together
 from pointsman.retrieval.run.candidates import fetch as fetch_documents
 from pointsman.retrieval.run.judging import NOTHING, Verdict, holders_of_word, raised_cosines
 from pointsman.retrieval.run.judging import judge as verdict_on

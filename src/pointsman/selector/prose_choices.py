@@ -362,18 +362,18 @@ def _without_reasons(text: str) -> str:
     >>> _without_reasons("option 3 is best because the user can't drive. i agree.")
     'option 3 is best. i agree.'
     """
-    parts: list[str] = []
+    segments: list[str] = []
     start = 0
     for end, following in [*(match.span() for match in _SENTENCES.finditer(text)), (len(text), len(text))]:
         sentence, stop = text[start:end], text[end:following]
         if (reason := _REASON.search(sentence)) and not ("?" in stop or "？" in stop):
-            chosen, others = set(_numbers(_plain(sentence[: reason.start()]))), sentence[reason.end() :]
-            takes_back = _OPEN_REASON.search(others) or _CORRECTION.search(others)
-            if chosen and not takes_back and not set(_numbers(_plain(others))) - chosen:
+            choice_text, other_names = set(_numbers(_plain(sentence[: reason.start()]))), sentence[reason.end() :]
+            takes_back = _OPEN_REASON.search(other_names) or _CORRECTION.search(other_names)
+            if choice_text and not takes_back and not set(_numbers(_plain(other_names))) - choice_text:
                 sentence = sentence[: reason.start()]
-        parts += sentence, stop
+        segments += sentence, stop
         start = following
-    return "".join(parts)
+    return "".join(segments)
 
 
 def _claims(text: str) -> tuple[list[tuple[int, ...]], tuple[int, ...] | None, int]:

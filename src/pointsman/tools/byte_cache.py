@@ -41,16 +41,16 @@ class _Budget:
 
     def fit(self, at_least: int = 0) -> list[Any]:
         """Remove entries until the others fit, and return them, so that they are freed outside the lock."""
-        removed = []
+        evicted = []
         while self.used > self.limit and len(self.entries) > at_least:
-            removed.append(self.remove(next(iter(self.entries))))
-        return removed
+            evicted.append(self.remove(next(iter(self.entries))))
+        return evicted
 
     def forget(self, cache: int) -> None:
         """Remove the entries of a cache."""
         with self.lock:
-            removed = [self.remove(name) for name in list(self.entries) if name[0] == cache]
-        del removed
+            evicted = [self.remove(name) for name in list(self.entries) if name[0] == cache]
+        del evicted
 
 
 _budget = _Budget()
@@ -62,8 +62,8 @@ def set_limit(limit: int) -> None:
     """Set how many bytes all caches of this process may take together."""
     with _budget.lock:
         _budget.limit = limit
-        removed = _budget.fit()
-    del removed
+        evicted = _budget.fit()
+    del evicted
 
 
 def use() -> dict[str, int]:
@@ -110,10 +110,10 @@ class ByteCache(Generic[K, V]):
             former = _budget.remove(name)
             _budget.entries[name], self._values[key] = (weakref.ref(self), size), value
             _budget.used += size
-            removed = _budget.fit(1)
+            evicted = _budget.fit(1)
             while self._most is not None and len(self._values) > self._most:
-                removed.append(_budget.remove((self._number, next(iter(self._values)))))
-        del former, removed
+                evicted.append(_budget.remove((self._number, next(iter(self._values)))))
+        del former, evicted
 
     def clear(self) -> None:
         """Remove all values."""

@@ -22,11 +22,7 @@ from pointsman.store.backend_urls import open_backend
 from pointsman.store.local.folder_backend import LocalBackend
 from pointsman.tools import byte_cache
 from pointsman.tools.audit_log import AuditLog
-from pointsman.tools.errors import (
-    InputError,
-    StoreError,
-    UnmetNeedError,
-)
+from pointsman.tools.errors import InputError, StoreError, UnmetNeedError
 from pointsman.tools.sync_and_async import async_twin
 from pointsman.values.settings import Settings
 from pointsman.workspace.calibration.unasked_calibration import UnaskedCalibrations, is_by_hand

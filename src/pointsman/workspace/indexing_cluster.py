@@ -20,7 +20,7 @@ import xxhash
 from pointsman.embedders import load_embedder
 from pointsman.ingest import FileReader, ReadResult
 from pointsman.tools.errors import InputError, MissingDependencyError, ModelError, ServiceError, UnmetNeedError
-from pointsman.tools.retries import Retries
+from pointsman.tools.network.retries import Retries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -7,7 +7,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from pointsman.tools.errors import ReplacedError, RetrievalError
-from pointsman.tools.retries import Retries
+from pointsman.tools.network.retries import Retries
 
 if TYPE_CHECKING:
     from pointsman.retrieval.request import SearchRequest

@@ -201,10 +201,10 @@ class Paragraphs:
     def _cell(self, text: str, columns: int, rows: int, repeated: int, *, is_covered: bool) -> None:
         column = len(self._row) + self._empty
         if is_covered:
-            text, left = self._spanning.get(column, ("", 0))
-            if left:
-                self._spanning[column] = text, left - 1
-            text = text if left else ""
+            text, left_edge = self._spanning.get(column, ("", 0))
+            if left_edge:
+                self._spanning[column] = text, left_edge - 1
+            text = text if left_edge else ""
         elif rows > 1:
             self._spanning[column] = text, rows - 1
         if text:
@@ -241,8 +241,8 @@ def drawing_blocks(archive: Archive, member: str, *, page: int = 0) -> Iterator[
         }
         names += values["tx"][:1] or [""]
         categories = values["cat"] or values["xVal"]
-        for place, value in enumerate((values["val"] or values["yVal"])[:MOST_COLUMNS]):
-            category = categories[place] if place < len(categories) else str(place + 1)
+        for position, value in enumerate((values["val"] or values["yVal"])[:MOST_COLUMNS]):
+            category = categories[position] if position < len(categories) else str(position + 1)
             table.setdefault(category, {})[len(names) - 1] = value
     text = "\n".join(text for text in texts if text.strip())
     if text:

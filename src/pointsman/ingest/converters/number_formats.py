@@ -72,14 +72,14 @@ def _in_digits(amount: Decimal, form: _Format) -> str:
     amount *= 100**form.percents
     while digits.endswith(","):
         digits, amount = digits[:-1], amount / 1000
-    whole, _, fraction = digits.partition(".")
+    whole_number, _, fraction = digits.partition(".")
     places = min(sum(char in "0#?" for char in fraction), 15)
     text = (
         f"{amount.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP):f}" if amount.adjusted() < 24 else f"{amount:f}"
     )
     first, _, last = text.partition(".")
-    first = first.zfill(min(whole.count("0"), 30))
-    if "," in whole:
+    first = first.zfill(min(whole_number.count("0"), 30))
+    if "," in whole_number:
         first = f"{int(first):,}"
     optional = len(fraction) - len(fraction.rstrip("#?"))
     while optional and last.endswith("0"):
@@ -90,8 +90,8 @@ def _in_digits(amount: Decimal, form: _Format) -> str:
 @lru_cache(maxsize=1000)
 def _sections(code: str) -> tuple[_Format, ...]:
     """Return the sections of a number format: for positive numbers, negative ones, zero."""
-    masked = re.sub(r'"[^"]*"|\\.', lambda literal: "x" * len(literal[0]), code)
-    ends = [match.start() for match in re.finditer(";", masked)]
+    masked_text = re.sub(r'"[^"]*"|\\.', lambda literal: "x" * len(literal[0]), code)
+    ends = [match.start() for match in re.finditer(";", masked_text)]
     return tuple(
         _section(code[start:end]) for start, end in zip([0, *(e + 1 for e in ends)], [*ends, len(code)], strict=True)
     )
@@ -101,16 +101,16 @@ def _section(code: str) -> _Format:
     texts, digits, elapsed = ["", ""], "", ""
     is_scientific = is_date = False
     percents = 0
-    for quoted, escaped, currency, unit, number, exponent, other in _PARTS.findall(
+    for quoted_text, escaped_text, currency, unit, number, exponent, other_format in _PARTS.findall(
         re.sub("General|@", "", code, flags=re.IGNORECASE)
     ):
         elapsed = elapsed or unit[:1].lower()
         is_scientific = is_scientific or bool(exponent)
-        is_date = is_date or (other.lower() in set("ymdhsгдмчс") and not digits)
-        percents += other == "%"
+        is_date = is_date or (other_format.lower() in set("ymdhsгдмчс") and not digits)
+        percents += other_format == "%"
         if number and not digits and not is_date:
             digits = number
-        texts[bool(digits)] += quoted + escaped + currency + other
+        texts[bool(digits)] += quoted_text + escaped_text + currency + other_format
     return _Format(
         "" if is_date else texts[0], "" if is_date else texts[1], digits, percents, is_scientific, is_date, elapsed
     )

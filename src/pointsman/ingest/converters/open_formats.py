@@ -37,10 +37,10 @@ def opendocument(path: str, data: bytes, kind: str) -> ParsedDocument:
     A flat file, one XML document, is read as if it were the only part of an archive.
     """
     if not data.startswith(b"PK"):
-        packed = io.BytesIO()
-        with zipfile.ZipFile(packed, "w") as flat:
+        packed_bytes = io.BytesIO()
+        with zipfile.ZipFile(packed_bytes, "w") as flat:
             flat.writestr("content.xml", data)
-        data = packed.getvalue()
+        data = packed_bytes.getvalue()
     archive = Archive(data, "OpenDocument file")
     blocks = chain(_odf_blocks(archive, kind), _odf_headers(archive))
     return outline(path, kind, blocks, title=document_title(archive, "meta.xml"))
@@ -97,19 +97,19 @@ def _odf_text(paragraph: _Element) -> str:
     from lxml import etree  # only these formats need it
 
     texts: list[str] = []
-    inside = 0  # of marks
+    is_inside = 0  # of marks
     for event, node in etree.iterwalk(paragraph, ("start", "end")):
         is_mark = node.tag in _ODF_MARKS
         if is_mark and event == "start":
-            inside += 1
-        elif event == "start" and not inside:
+            is_inside += 1
+        elif event == "start" and not is_inside:
             if node.tag == f"{_ODF['text']}s":
                 count = node.get(f"{_ODF['text']}c", "1")
                 texts.append(" " * min(int(count) if count.isdecimal() else 1, 100))
             texts.append(_ODF_CHARACTERS.get(node.tag, "") + (node.text or ""))
         elif event == "end":
-            inside -= is_mark
-            if node is not paragraph and not inside:
+            is_inside -= is_mark
+            if node is not paragraph and not is_inside:
                 texts.append(node.tail or "")
     return "".join(texts)
 

@@ -120,8 +120,8 @@ class _PdfReader:
             text = _OTHER_HYPHEN.sub("-\n", _HYPHEN.sub("", text.replace("\r\n", "\n")))
             text = join_wrapped(clean(text).strip())
             letters = sum(map(str.isalnum, text))
-            if letters <= _FEW_LETTERS and (covered := _covered(page)) > (0.3 if letters else 0.02):
-                return self._scan(page, number, text, "is a picture" if covered else "")
+            if letters <= _FEW_LETTERS and (covered_area := _covered(page)) > (0.3 if letters else 0.02):
+                return self._scan(page, number, text, "is a picture" if covered_area else "")
             return text or self._by_pypdf(page, number)
         finally:
             page.close()
@@ -156,7 +156,7 @@ class _PdfReader:
         """Return the values of a page's form fields, and its notes, where they stand."""
         from pypdfium2 import raw
 
-        pieces: list[Piece] = []
+        spans: list[Piece] = []
         for index in range(min(raw.FPDFPage_GetAnnotCount(page), 10_000)):
             annotation = raw.FPDFPage_GetAnnot(page, index)
             box = raw.FS_RECTF()
@@ -172,12 +172,12 @@ class _PdfReader:
                 )
                 text = _wide(raw.FPDFAnnot_GetFormFieldValue, form, annotation) if is_text else ""
             else:
-                ignored = (raw.FPDF_ANNOT_WIDGET, raw.FPDF_ANNOT_LINK, raw.FPDF_ANNOT_POPUP)
-                text = "" if kind in ignored else _wide(raw.FPDFAnnot_GetStringValue, annotation, b"Contents")
+                ignored_errors = (raw.FPDF_ANNOT_WIDGET, raw.FPDF_ANNOT_LINK, raw.FPDF_ANNOT_POPUP)
+                text = "" if kind in ignored_errors else _wide(raw.FPDFAnnot_GetStringValue, annotation, b"Contents")
             raw.FPDFPage_CloseAnnot(annotation)
             if text := clean(text).strip():
-                pieces.append(Piece(box.left, box.bottom, box.right, box.top, text))
-        return pieces
+                spans.append(Piece(box.left, box.bottom, box.right, box.top, text))
+        return spans
 
     def _problems(self) -> Iterator[str]:
         """Yield what was not read, and why."""
@@ -229,8 +229,8 @@ def _covered(page: PdfPage) -> float:
 
     width, height = page.get_size()
     boxes = [picture.get_bounds() for picture in page.get_objects(filter=[FPDF_PAGEOBJ_IMAGE], max_depth=3)]
-    covered = sum((right - left) * (top - bottom) for left, bottom, right, top in boxes)
-    return float(covered / max(width * height, 1))
+    covered_area = sum((right - left) * (top - bottom) for left, bottom, right, top in boxes)
+    return float(covered_area / max(width * height, 1))
 
 
 def _runs_on(before: str, after: str) -> bool:
@@ -239,10 +239,10 @@ def _runs_on(before: str, after: str) -> bool:
         return False
     lines = before.rsplit("\n", 20)[-20:]
     fills_line = len(lines[-1]) > 0.8 * max(map(len, lines))
-    begun = _SENTENCE_START.sub("", before)
+    started_at = _SENTENCE_START.sub("", before)
     if after[0].islower():
-        return begun[:1].isupper() or len(lines) > 1
+        return started_at[:1].isupper() or len(lines) > 1
     is_cjk = "\u3400" <= before[-1] <= "\ufaff" and "\u3400" <= after[0] <= "\ufaff"
     return fills_line and (
-        (is_cjk and len(begun) >= 10) or before[-1] in ",，、(" or (len(lines) > 2 and len(lines[-1]) > 50)
+        (is_cjk and len(started_at) >= 10) or before[-1] in ",，、(" or (len(lines) > 2 and len(lines[-1]) > 50)
     )

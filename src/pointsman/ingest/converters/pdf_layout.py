@@ -49,16 +49,16 @@ def page_text(page: PdfTextPage, added: Sequence[Piece] = (), *, is_upright: boo
         )
     rows: Rows = []
     for box in boxes:
-        piece = box._replace(text=page.get_text_bounded(*box[:4]).strip(" \r\n"))
-        if rows and _same_row(rows[-1][-1], piece):
-            rows[-1].append(piece)
+        span = box._replace(text=page.get_text_bounded(*box[:4]).strip(" \r\n"))
+        if rows and _same_row(rows[-1][-1], span):
+            rows[-1].append(span)
         else:
-            rows.append([piece])
+            rows.append([span])
     if not boxes:
         rows = [[Piece(0, 0, 0, 0, page.get_text_range())]]
-    for piece in added:
-        row = next((row for row in rows if _same_row(row[0], piece)), None)
-        rows.append([piece]) if row is None else row.append(piece)
+    for span in added:
+        row = next((row for row in rows if _same_row(row[0], span)), None)
+        rows.append([span]) if row is None else row.append(span)
     return "\n".join(_lines([sorted(row) for row in rows]))
 
 
@@ -114,8 +114,8 @@ def _is_prose(rows: Rows) -> bool:
     widths = [row[-1].right - row[0].left for row in rows]
     length = median(len(line) * (2 if any(char >= "\u2e80" for char in line) else 1) for line in lines)
     within = sum(_LOWER.match(line) is not None for line in lines[1:])
-    filled = sum(width > 0.85 * max(widths) for width in widths)
-    return length >= 14 and (within * 2 >= len(lines) - 1 or filled * 3 >= len(lines) * 2)
+    filled_rows = sum(width > 0.85 * max(widths) for width in widths)
+    return length >= 14 and (within * 2 >= len(lines) - 1 or filled_rows * 3 >= len(lines) * 2)
 
 
 def _joined_letters(page: PdfTextPage, match: re.Match[str]) -> str:

@@ -31,13 +31,13 @@ def pptx(path: str, data: bytes, most_pages: int) -> Iterator[ParsedDocument | P
         slide_blocks = sorted(_slide_blocks(archive, slide, page), key=lambda block: not block.level)
         if slide_blocks and not slide_blocks[0].level:
             slide_blocks[0] = slide_blocks[0]._replace(level=1)  # otherwise its text would belong to the previous slide
-        parts = [name for name in archive.relations(slide).values() if name in archive.names]
-        for name in parts:
+        segments = [name for name in archive.relations(slide).values() if name in archive.names]
+        for name in segments:
             if "/charts/chart" in name or "/diagrams/data" in name:
                 slide_blocks += drawing_blocks(archive, name, page=page)
             elif "/comments/" in name:
                 slide_blocks += _comments(archive, name, page)
-        notes = [name for name in parts if "notesSlide" in name]
+        notes = [name for name in segments if "notesSlide" in name]
         blocks += slide_blocks + [
             block for name in notes for block in _slide_blocks(archive, name, page, shape_type="body")
         ]

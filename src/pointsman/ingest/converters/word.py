@@ -129,8 +129,8 @@ class _WordReader:
 
     def _paragraph(self, paragraph: _Element, text: Paragraphs) -> int:
         """Add the text of a paragraph with its number, and return its level as a heading."""
-        level, style, hidden = 0, "", None
-        parts: list[str] = []
+        level, style, is_hidden = 0, "", None
+        segments: list[str] = []
         for node in paragraph.iter(*_TEXT):
             if node.tag == _TEXT[0]:
                 style = node.get(f"{_WORD}val", "")
@@ -138,17 +138,17 @@ class _WordReader:
             elif node.tag == f"{_WORD}vanish":
                 properties = node.getparent()
                 if node.get(f"{_WORD}val", "1") not in ("0", "false") and properties is not None:
-                    hidden = properties.getparent()
+                    is_hidden = properties.getparent()
             elif node.tag == f"{_DRAWING}docPr":
-                parts.append(_alternative_text(node))
-            elif hidden is not None and node.getparent() is hidden:
+                segments.append(_alternative_text(node))
+            elif is_hidden is not None and node.getparent() is is_hidden:
                 self._hidden += node.tag == f"{_WORD}t"
             else:
-                parts.append(_CHARACTERS.get(node.tag, node.text or ""))
-        if any(part.strip() for part in parts):
+                segments.append(_CHARACTERS.get(node.tag, node.text or ""))
+        if any(segment.strip() for segment in segments):
             numbering = _numbering_of(paragraph) or self._numbered_styles.get(style)
             text.add(self._numbers.next(*numbering) if numbering else "")
-        text.add("".join(parts))
+        text.add("".join(segments))
         return level
 
     def _imported(self, name: str) -> Iterator[Block]:

@@ -38,8 +38,8 @@ def _workbook_blocks(archive: Archive) -> Iterator[Block]:
         if event == "start" and element.tag.endswith("Pr") and element.get("date1904") in ("1", "true"):
             begin = datetime(1904, 1, 1)  # noqa: DTZ001  (as above)
         elif event == "start" and not element.tag.endswith("Pr"):
-            hidden = "" if element.get("state", "visible") == "visible" else " (hidden sheet)"
-            sheets.append((element.get("name", "") + hidden, relations.get(element.get(_BY_ID, ""), "")))
+            is_hidden = "" if element.get("state", "visible") == "visible" else " (hidden sheet)"
+            sheets.append((element.get("name", "") + is_hidden, relations.get(element.get(_BY_ID, ""), "")))
     cells = _Cells(_shared_strings(archive), _formats(archive), begin)
     for page, (name, member) in enumerate(sheets, start=1):
         if member in archive.names:
@@ -50,16 +50,16 @@ def _workbook_blocks(archive: Archive) -> Iterator[Block]:
 
 def _beside_cells(archive: Archive, sheet: str, page: int) -> Iterator[Block]:
     """Yield the comments on a sheet, and the words of its drawings."""
-    for part in archive.relations(sheet).values():
-        if part not in archive.names:
+    for segment in archive.relations(sheet).values():
+        if segment not in archive.names:
             continue
-        if re.search(r"/comments?[^/]*\.xml$", part):
-            for event, comment in archive.elements(part, f"{_SHEET}comment"):
+        if re.search(r"/comments?[^/]*\.xml$", segment):
+            for event, comment in archive.elements(segment, f"{_SHEET}comment"):
                 if event == "end":
                     yield Block(0, f"Comment on {comment.get('ref', '')}: {_string(comment)}", page=page)
-        elif "/drawings/drawing" in part:
-            yield from drawing_blocks(archive, part, page=page)
-            charts = (name for name in archive.relations(part).values() if name in archive.names)
+        elif "/drawings/drawing" in segment:
+            yield from drawing_blocks(archive, segment, page=page)
+            charts = (name for name in archive.relations(segment).values() if name in archive.names)
             for chart in charts:
                 if "/charts/chart" in chart or "/diagrams/data" in chart:
                     yield from drawing_blocks(archive, chart, page=page)
@@ -130,15 +130,15 @@ def _tall_areas(archive: Archive, member: str) -> dict[int, list[tuple[int, int]
     """
     areas: dict[int, list[tuple[int, int]]] = {}
     with archive.open(member) as stream:
-        before = b""
+        text_before = b""
         for _ in range(_MOST_MERGED):
-            part = stream.read(1 << 20)
-            if not part:
+            segment = stream.read(1 << 20)
+            if not segment:
                 break
-            for left, top, _, bottom in _MERGED.findall(before + part):
+            for left_edge, top, _, bottom in _MERGED.findall(text_before + segment):
                 if int(bottom) > int(top):
-                    areas.setdefault(int(top), []).append((_column(left.decode()), int(bottom)))
-            before = part[-300:]
+                    areas.setdefault(int(top), []).append((_column(left_edge.decode()), int(bottom)))
+            text_before = segment[-300:]
     return areas
 
 

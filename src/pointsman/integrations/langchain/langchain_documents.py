@@ -7,9 +7,7 @@ from uuid import uuid4
 
 from langchain_core import documents as theirs
 
-from pointsman.integrations.framework_sources import (
-    with_notes,
-)
+from pointsman.integrations.framework_sources import with_notes
 from pointsman.tools.errors import InputError
 from pointsman.values.types import Document, Hit
 from pointsman.workspace.dataset import Dataset

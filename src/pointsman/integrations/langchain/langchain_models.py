@@ -8,10 +8,7 @@ from langchain_core.documents.compressor import BaseDocumentCompressor
 from langchain_core.embeddings import Embeddings
 
 from pointsman.embedders.base_embedder import EmbedFunction, as_embedder
-from pointsman.integrations.framework_sources import (
-    model_error,
-    offline_reranker,
-)
+from pointsman.integrations.framework_sources import model_error, offline_reranker
 from pointsman.integrations.langchain.langchain_documents import number_documents, reorder_documents
 from pointsman.llm.base_llm import BaseLLM, Completion, Usage
 from pointsman.tools.errors import ModelError

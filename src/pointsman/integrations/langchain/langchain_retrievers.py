@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.indexing.base import DeleteResponse, DocumentIndex, UpsertResponse
 from langchain_core.retrievers import BaseRetriever as TheirRetriever
 
-from pointsman.integrations.framework_sources import (
-    ahits_of,
-    check_source,
-    hits_of,
-)
+from pointsman.integrations.framework_sources import ahits_of, check_source, hits_of
 from pointsman.integrations.langchain.langchain_documents import (
     document_with_score,
     langchain_document,
@@ -21,10 +17,7 @@ from pointsman.integrations.langchain.langchain_documents import (
 from pointsman.retrieval.retrievers.foreign_retriever import ForeignRetriever
 from pointsman.tools.audit_log import without_record
 from pointsman.tools.errors import InputError
-from pointsman.values.filters import (
-    Filter,
-    parse_optional,
-)
+from pointsman.values.filters import Filter, parse_optional
 from pointsman.values.types import check_top_k
 from pointsman.workspace.dataset import Dataset  # noqa: TC001  (pydantic reads it)
 

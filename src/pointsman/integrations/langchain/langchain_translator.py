@@ -8,18 +8,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.structured_query import Comparator, Operator, Visitor
 
 from pointsman.tools.errors import FilterError
-from pointsman.values.filters import (
-    And,
-    Contains,
-    EndsWith,
-    Filter,
-    Not,
-    Or,
-    Range,
-    StartsWith,
-    equal_to,
-    one_of,
-)
+from pointsman.values.filters import And, Contains, EndsWith, Filter, Not, Or, Range, StartsWith, equal_to, one_of
 
 if TYPE_CHECKING:
     from langchain_core.structured_query import Comparison, Operation, StructuredQuery

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
 from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
 
-from pointsman.integrations.framework_sources import (
-    with_notes,
-)
+from pointsman.integrations.framework_sources import with_notes
 from pointsman.tools.errors import InputError
 from pointsman.values.metadata import SPARSE
 from pointsman.values.types import Document, Hit, Provenance, Query

@@ -9,9 +9,7 @@ from llama_index.core.bridge.pydantic import Field
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from pointsman.integrations.framework_sources import (
-    offline_reranker,
-)
+from pointsman.integrations.framework_sources import offline_reranker
 from pointsman.integrations.llama_index.llama_index_nodes import hit_of, nodes_in_order, number_nodes, question_of
 from pointsman.values.types import Query, Ranked
 

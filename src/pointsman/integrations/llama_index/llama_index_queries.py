@@ -12,11 +12,7 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryMode,
 )
 
-from pointsman.integrations.framework_sources import (
-    diverse,
-    hits_by_both,
-    hits_by_words,
-)
+from pointsman.integrations.framework_sources import diverse, hits_by_both, hits_by_words
 from pointsman.tools.errors import FilterError, InputError
 from pointsman.values.filters import And, Contains, Equals, Exists, Filter, In, Not, Or, Range, equal_to, one_of
 from pointsman.values.metadata import ID

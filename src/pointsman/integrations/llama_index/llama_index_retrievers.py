@@ -9,11 +9,7 @@ from llama_index.core.vector_stores.types import (
     MetadataFilters,
 )
 
-from pointsman.integrations.framework_sources import (
-    ahits_of,
-    check_source,
-    hits_of,
-)
+from pointsman.integrations.framework_sources import ahits_of, check_source, hits_of
 from pointsman.integrations.llama_index.llama_index_nodes import hit_of, noted_node
 from pointsman.integrations.llama_index.llama_index_queries import filter_of
 from pointsman.retrieval.retrievers.foreign_retriever import ForeignRetriever

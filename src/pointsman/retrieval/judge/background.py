@@ -6,16 +6,8 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Final
 
-from pointsman.retrieval.judge.languages import (
-    SCRIPTS,
-    Languages,
-    Script,
-    script_of,
-)
-from pointsman.retrieval.judge.relevance import (
-    Background,
-    unrelated_questions,
-)
+from pointsman.retrieval.judge.languages import SCRIPTS, Languages, Script, script_of
+from pointsman.retrieval.judge.relevance import Background, unrelated_questions
 from pointsman.store.store_values import Capability
 
 if TYPE_CHECKING:

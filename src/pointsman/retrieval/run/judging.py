@@ -15,11 +15,7 @@ from itertools import chain, count, repeat
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pointsman.retrieval.judge.languages import script_of
-from pointsman.retrieval.judge.relevance import (
-    Evidence,
-    Relevance,
-    judge_by,
-)
+from pointsman.retrieval.judge.relevance import Evidence, Relevance, judge_by
 from pointsman.retrieval.run.candidates import StoreResults
 from pointsman.store.store_values import MATCHED
 from pointsman.text import query_tokens

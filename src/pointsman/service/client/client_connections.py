@@ -16,7 +16,7 @@ from urllib.parse import urlunsplit
 import anyio
 import anyio.lowlevel
 
-from pointsman.tools.deadlines import Deadline
+from pointsman.tools.network.time_limits import TimeLimit
 from pointsman.tools.errors import InputError, MissingDependencyError, ServiceError
 from pointsman.tools.network.http_addresses import address, is_here, one_line
 from pointsman.tools.version import __version__
@@ -113,7 +113,7 @@ class _Body:
     def __init__(self, response: httpx.Response, deadline: float, quiet: float | None = None) -> None:
         self._response, self._quiet = response, quiet
         # A transport that was given may not know of the deadline.
-        self._deadline = response.extensions.get("deadline") or Deadline(deadline - time.monotonic())
+        self._deadline = response.extensions.get("deadline") or TimeLimit(deadline - time.monotonic())
         self._content = bytearray()
         if response.headers.get("content-encoding", "identity").lower() != "identity":
             raise _UnusableReplyError(Failure("unusable", "the answer is compressed, but no compression was requested"))

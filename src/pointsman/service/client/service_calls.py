@@ -25,7 +25,7 @@ from pointsman.service.client.request_encoding import (
 from pointsman.tools import errors
 from pointsman.tools.errors import InputError, PointsmanError, RetrievalError, ServiceError, UnknownNameError
 from pointsman.tools.network.http_addresses import one_line, seconds_of
-from pointsman.tools.retries import Retries
+from pointsman.tools.network.retries import Retries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -27,10 +27,7 @@ from pointsman.store.backend import NEW
 from pointsman.store.local.files_and_locks import file_stamp
 from pointsman.store.local.folder_backend import LocalBackend
 from pointsman.tools.errors import PointsmanError, StoreError, StoreUnavailableError
-from pointsman.values.setting_sources import (
-    CONFIG_VARIABLE,
-    FILE,
-)
+from pointsman.values.setting_sources import CONFIG_VARIABLE, FILE
 from pointsman.values.settings import Settings
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ try:
 except ImportError as error:
     raise MissingDependencyError("httpx", "http", "a collection behind HTTP") from error
 
-from pointsman.tools.retries import Retries
+from pointsman.tools.network.retries import Retries
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -20,7 +20,7 @@ from pointsman.tools.errors import (
     StoreUnavailableError,
 )
 from pointsman.tools.network.http_addresses import check_encrypted, is_loopback, one_line, options_of
-from pointsman.tools.retries import Retries
+from pointsman.tools.network.retries import Retries
 
 try:
     import opensearchpy

@@ -27,7 +27,7 @@ from pointsman.tools.errors import (
     StoreUnavailableError,
 )
 from pointsman.tools.network.http_addresses import is_loopback, one_line
-from pointsman.tools.retries import Retries
+from pointsman.tools.network.retries import Retries
 
 try:
     import psycopg

@@ -21,7 +21,7 @@ import anyio
 import httpcore
 import httpx
 
-from pointsman.tools.deadlines import Deadline
+from pointsman.tools.network.time_limits import TimeLimit
 from pointsman.tools.errors import InputError
 from pointsman.tools.network.http_addresses import is_here, is_loopback, one_line
 from pointsman.tools.sync_and_async import limited
@@ -40,7 +40,7 @@ _PIECE: Final = 65_536  # bytes sent at once: each write has its own limit, so a
 class BoundedTransport(httpx.HTTPTransport):
     """Connections of a synchronous client, each of whose exchanges ends within its time limit.
 
-    A response has its `Deadline` in ``extensions["deadline"]``, by which a stream without an end may be prolonged.
+    A response has its `TimeLimit` in ``extensions["deadline"]``, by which a stream without an end may be prolonged.
 
     Args:
         proxy: see `proxy_of`.
@@ -87,22 +87,22 @@ class AsyncBoundedTransport(httpx.AsyncHTTPTransport):
         return response
 
 
-def _bound(extensions: MutableMapping[str, Any]) -> Deadline | None:
+def _bound(extensions: MutableMapping[str, Any]) -> TimeLimit | None:
     """Make the limits of a request, which hold for one operation each, limits of the whole exchange."""
     limits: Mapping[str, float | None] = extensions.get("timeout") or {}
     seconds = limits.get("read")
     if seconds is None:
         return None
-    deadline = Deadline(seconds)
+    deadline = TimeLimit(seconds)
     earlier = {name: limit for name, limit in limits.items() if limit is not None and limit < seconds}
     extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), deadline) | {
-        name: Deadline(limit) for name, limit in earlier.items() if name in {"connect", "pool"}
+        name: TimeLimit(limit) for name, limit in earlier.items() if name in {"connect", "pool"}
     }
     return deadline
 
 
 def _left(limit: float | None, late: type[Exception]) -> float | None:
-    return limit.left(late) if isinstance(limit, Deadline) else limit
+    return limit.left(late) if isinstance(limit, TimeLimit) else limit
 
 
 class _Stream(httpcore.NetworkStream):
@@ -144,13 +144,13 @@ class _Network(httpcore.NetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
         hosts = _addresses(host, port, _left(timeout, httpcore.ConnectTimeout))
-        for tried, address in enumerate(hosts, 1):
+        for attempt_count, address in enumerate(hosts, 1):
             left = _left(timeout, httpcore.ConnectTimeout)
-            share = left if left is None else left / (len(hosts) - tried + 1)
+            share = left if left is None else left / (len(hosts) - attempt_count + 1)
             try:
                 return _Stream(self._backend.connect_tcp(address, port, share, local_address, socket_options))
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
-                if tried == len(hosts):
+                if attempt_count == len(hosts):
                     raise
         raise httpcore.ConnectError(f"{host} has no address")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.tools.errors import InputError, MissingDependencyError
 from pointsman.tools.network.http_addresses import is_here, one_line, seconds_of
-from pointsman.tools.retries import Retries
+from pointsman.tools.network.retries import Retries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,21 +11,9 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Final
 
 from pointsman.retrieval.fusion import KAPPA
-from pointsman.retrieval.judge.kept_calibrations import (
-    MOST_HITS,
-    Calibration,
-    Coverage,
-    Reranking,
-)
+from pointsman.retrieval.judge.kept_calibrations import MOST_HITS, Calibration, Coverage, Reranking
 from pointsman.retrieval.judge.languages import script_of
-from pointsman.retrieval.judge.relevance import (
-    FIRST,
-    Candidates,
-    Evidence,
-    Form,
-    Relevance,
-    unrelated_questions,
-)
+from pointsman.retrieval.judge.relevance import FIRST, Candidates, Evidence, Form, Relevance, unrelated_questions
 from pointsman.retrieval.request import SearchRequest
 from pointsman.retrieval.run.branches import Question, SourceBranch
 from pointsman.retrieval.run.candidates import StoreResults

@@ -12,19 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from pointsman.retrieval.judge.kept_calibrations import (
-    MADE_UNASKED,
-    REFUSED,
-    Calibration,
-    Reranking,
-    minimum_for,
-)
-from pointsman.retrieval.judge.relevance import (
-    Form,
-    Relevance,
-    judge_by,
-    shipped,
-)
+from pointsman.retrieval.judge.kept_calibrations import MADE_UNASKED, REFUSED, Calibration, Reranking, minimum_for
+from pointsman.retrieval.judge.relevance import Form, Relevance, judge_by, shipped
 from pointsman.tools.audit_log import without_record
 from pointsman.tools.errors import InputError
 from pointsman.workspace.calibration.calibration_questions import (
@@ -37,9 +26,7 @@ from pointsman.workspace.calibration.calibration_questions import (
     Study,
 )
 from pointsman.workspace.calibration.fitting import PreparedQuestion, fit_prepared, prepare, scale
-from pointsman.workspace.calibration.reranking import (
-    check_labels,
-)
+from pointsman.workspace.calibration.reranking import check_labels
 
 if TYPE_CHECKING:
     import numpy as np

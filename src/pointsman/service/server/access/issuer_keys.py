@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 from pointsman.service.server.access.public_keys import usable_keys
 from pointsman.tools.errors import InputError, MissingDependencyError, StoreUnavailableError
 from pointsman.tools.network.http_addresses import address, is_here, one_line, seconds_of
-from pointsman.tools.retries import Retries
+from pointsman.tools.network.retries import Retries
 
 log = logging.getLogger(__name__)
 

@@ -6,10 +6,10 @@ from time import monotonic
 from typing import Self
 
 
-class Deadline(float):
+class TimeLimit(float):
     """A time limit that counts from when it is made; as a number, the seconds that there were then.
 
-    >>> 1.9 < Deadline(2.0).left(TimeoutError) <= 2.0
+    >>> 1.9 < TimeLimit(2.0).left(TimeoutError) <= 2.0
     True
     """
 
