@@ -16,9 +16,9 @@ from urllib.parse import urlunsplit
 import anyio
 import anyio.lowlevel
 
-from pointsman.tools.network.time_limits import TimeLimit
 from pointsman.tools.errors import InputError, MissingDependencyError, ServiceError
 from pointsman.tools.network.http_addresses import address, is_here, one_line
+from pointsman.tools.network.time_limits import TimeLimit
 from pointsman.tools.version import __version__
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ import anyio
 import httpcore
 import httpx
 
-from pointsman.tools.network.time_limits import TimeLimit
 from pointsman.tools.errors import InputError
 from pointsman.tools.network.http_addresses import is_here, is_loopback, one_line
+from pointsman.tools.network.time_limits import TimeLimit
 from pointsman.tools.sync_and_async import limited
 
 if TYPE_CHECKING:
