@@ -102,7 +102,8 @@ def remove_what_python_runs_itself(command: str, folder: Path) -> None:
     if command == "module":
         for name in (*BEFORE_US, "pointsman"):
             shutil.rmtree(folder / name, ignore_errors=True)
-            (folder / f"{name}.py").unlink(missing_ok=True)
+            for suffix in ("py", "pyc", "so"):
+                (folder / f"{name}.{suffix}").unlink(missing_ok=True)
 
 
 def assert_nothing_ran(marker: Path) -> None:

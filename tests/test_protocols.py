@@ -657,7 +657,7 @@ def test_a_key_is_checked_again_before_every_file_that_is_attached(
             path = "/v1/vector_stores" + ("" if at_creation else "/guides/file_batches")
             body = {"file_ids": ids, **({"name": "guides"} if at_creation else {})}
             assert service.post(path, json=body).status_code == 401
-        assert {id_.partition("/")[0] for id_ in workspace.dataset("guides").ids()} == {ids[0]}
+            assert {id_.partition("/")[0] for id_ in workspace.dataset("guides").ids()} == {ids[0]}
 
 
 _SCOPES = {"mine": ("read", "write"), "other": ("read", "write"), "reader": ("read",)}

@@ -201,10 +201,10 @@ class Paragraphs:
     def _cell(self, text: str, columns: int, rows: int, repeated: int, *, is_covered: bool) -> None:
         column = len(self._row) + self._empty
         if is_covered:
-            text, left_edge = self._spanning.get(column, ("", 0))
-            if left_edge:
-                self._spanning[column] = text, left_edge - 1
-            text = text if left_edge else ""
+            text, rows_left = self._spanning.get(column, ("", 0))
+            if rows_left:
+                self._spanning[column] = text, rows_left - 1
+            text = text if rows_left else ""
         elif rows > 1:
             self._spanning[column] = text, rows - 1
         if text:

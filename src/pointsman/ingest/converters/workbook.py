@@ -50,16 +50,16 @@ def _workbook_blocks(archive: Archive) -> Iterator[Block]:
 
 def _beside_cells(archive: Archive, sheet: str, page: int) -> Iterator[Block]:
     """Yield the comments on a sheet, and the words of its drawings."""
-    for segment in archive.relations(sheet).values():
-        if segment not in archive.names:
+    for member in archive.relations(sheet).values():
+        if member not in archive.names:
             continue
-        if re.search(r"/comments?[^/]*\.xml$", segment):
-            for event, comment in archive.elements(segment, f"{_SHEET}comment"):
+        if re.search(r"/comments?[^/]*\.xml$", member):
+            for event, comment in archive.elements(member, f"{_SHEET}comment"):
                 if event == "end":
                     yield Block(0, f"Comment on {comment.get('ref', '')}: {_string(comment)}", page=page)
-        elif "/drawings/drawing" in segment:
-            yield from drawing_blocks(archive, segment, page=page)
-            charts = (name for name in archive.relations(segment).values() if name in archive.names)
+        elif "/drawings/drawing" in member:
+            yield from drawing_blocks(archive, member, page=page)
+            charts = (name for name in archive.relations(member).values() if name in archive.names)
             for chart in charts:
                 if "/charts/chart" in chart or "/diagrams/data" in chart:
                     yield from drawing_blocks(archive, chart, page=page)
@@ -130,15 +130,15 @@ def _tall_areas(archive: Archive, member: str) -> dict[int, list[tuple[int, int]
     """
     areas: dict[int, list[tuple[int, int]]] = {}
     with archive.open(member) as stream:
-        text_before = b""
+        tail = b""
         for _ in range(_MOST_MERGED):
-            segment = stream.read(1 << 20)
-            if not segment:
+            block = stream.read(1 << 20)
+            if not block:
                 break
-            for left_edge, top, _, bottom in _MERGED.findall(text_before + segment):
+            for first_column, top, _, bottom in _MERGED.findall(tail + block):
                 if int(bottom) > int(top):
-                    areas.setdefault(int(top), []).append((_column(left_edge.decode()), int(bottom)))
-            text_before = segment[-300:]
+                    areas.setdefault(int(top), []).append((_column(first_column.decode()), int(bottom)))
+            tail = block[-300:]
     return areas
 
 
