@@ -173,7 +173,7 @@ def test_a_store_that_cannot_say_whether_it_has_a_key_is_named(
 
 
 def test_further_searches_end(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pointsman.retrieval.grouping.ROUNDS", 0)
+    monkeypatch.setattr("pointsman.retrieval.stages.grouping.ROUNDS", 0)
     answer = workspace.search(QUESTION, 4, refuse=False, strategy="bm25", group_by="file")
     assert answer.degraded == ("group_by: 0 further searches found 1 of 4 hits; there may be others",)
 
@@ -223,9 +223,9 @@ def test_full_groups_of_every_kind_are_left_out() -> None:
 
 
 def test_cost_without_grouping(workspace: Workspace) -> None:
-    sys.modules.pop("pointsman.retrieval.grouping", None)
+    sys.modules.pop("pointsman.retrieval.stages.grouping", None)
     workspace.search(QUESTION, 4)
-    assert "pointsman.retrieval.grouping" not in sys.modules
+    assert "pointsman.retrieval.stages.grouping" not in sys.modules
 
 
 OPTIONS: Final[Mapping[str, Any]] = {"strategy": "bm25", "refuse": False, "group_by": "file"}

@@ -303,7 +303,7 @@ def test_both_ways_to_count_agree(text: str) -> None:
     assert _cost(text) == pytest.approx(_running_costs(text)[-1])
 
 
-def paged(*pages: str, runs_on: frozenset[int] = frozenset()) -> ParsedDocument:
+def text_with_pages(*pages: str, runs_on: frozenset[int] = frozenset()) -> ParsedDocument:
     from pointsman.ingest.source_text import Block, outline
 
     blocks = [Block(0, text, page=number, runs_on=number in runs_on) for number, text in enumerate(pages, start=1)]
@@ -315,7 +315,7 @@ def paged(*pages: str, runs_on: frozenset[int] = frozenset()) -> ParsedDocument:
 def test_a_passage_cites_the_page_of_every_word_in_it(language: str, size: int) -> None:
     """K4: short pages are not joined, and no overlap comes from the page before."""
     pages = ["".join(prose(language, size, seed)).strip() for seed in range(5)]
-    passages = chunk(paged(*pages))
+    passages = chunk(text_with_pages(*pages))
     assert {passage.metadata["page"] for passage in passages} == {1, 2, 3, 4, 5}
     for passage in passages:
         assert passage.text in pages[passage.metadata["page"] - 1]
@@ -326,14 +326,14 @@ def test_a_passage_cites_the_page_of_every_word_in_it(language: str, size: int) 
     ("before", "after"), [("The lever is pulled,", "then the gate locks."), ("扳道员拉手柄，然后", "锁上大门。")]
 )
 def test_a_sentence_over_a_page_break_is_whole_and_has_both_pages(before: str, after: str) -> None:
-    first, second = chunk(paged(f"Start. {before}", f"{after} The end.", runs_on=frozenset({2})))
+    first, second = chunk(text_with_pages(f"Start. {before}", f"{after} The end.", runs_on=frozenset({2})))
     assert first.text.endswith(before + ("\n" if before.isascii() else "") + after)
     assert (first.metadata["page"], first.metadata["page_end"]) == (1, 2)
     assert (second.text, second.metadata["page"], "page_end" in second.metadata) == ("The end.", 2, False)
 
 
 def test_a_sentence_longer_than_a_page_ends_with_its_page() -> None:
-    passages = chunk(paged("It", *["and more " * 200] * 3, runs_on=frozenset({2, 3, 4})), max_tokens=100)
+    passages = chunk(text_with_pages("It", *["and more " * 200] * 3, runs_on=frozenset({2, 3, 4})), max_tokens=100)
     assert {passage.metadata["page"] for passage in passages} == {1, 2, 3, 4}
     assert not any("page_end" in passage.metadata for passage in passages)
 

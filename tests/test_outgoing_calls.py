@@ -76,12 +76,12 @@ class SlowServer:
             connection.close()
 
 
-def searched(url: str) -> object:
+def run_search(url: str) -> object:
     with Client(url, timeout=SECONDS) as client:
         return client.search("x")
 
 
-async def asearched(url: str) -> object:
+async def arun_search(url: str) -> object:
     async with Client(url, timeout=SECONDS) as client:
         return await client.asearch("x")
 
@@ -99,8 +99,8 @@ def of_database(url: str) -> object:
 
 
 CALLS: dict[str, Callable[[str], object]] = {
-    "client": searched,
-    "client, async": lambda url: asyncio.run(asearched(url)),
+    "client": run_search,
+    "client, async": lambda url: asyncio.run(arun_search(url)),
     "client, of a dataset": lambda url: Client(url, timeout=SECONDS).dataset("notes").count(),
     "client, line by line": lines_of,
     "rerank API": lambda url: HTTPReranker(url, timeout=SECONDS, retries=0).score("x", ["y"]),

@@ -15,7 +15,11 @@ import math
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from pointsman.retrieval.lists_to_hits import (
+from pointsman.retrieval.parallel_calls import Mode, Threads, run
+from pointsman.retrieval.run.journal import Journal
+from pointsman.retrieval.run.reading import reading_each
+from pointsman.retrieval.run.source import Source
+from pointsman.retrieval.stages.lists_to_hits import (
     answer,
     fetch,
     fuse,
@@ -27,8 +31,7 @@ from pointsman.retrieval.lists_to_hits import (
     refine,
     with_receipt,
 )
-from pointsman.retrieval.parallel_calls import Mode, Threads, run
-from pointsman.retrieval.question_to_lists import (
+from pointsman.retrieval.stages.question_to_lists import (
     Inquiry,
     embed,
     fill_groups,
@@ -39,9 +42,6 @@ from pointsman.retrieval.question_to_lists import (
     route,
     transform,
 )
-from pointsman.retrieval.run.journal import Journal
-from pointsman.retrieval.run.reading import reading_each
-from pointsman.retrieval.run.source import Source
 from pointsman.values.trace import Trace
 from pointsman.values.types import Plan, Query, RetrievalContext
 

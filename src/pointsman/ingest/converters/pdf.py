@@ -120,7 +120,7 @@ class _PdfReader:
             text = _OTHER_HYPHEN.sub("-\n", _HYPHEN.sub("", text.replace("\r\n", "\n")))
             text = join_wrapped(clean(text).strip())
             letters = sum(map(str.isalnum, text))
-            if letters <= _FEW_LETTERS and (covered_area := _covered(page)) > (0.3 if letters else 0.02):
+            if letters <= _FEW_LETTERS and (covered_area := _covered_share(page)) > (0.3 if letters else 0.02):
                 return self._scan(page, number, text, "is a picture" if covered_area else "")
             return text or self._by_pypdf(page, number)
         finally:
@@ -223,7 +223,7 @@ def _is_unmapped(page: PdfTextPage) -> bool:
     return bool(errors * 2 > len(sample))
 
 
-def _covered(page: PdfPage) -> float:
+def _covered_share(page: PdfPage) -> float:
     """Return the part of a page that pictures cover."""
     from pypdfium2.raw import FPDF_PAGEOBJ_IMAGE
 

@@ -113,7 +113,7 @@ class _WordReader:
                     yield from text.paragraph(self._paragraph(element, text))
             elif tag == "altChunk":
                 if event == "end":
-                    yield from self._imported(self._relations.get(element.get(_BY_ID, ""), ""))
+                    yield from self._imported_files(self._relations.get(element.get(_BY_ID, ""), ""))
             elif event == "start":
                 yield from text.open(tag)
             elif tag == "tc":
@@ -151,7 +151,7 @@ class _WordReader:
         text.add("".join(segments))
         return level
 
-    def _imported(self, name: str) -> Iterator[Block]:
+    def _imported_files(self, name: str) -> Iterator[Block]:
         """Yield the text of an imported part, which Word shows as if it were its own."""
         if name.lower().endswith((".html", ".htm", ".xhtml")) and name in self._archive.names:
             _, blocks = html_blocks(clean(decode(self._archive.read(name), may_declare=True)))
@@ -214,7 +214,7 @@ class _Numbers:
         if style in ("bullet", "none"):
             return ""
         for number, (begin, form, _) in levels.items():
-            shown = shown.replace(f"%{number + 1}", _written(counts.get(number, begin), form))
+            shown = shown.replace(f"%{number + 1}", _runs_of(counts.get(number, begin), form))
         return f"{shown} " if shown else ""
 
 
@@ -232,7 +232,7 @@ _ROMAN = ((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "x
           (9, "ix"), (5, "v"), (4, "iv"), (1, "i"))  # fmt: skip
 
 
-def _written(number: int, form: str) -> str:
+def _runs_of(number: int, form: str) -> str:
     """Write a number as a list does: in digits, letters or Roman numerals."""
     text = str(number)
     if form.endswith("Letter") and number > 0:

@@ -217,7 +217,7 @@ class Dataset(EditableDataset):
         if grouping is None:
             nearest = _nearest(store, StoreQuery(None, direction, check_top_k(k), condition))
         else:
-            from pointsman.retrieval.grouping import nearest_of_groups
+            from pointsman.retrieval.stages.grouping import nearest_of_groups
 
             def search(depth: int, eligible: Filter | None) -> list[tuple[Document, float]]:
                 return _nearest(store, StoreQuery(None, direction, depth, eligible))

@@ -26,17 +26,17 @@ from pointsman.values.types import Hit, Ranked, RetrievalContext, keys_of
 
 if TYPE_CHECKING:
     from pointsman.retrieval.fusion import Fused as Fusion
-    from pointsman.retrieval.question_to_lists import Inquiry, Retrieval
     from pointsman.retrieval.refine.base_refiner import BaseRefiner
     from pointsman.retrieval.run.branches import BranchAnswers
     from pointsman.retrieval.run.candidates import Fetched
     from pointsman.retrieval.run.in_force import InForce
     from pointsman.retrieval.run.variant import Variant
+    from pointsman.retrieval.stages.question_to_lists import Inquiry, Retrieval
     from pointsman.values.types import Decision, Plan, Provenance, Query, Refusal
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
+class FirstCandidates:
     """The first candidates of a fused ranking, and what is known of them.
 
     Attributes:
@@ -71,7 +71,7 @@ class FusedLists:
     inquiry: Inquiry
     retrieval: Retrieval
     plan: Plan
-    candidates: Candidates | None = None
+    candidates: FirstCandidates | None = None
     in_force: InForce | None = None
     has_variants: bool = False
     incomplete: str = ""
@@ -172,7 +172,7 @@ async def fuse(retrieval: Retrieval) -> FusedLists:
     return FusedLists(inquiry, retrieval, plan, candidates, in_force, bool(variant_results), incomplete)
 
 
-def _candidates(inquiry: Inquiry, results: Results, fusion: Fusion[Any], *, versioned: bool) -> Candidates:
+def _candidates(inquiry: Inquiry, results: Results, fusion: Fusion[Any], *, versioned: bool) -> FirstCandidates:
     """The candidates that the later stages need."""
     depth = inquiry.recipe.depth_of(fusion.scale)
     if inquiry.recipe.grouping is not None:
@@ -181,7 +181,7 @@ def _candidates(inquiry: Inquiry, results: Results, fusion: Fusion[Any], *, vers
         depth = max(depth, inquiry.recipe.depth)  # what is in force may stand far below what it supersedes
     top = fusion.ranking[:depth]
     keys = [key for key, _ in top]
-    return Candidates(results, fusion.scale, top, keys, provenance(results.pool, keys, fusion.share))
+    return FirstCandidates(results, fusion.scale, top, keys, provenance(results.pool, keys, fusion.share))
 
 
 def _in_force(inquiry: Inquiry, names: Sequence[str]) -> InForce | None:
@@ -324,7 +324,7 @@ async def fetch(fused_lists: FusedLists) -> Sequence[Fetched]:
     inquiry.journal.span("fetch", "documents", start, count)
     answer = fused_lists.retrieval.answers[0]
     if not count and fused_lists.query.filters is not None and not answer.failed:
-        from pointsman.retrieval.answer_limits import unknown_keys
+        from pointsman.retrieval.stages.answer_limits import unknown_keys
 
         inquiry.journal.degrade(*unknown_keys(fused_lists.query.filters, answer.results.values()))
     return versions
@@ -382,7 +382,7 @@ async def put_in_force(ranked_hits: RankedHits) -> RankedHits:
         verdict = replace(verdict, relevance={**verdict.relevance, **levels})
     count = sum(hit.not_in_force is not None for hit in hits)
     reason = f"{count} of {len(hits)} hits are not in force on {in_force.day}"
-    return RankedHits(fused_lists, _reordered(inquiry, STAGE, start, ranking, hits, reason), verdict)
+    return RankedHits(fused_lists, _in_new_order(inquiry, STAGE, start, ranking, hits, reason), verdict)
 
 
 def limit_groups(ranked_hits: RankedHits) -> RankedHits:
@@ -390,7 +390,7 @@ def limit_groups(ranked_hits: RankedHits) -> RankedHits:
     inquiry = ranked_hits.fused_lists.inquiry
     if inquiry.recipe.grouping is None:
         return ranked_hits
-    from pointsman.retrieval.grouping import limit_groups
+    from pointsman.retrieval.stages.grouping import limit_groups
 
     ranking = limit_groups(inquiry.recipe.grouping, ranked_hits.ranking, inquiry.journal)
     return replace(ranked_hits, ranking=replace(ranking, hits=ranking.hits[: inquiry.recipe.depth_of(ranking.scale)]))
@@ -408,13 +408,15 @@ def put_newer_first(ranked_hits: RankedHits) -> RankedHits:
         if newer is not None:
             hits, decision = newer
             decisions = (*decisions, decision)
-            ranking = _reordered(inquiry, decision.what, start, ranking, hits, decision.reason)
+            ranking = _in_new_order(inquiry, decision.what, start, ranking, hits, decision.reason)
     return replace(
         ranked_hits, ranking=replace(ranking, hits=tuple(in_force.above_superseded(ranking.hits))), decisions=decisions
     )
 
 
-def _reordered(inquiry: Inquiry, stage: str, start: float, ranking: Ranked, hits: Sequence[Hit], reason: str) -> Ranked:
+def _in_new_order(
+    inquiry: Inquiry, stage: str, start: float, ranking: Ranked, hits: Sequence[Hit], reason: str
+) -> Ranked:
     """The ranking with these hits, noted."""
     ranking = replace(ranking, hits=tuple(hits))
     inquiry.journal.ranked(stage, ranking)
@@ -518,7 +520,7 @@ def limit_hits(ranked_hits: RankedHits) -> AnswerHits:
         decisions = (*decisions, recipe.grouping.decision(ranking, fused_lists.examined))
     hits = verdict.of(ranking.hits[: fused_lists.examined])
     if recipe.coverage is not None:
-        from pointsman.retrieval.answer_limits import cut_to_cover
+        from pointsman.retrieval.stages.answer_limits import cut_to_cover
 
         names, asked_query = fused_lists.retrieval.rewriting.search_plan.names, fused_lists.inquiry.query
         hits, coverage, decision = cut_to_cover(
@@ -529,7 +531,7 @@ def limit_hits(ranked_hits: RankedHits) -> AnswerHits:
         refused = replace(refused, near_misses=verdict.of(refused.near_misses[: recipe.k]))
     confidence = verdict.confidence(refused.near_misses if refused else hits)
     if recipe.min_relevance is not None and refused is None:
-        from pointsman.retrieval.answer_limits import relevant_enough
+        from pointsman.retrieval.stages.answer_limits import relevant_enough
 
         hits, refused = relevant_enough("min_relevance", recipe.min_relevance, hits, ranking, journal)
     ranked_hits = replace(ranked_hits, ranking=ranking, decisions=decisions)

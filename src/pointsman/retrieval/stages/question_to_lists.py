@@ -54,7 +54,7 @@ class Inquiry:
 
 
 @dataclass(frozen=True, slots=True)
-class Routing:
+class Route:
     """The sources that a question is sent to.
 
     Attributes:
@@ -123,7 +123,7 @@ class Retrieval:
     answers: Sequence[BranchAnswers] = field(default=())
 
 
-async def route(inquiry: Inquiry) -> Routing:
+async def route(inquiry: Inquiry) -> Route:
     """Choose the sources; if the router fails, all are searched.
 
     Raises:
@@ -132,11 +132,11 @@ async def route(inquiry: Inquiry) -> Routing:
     recipe, journal, query = inquiry.recipe, inquiry.journal, inquiry.query
     router, names = recipe.router, list(recipe.sources)
     if router is None:
-        return Routing(inquiry, names)
+        return Route(inquiry, names)
     start = perf_counter()
     routable = [source for source in recipe.sources.values() if isinstance(source, Source)]
     if len(routable) < 2:
-        return Routing(inquiry, names)
+        return Route(inquiry, names)
     from pointsman.retrieval.plan.routers import RouteDecision
 
     await inquiry.mode.blocking(partial(check_all_searchable, routable))
@@ -144,7 +144,7 @@ async def route(inquiry: Inquiry) -> Routing:
     decision: Any = await attempt(inquiry.mode, call, journal.deadline.before_searching())
     if not isinstance(decision, RouteDecision):
         journal.failed("route", start, cause_of(decision), "all datasets are searched")
-        return Routing(inquiry, names)
+        return Route(inquiry, names)
     selection = {dataset.name for dataset in decision.datasets}
     excluded_ids = {id(source) for source in routable if source.name not in selection}
     selection |= {  # retrievers are not routed, but one over a dataset is left out with it
@@ -155,10 +155,10 @@ async def route(inquiry: Inquiry) -> Routing:
     if decision.fallback is not None:
         journal.span("route", decision.reason, start, len(selection), decision.fallback.why)
         journal.degrade(f"route: {decision.fallback.why}; all datasets are searched")
-    return Routing(inquiry, [name for name in names if name in selection], f"{decision.reason}; ")
+    return Route(inquiry, [name for name in names if name in selection], f"{decision.reason}; ")
 
 
-async def plan(routings: Sequence[Routing], search: Search) -> list[SearchPlan]:
+async def plan(routings: Sequence[Route], search: Search) -> list[SearchPlan]:
     """Open the routed datasets, and apply the recipes to them: all that a search reads before it waits for a model.
 
     Args:
@@ -181,7 +181,7 @@ async def plan(routings: Sequence[Routing], search: Search) -> list[SearchPlan]:
     return await inquiry.mode.blocking(open_each)
 
 
-def _search_plan(routing: Routing, search: Search) -> SearchPlan:
+def _search_plan(routing: Route, search: Search) -> SearchPlan:
     """Apply the recipe to the routed sources, and transform the query if that is a matter of microseconds."""
     inquiry, names, start = routing.inquiry, routing.names, perf_counter()
     recipe = inquiry.recipe.for_sources(names, partial(RoutedLookup, carry_out=search))
@@ -407,7 +407,7 @@ async def fill_groups(retrieval: Retrieval) -> Retrieval:
     inquiry, grouping = search_plan.inquiry, search_plan.inquiry.recipe.grouping
     if grouping is None or not retrieval.answers:
         return retrieval
-    from pointsman.retrieval.grouping import STAGE, fill
+    from pointsman.retrieval.stages.grouping import STAGE, fill
 
     branches = inquiry.recipe.branches(search_plan.names, search_plan.recipe, inquiry.readings)
     try:
