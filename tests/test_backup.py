@@ -163,7 +163,7 @@ class TestWhileInUse:
         def delete(_count: int, _total: int, name: str) -> None:
             if name == "notes":
                 with open_workspace(workspace.path) as other_workspace:
-                    workspace.close()
+                    workspace.dataset("notes").release()
                     other_workspace.drop("notes")
 
         report = backup(workspace, tmp_path / "b", on_progress=delete)

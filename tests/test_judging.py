@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from pointsman import Dataset, Document, InputError, RetrievalContext, Workspace
 from pointsman.embedders.scripted_embedders import HashingEmbedder
-from pointsman.retrieval import search
 from pointsman.retrieval.refine.rerank import BaseReranker
 from pointsman.retrieval.request import SearchRequest
 from pointsman.retrieval.run import judging
 from pointsman.retrieval.run.judging import NOTHING, Evaluation, Verdict
 from pointsman.retrieval.run.reading import BACKGROUND_NOTE
+from pointsman.retrieval.stages import lists_to_hits
 from pointsman.values.types import Hit, Query
 
 RAILS = {
@@ -159,7 +159,7 @@ class TestSingleWords:
     def test_vectors_alone_would_put_another_passage_first(
         self, office: Workspace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(search, "holders_of_word", lambda *_, **__: [])
+        monkeypatch.setattr(lists_to_hits, "holders_of_word", lambda *_, **__: [])
         assert office.search("4.1.3", 3, datasets="office").hits[0].id != "0"
 
     @pytest.mark.parametrize("question", ["helicopter", "okonkwo tap", "does Okonkwo ask"])
@@ -168,7 +168,7 @@ class TestSingleWords:
     ) -> None:
         answer = office.search(question, 3, datasets="office", refuse=False)
         assert "holds the word" not in answer.plan.reason
-        monkeypatch.setattr(search, "holders_of_word", lambda *_, **__: [])
+        monkeypatch.setattr(lists_to_hits, "holders_of_word", lambda *_, **__: [])
         plain_answer = office.search(question, 3, datasets="office", refuse=False)
         assert [(hit.id, hit.score) for hit in answer] == [(hit.id, hit.score) for hit in plain_answer]
 

@@ -196,7 +196,8 @@ def test_by_default_connections_take_half_of_the_descriptors() -> None:
 
 def test_silent_connections_beyond_the_limit_do_not_keep_a_client_out(workspace: pointsman.Workspace) -> None:
     limits = replace(LIMITS, max_connections=20, head_seconds=PATIENT)
-    with serving(create_app(workspace, limits=limits), limits) as url:
+    own_workspace = pointsman.open(workspace.path, embedder=HashingEmbedder())
+    with serving(create_app(own_workspace, limits=limits), limits) as url:
         split_url = urlsplit(url)
         silent = [connect((split_url.hostname or "", split_url.port or 0)) for _ in range(100)]
         answers = [httpx.get(f"{url}/api/datasets/notes/count", timeout=PATIENT) for _ in range(20)]
@@ -341,8 +342,8 @@ def test_a_key_is_checked_again_at_every_batch_of_a_stream(tmp_path: Path, end: 
             connection.send(batch(1))
             (last,) = [json.loads(line) for line in response]
             connection.close()
-        assert (last["done"], last["problem"]["type"]) == (64, "/problems/unauthorized")
-        assert len(workspace.dataset("notes")) == 64
+            assert (last["done"], last["problem"]["type"]) == (64, "/problems/unauthorized")
+            assert len(workspace.dataset("notes")) == 64
 
 
 def batch(number: int) -> bytes:

@@ -482,7 +482,7 @@ def test_memory_is_told_to_keys_for_all_datasets(worlds: tuple[World, World]) ->
     for path in ("/api/datasets", f"/api/datasets/{OWN_DATASET}"):
         answers = {key: world.ask(key, Request("GET", path)).json() for key in ("all", "own", "reader")}
         statuses = {key: answer.get("datasets", [answer])[0] for key, answer in answers.items()}
-        assert statuses["all"]["memory"].keys() == {"resident", "files"}
+        assert statuses["all"]["memory"].keys() == {"resident", "files", "cached", "cache_limit"}
         assert statuses["own"]["memory"] is statuses["reader"]["memory"] is None
     creation = world.ask("own", Request("POST", "/api/datasets", {"name": OWN_DATASET}))
     assert creation.json()["memory"] is None

@@ -526,7 +526,7 @@ class TestReloader:
             def record(self, kind: str, name: str = "") -> None:
                 assert not reading or self.answer.wait(60)
 
-        monkeypatch.setattr(workspace, "backend", SilentBackend())
+        monkeypatch.setattr(workspace, "_backend", SilentBackend())
         reading: list[bool] = []
         reloader = self.make_reloader(workspace, None)
         reading.append(True)  # from now on it is silent

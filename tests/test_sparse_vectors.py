@@ -273,7 +273,7 @@ def test_killed_writer_leaves_documents_with_their_vectors(tmp_path: Path) -> No
         with pointsman.open(tmp_path / "work", embedder=HashingEmbedder()) as workspace:
             dataset = workspace.dataset("texts")
             assert scores(dataset, 200) == expected({int(id_): VECTORS[int(id_)] for id_ in dataset.ids()}, 200)
-    assert dataset.ids()
+            assert dataset.ids()
 
 
 def test_haystack_searches_sparse_vectors(tmp_path: Path) -> None:

@@ -99,8 +99,8 @@ def test_the_next_process_makes_the_calibration_that_closing_broke_off(tmp_path:
         closing.start()
         embedder.gate.set()
         closing.join()
-        assert workspace.stored_calibrations() == {}
     with pointsman.open(tmp_path, embedder=Embedder()) as workspace:
+        assert workspace.stored_calibrations() == {}
         workspace.search("which parish keeps lanterns")
         workspace.wait_for_calibrations()
         assert workspace.stored_calibrations()["notes"].relevance

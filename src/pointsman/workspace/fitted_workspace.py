@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -214,8 +213,13 @@ class FittedWorkspace:
             return
         if dataset.holds_images:  # no question can be taken out of a picture
             return
-        with suppress(StoreError):  # whoever searches it meets the error again
+        try:
             self._calibrations.look_at(dataset, self.workflow.fitted.get(dataset.name), is_written=is_written)
+        except StoreError:  # whoever searches it meets the error again
+            return
+        except InputError:
+            if not dataset.is_closed:  # meanwhile, by another thread; what was written is stored
+                raise
 
     @property
     def being_calibrated(self) -> list[str]:
