@@ -389,7 +389,7 @@ def test_a_vector_store_deletes_by_filter_and_everything(dataset: Dataset) -> No
 
 def test_a_vector_store_lets_others_write(dataset: Dataset, tmp_path: Path) -> None:
     """A plain add keeps the writer's lock; the adapter does not, so that a second process can write."""
-    dataset.close()
+    dataset.release()
     store = PointsmanVectorStore(dataset)
     store.add_texts(["one more"])
     code = (

@@ -618,10 +618,10 @@ def test_a_vector_store_works_over_a_service(tmp_path: Path) -> None:
             remote.delete_nodes(["0"])
             assert set(ids(remote)) == {"1", "2"}
             remote.close()
-        dataset = workspace.dataset("rails")
-        vector, embedding = dataset.get_vectors(["1"])[0], embedded_nodes()[1].embedding
-        assert vector is not None
-        assert vector.tolist() == pytest.approx(embedding, abs=1e-6)
+            dataset = workspace.dataset("rails")
+            vector, embedding = dataset.get_vectors(["1"])[0], embedded_nodes()[1].embedding
+            assert vector is not None
+            assert vector.tolist() == pytest.approx(embedding, abs=1e-6)
 
 
 def test_both_scores_are_added_up_where_the_embedder_is_ours(dataset: Dataset) -> None:

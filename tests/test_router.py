@@ -297,7 +297,7 @@ def test_what_is_added_and_deleted_is_seen_at_once() -> None:
         datasets[1].delete("z")
 
 
-def test_a_dataset_closed_and_opened_again_is_routed_to() -> None:
+def test_a_dataset_whose_files_were_closed_is_routed_to() -> None:
     datasets = [
         fill_dataset("ships", ["harbour and sails", "anchors"]),
         fill_dataset("air", ["gliders and kites", "parachutes"]),
@@ -305,7 +305,7 @@ def test_a_dataset_closed_and_opened_again_is_routed_to() -> None:
     router = ContentRouter(margin=0)
     assert names(router.route("kites", datasets)) == ["air"]
     for dataset in datasets:
-        dataset.close()
+        dataset.release()
     assert names(router.route("kites", datasets)) == ["air"]
 
 

@@ -511,8 +511,8 @@ class TestUnknownTargets:
         assert workspace.index(tmp_path / "files", "contracts").problems == (problem,)
         with serving(create_app(workspace)) as url, Client(url) as remote:
             assert remote.dataset("contracts").version_problems() == [problem]
-        (tmp_path / "files" / "amendment.md").write_text(amendment.replace("suply", "supply"))
-        assert workspace.index(tmp_path / "files", "contracts").problems == ()
+            (tmp_path / "files" / "amendment.md").write_text(amendment.replace("suply", "supply"))
+            assert workspace.index(tmp_path / "files", "contracts").problems == ()
 
     def test_datasets_without_versions_are_not_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with Workspace(tmp_path / "plain", embedder=HashingEmbedder()) as workspace:
