@@ -161,7 +161,7 @@ def test_records_are_called_by_their_name_or_their_file_and_row(choir: World, qu
 
 
 def test_the_console_calls_hits_by_their_captions() -> None:
-    folder = Path(pointsman.__file__).parent / "console"
+    folder = Path(pointsman.__file__).parent / "service" / "console"
     for name in ("hits.mjs", "compare.mjs"):
         text = (folder / name).read_text("utf-8")
         assert "plain(hit.caption)" in text

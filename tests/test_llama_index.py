@@ -603,25 +603,27 @@ def test_a_vector_store_with_a_path_survives_copies_and_another_says_why_not(tmp
 
 
 def test_a_vector_store_works_over_a_service(tmp_path: Path) -> None:
-    with pointsman.open(tmp_path / "served", embedder=HashingEmbedder(512)) as workspace:
-        with serving(create_app(workspace, settings=Settings())) as url:
-            remote = PointsmanVectorStore("rails", url=url)
-            bare = TextNode(id_="bare", text="a whistle without a vector")
-            assert remote.add([*embedded_nodes(), bare]) == ["0", "1", "2", "bare"]
-            local = PointsmanVectorStore(embedder_name="other")
-            local.add([*embedded_nodes(), bare])
-            for mode in ("default", "sparse", "hybrid", "mmr"):
-                query = {"mode": VectorStoreQueryMode(mode), "query_str": "red signal whistle"}
-                assert ids(remote, **query) == ids(local, **query), mode
-            assert "bare" not in ids(remote)
-            assert [node.node_id for node in remote.get_nodes()] == ["0", "1", "2", "bare"]
-            remote.delete_nodes(["0"])
-            assert set(ids(remote)) == {"1", "2"}
-            remote.close()
-            dataset = workspace.dataset("rails")
-            vector, embedding = dataset.get_vectors(["1"])[0], embedded_nodes()[1].embedding
-            assert vector is not None
-            assert vector.tolist() == pytest.approx(embedding, abs=1e-6)
+    with (
+        pointsman.open(tmp_path / "served", embedder=HashingEmbedder(512)) as workspace,
+        serving(create_app(workspace, settings=Settings())) as url,
+    ):
+        remote = PointsmanVectorStore("rails", url=url)
+        bare = TextNode(id_="bare", text="a whistle without a vector")
+        assert remote.add([*embedded_nodes(), bare]) == ["0", "1", "2", "bare"]
+        local = PointsmanVectorStore(embedder_name="other")
+        local.add([*embedded_nodes(), bare])
+        for mode in ("default", "sparse", "hybrid", "mmr"):
+            query = {"mode": VectorStoreQueryMode(mode), "query_str": "red signal whistle"}
+            assert ids(remote, **query) == ids(local, **query), mode
+        assert "bare" not in ids(remote)
+        assert [node.node_id for node in remote.get_nodes()] == ["0", "1", "2", "bare"]
+        remote.delete_nodes(["0"])
+        assert set(ids(remote)) == {"1", "2"}
+        remote.close()
+        dataset = workspace.dataset("rails")
+        vector, embedding = dataset.get_vectors(["1"])[0], embedded_nodes()[1].embedding
+        assert vector is not None
+        assert vector.tolist() == pytest.approx(embedding, abs=1e-6)
 
 
 def test_both_scores_are_added_up_where_the_embedder_is_ours(dataset: Dataset) -> None:

@@ -123,13 +123,16 @@ def test_a_client_indexes_a_folder_with_rules(tmp_path: Path) -> None:
     (folder / "hr").mkdir(parents=True)
     (folder / "hr" / "pay.md").write_text("signal of the salary")
     (folder / "rail.md").write_text("signal of the yard")
-    with Workspace(tmp_path / "indexed", embedder=HashingEmbedder()) as workspace:
-        with serving(create_app(workspace)) as url, RemoteClient(url) as remote:
-            assert remote.index(folder, "files", access=["hr=group:hr", "everyone"]).passages.added == 2
-            workspace.switch_access(on=True)
-            answer = workspace.search("signal", principals=[], refuse=False)
-            assert [hit.document.metadata["source"] for hit in answer] == ["rail.md"]
-            assert len(workspace.search("signal", principals=["group:hr"], refuse=False).hits) == 2
+    with (
+        Workspace(tmp_path / "indexed", embedder=HashingEmbedder()) as workspace,
+        serving(create_app(workspace)) as url,
+        RemoteClient(url) as remote,
+    ):
+        assert remote.index(folder, "files", access=["hr=group:hr", "everyone"]).passages.added == 2
+        workspace.switch_access(on=True)
+        answer = workspace.search("signal", principals=[], refuse=False)
+        assert [hit.document.metadata["source"] for hit in answer] == ["rail.md"]
+        assert len(workspace.search("signal", principals=["group:hr"], refuse=False).hits) == 2
 
 
 class TestKeys:

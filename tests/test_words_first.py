@@ -221,7 +221,8 @@ def test_another_embedder_is_told_of_before_words_are_written(tmp_path: Path) ->
         pytest.raises(InputError, match="holds vectors of"),
     ):
         dataset.add(documents(3, 3), embed="later")
-    assert len(dataset) == 3
+    with Dataset("one", path=tmp_path / "one", embedder=HashingEmbedder()) as dataset:
+        assert len(dataset) == 3
 
 
 def test_a_dataset_keeps_what_is_due_when_it_is_copied(tmp_path: Path) -> None:
@@ -418,17 +419,19 @@ def test_a_service_acknowledges_words_and_makes_the_vectors_itself(tmp_path: Pat
         dataset = workspace.dataset("notes")
         as_they_should_be(dataset)
         dataset.add(documents(10, 500), embed="later")
-    with pointsman.open(tmp_path / "work", embedder=HashingEmbedder()) as workspace:
-        with serving(create_app(workspace)):
-            wait_until(lambda: workspace.dataset("notes").vectors_due == 0)
+    with pointsman.open(tmp_path / "work", embedder=HashingEmbedder()) as workspace, serving(create_app(workspace)):
+        wait_until(lambda: workspace.dataset("notes").vectors_due == 0)
         as_they_should_be(workspace.dataset("notes"))
 
 
 def test_files_are_indexed_through_a_service(folder: Path, tmp_path: Path) -> None:
-    with pointsman.open(tmp_path / "work", embedder=HashingEmbedder()) as workspace:
-        with serving(create_app(workspace)) as address, Client(address) as client:
-            report = index_paths(client.dataset("files"), [folder])  # type: ignore[arg-type]
-            assert (report.vectors_due, report.problems) == (0, ())
+    with (
+        pointsman.open(tmp_path / "work", embedder=HashingEmbedder()) as workspace,
+        serving(create_app(workspace)) as address,
+        Client(address) as client,
+    ):
+        report = index_paths(client.dataset("files"), [folder])  # type: ignore[arg-type]
+        assert (report.vectors_due, report.problems) == (0, ())
         as_they_should_be(workspace.dataset("files"))
 
 
