@@ -29,7 +29,7 @@ NEED_NONE = {
     "Workspace": {"keep_calibration", "keep_reranking", "source", "stored_calibrations", "stored_policy"},
     "Dataset": {
         *("can", "candidates", "check_keeps", "close_unless_used", "follow", "keeps", "lists_for", "retriever"),
-        *("check_searchable", "for_request", "with_store", "writing"),
+        *("check_searchable", "for_request", "release", "with_store", "writing"),
     },
     "RemoteDataset": {"writing"},  # a context manager
     "EnhancedRetrievalService": {"lack", "llm", "search_sync"},  # `search` itself is awaited
