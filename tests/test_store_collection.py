@@ -424,26 +424,26 @@ class TestDamage:
         files.append(two_datasets / "one" / "vectors.bin")
         assert len(files) >= 9
         assert any(path.suffix == ".del" for path in files)
-        for original in files:
+        for number, original in enumerate(files):
+            copy = two_datasets / f"copy{number}"  # a new one: a thread of the last one may still read its files
             counterpart = two_datasets / "two" / original.relative_to(two_datasets / "one")
             counterpart = (
                 counterpart if counterpart.exists() else next(counterpart.parent.glob(f"*{counterpart.suffix}"))
             )
             if damage_kind == "foreign" and counterpart.read_bytes() == original.read_bytes():
                 continue
-            shutil.rmtree(two_datasets / "it", ignore_errors=True)
-            shutil.copytree(two_datasets / "one", two_datasets / "it")
-            target = two_datasets / "it" / original.relative_to(two_datasets / "one")
+            shutil.copytree(two_datasets / "one", copy)
+            target = copy / original.relative_to(two_datasets / "one")
             self.damage(target, damage_kind, counterpart)
             caplog.clear()
-            store = Collection(two_datasets / "it")
+            store = Collection(copy)
             assert self.answers(store) == expected, target.name
             if target.suffix != ".json" and (damage_kind != "delete" or target.suffix not in {".bin", ".pos"}):
                 assert any(record.levelno >= logging.WARNING for record in caplog.records), target.name
             sound(store)
             store.close()
             caplog.clear()
-            collection = Collection(two_datasets / "it")
+            collection = Collection(copy)
             sound(collection)
             assert self.answers(collection) == expected
             assert not caplog.records, target.name
