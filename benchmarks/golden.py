@@ -38,6 +38,12 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "errors/search/strategy/": _LISTED, "service/client/unknown": _LISTED,
     "service/requests/3 GET /api/strategies": _GONE, "agents/tools": _GONE,
     "commands/help/mcp --help": "tools of other MCP servers are passed on no longer",
+    "service/strategy/prf": _GONE, "service/strategy/hybird": _LISTED,
+    "commands/json/16 ": _LISTED, "commands/text/16 ": _LISTED,
+    "selectors/llm 6/four/": "an answer that names an option and breaks off is read, not guessed",
+    "commands/text/2 ": "status says what caches take",
+    "commands/json/4 ": "a setting is new: cache_megabytes", "commands/text/4 ": "a setting is new: cache_megabytes",
+    "commands/help/serve ": "what --allow-origin does is said in other words",
     "ingest/": "passages end with their page, so that a citation names the page of its words",
 }  # fmt: skip
 """What is taken away, or meant to be different: the beginning of the keys of its answers, and the reason."""
