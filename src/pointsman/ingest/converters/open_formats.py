@@ -97,19 +97,19 @@ def _odf_text(paragraph: _Element) -> str:
     from lxml import etree  # only these formats need it
 
     texts: list[str] = []
-    is_inside = 0  # of marks
+    mark_depth = 0  # of marks
     for event, node in etree.iterwalk(paragraph, ("start", "end")):
         is_mark = node.tag in _ODF_MARKS
         if is_mark and event == "start":
-            is_inside += 1
-        elif event == "start" and not is_inside:
+            mark_depth += 1
+        elif event == "start" and not mark_depth:
             if node.tag == f"{_ODF['text']}s":
                 count = node.get(f"{_ODF['text']}c", "1")
                 texts.append(" " * min(int(count) if count.isdecimal() else 1, 100))
             texts.append(_ODF_CHARACTERS.get(node.tag, "") + (node.text or ""))
         elif event == "end":
-            is_inside -= is_mark
-            if node is not paragraph and not is_inside:
+            mark_depth -= is_mark
+            if node is not paragraph and not mark_depth:
                 texts.append(node.tail or "")
     return "".join(texts)
 

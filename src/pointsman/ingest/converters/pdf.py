@@ -172,8 +172,8 @@ class _PdfReader:
                 )
                 text = _wide(raw.FPDFAnnot_GetFormFieldValue, form, annotation) if is_text else ""
             else:
-                ignored_errors = (raw.FPDF_ANNOT_WIDGET, raw.FPDF_ANNOT_LINK, raw.FPDF_ANNOT_POPUP)
-                text = "" if kind in ignored_errors else _wide(raw.FPDFAnnot_GetStringValue, annotation, b"Contents")
+                ignored_kinds = (raw.FPDF_ANNOT_WIDGET, raw.FPDF_ANNOT_LINK, raw.FPDF_ANNOT_POPUP)
+                text = "" if kind in ignored_kinds else _wide(raw.FPDFAnnot_GetStringValue, annotation, b"Contents")
             raw.FPDFPage_CloseAnnot(annotation)
             if text := clean(text).strip():
                 spans.append(Piece(box.left, box.bottom, box.right, box.top, text))
@@ -239,10 +239,10 @@ def _runs_on(before: str, after: str) -> bool:
         return False
     lines = before.rsplit("\n", 20)[-20:]
     fills_line = len(lines[-1]) > 0.8 * max(map(len, lines))
-    started_at = _SENTENCE_START.sub("", before)
+    first_words = _SENTENCE_START.sub("", before)
     if after[0].islower():
-        return started_at[:1].isupper() or len(lines) > 1
+        return first_words[:1].isupper() or len(lines) > 1
     is_cjk = "\u3400" <= before[-1] <= "\ufaff" and "\u3400" <= after[0] <= "\ufaff"
     return fills_line and (
-        (is_cjk and len(started_at) >= 10) or before[-1] in ",，、(" or (len(lines) > 2 and len(lines[-1]) > 50)
+        (is_cjk and len(first_words) >= 10) or before[-1] in ",，、(" or (len(lines) > 2 and len(lines[-1]) > 50)
     )

@@ -114,8 +114,8 @@ def _is_prose(rows: Rows) -> bool:
     widths = [row[-1].right - row[0].left for row in rows]
     length = median(len(line) * (2 if any(char >= "\u2e80" for char in line) else 1) for line in lines)
     within = sum(_LOWER.match(line) is not None for line in lines[1:])
-    filled_rows = sum(width > 0.85 * max(widths) for width in widths)
-    return length >= 14 and (within * 2 >= len(lines) - 1 or filled_rows * 3 >= len(lines) * 2)
+    full_line_count = sum(width > 0.85 * max(widths) for width in widths)
+    return length >= 14 and (within * 2 >= len(lines) - 1 or full_line_count * 3 >= len(lines) * 2)
 
 
 def _joined_letters(page: PdfTextPage, match: re.Match[str]) -> str:
