@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any, Self
 
 import pytest
 
@@ -16,6 +19,7 @@ from pointsman import Document
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.store.local import collection as collection_module
 from pointsman.store.local import files_and_locks as files
+from pointsman.store.local import manifest as manifest_module
 from pointsman.store.local.collection import Collection
 from pointsman.store.local.files_and_locks import collect_leftovers, directory_aside, steady
 from pointsman.store.local.manifest import create_collection, drop_collection
@@ -74,6 +78,90 @@ class TestMaking:
 
         with pytest.raises(StoreError, match="not a directory"):
             opened(tmp_path)
+
+
+class AtLine:
+    """Runs something in between: before one of the lines that a module executes, counted from 0."""
+
+    def __init__(self, line: int, files_of_code: set[str], action: Callable[[], object]) -> None:
+        self.line, self.count = line, 0
+        self._files_of_code, self._action = files_of_code, action
+
+    def __enter__(self) -> Self:
+        self._former = sys.gettrace()
+        sys.settrace(self._enter_function)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self._former)
+
+    def _enter_function(self, frame: FrameType, _event: str, _argument: object) -> Any:
+        return self._enter_line if frame.f_code.co_filename in self._files_of_code else None
+
+    def _enter_line(self, _frame: FrameType, event: str, _argument: object) -> Any:
+        if event == "line":
+            if self.count == self.line:
+                self._action()
+            self.count += 1
+        return self._enter_line
+
+
+def lines_of(module: ModuleType) -> set[str]:
+    assert module.__file__ is not None
+    return {module.__file__}
+
+
+def do_at_each_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    do: Callable[[Path], object],
+    action: Callable[[Path], object],
+    modules: set[str],
+) -> int:
+    """Do something as often as it has lines, each time with an action in between; return the number of lines."""
+    monkeypatch.setattr(files, "_HOLD_SECONDS", 0.0)  # nobody else is there who would release anything
+    monkeypatch.setattr(files, "_HEALING_SECONDS", 0.0)
+    line = 0
+    while True:
+        folder = tmp_path / f"{line}"
+        folder.mkdir()
+        actions = list[Path]()
+
+        def act(folder: Path = folder, actions: list[Path] = actions) -> None:
+            actions.append(folder)
+            with suppress(LockedError):
+                action(folder)
+
+        with AtLine(line, modules, act):
+            do(folder)
+        if not actions:
+            return line
+        shutil.rmtree(folder)
+        line += 1
+
+
+class TestAnotherProcessInBetween:
+    """Whatever another process does between two lines of making or describing, it is no failure of the disk."""
+
+    MAKING = lines_of(files) | lines_of(manifest_module)
+
+    def test_it_collects_leftovers(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def make(folder: Path) -> None:
+            assert create_collection(folder / "x", {"name": "x"})
+            assert [path.name for path in folder.iterdir()] == ["x"]
+
+        assert do_at_each_line(tmp_path, monkeypatch, make, collect_leftovers, self.MAKING) > 50
+
+    def test_it_drops_what_is_made_and_described(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def make(folder: Path) -> None:
+            with suppress(LockedError), closing(Collection(folder / "x", about={"name": "x"})) as collection:
+                collection.describe(description="new")
+
+        def drop(folder: Path) -> None:
+            drop_collection(folder / "x")
+
+        modules = self.MAKING | lines_of(collection_module)
+        assert do_at_each_line(tmp_path, monkeypatch, make, drop, modules) > 100
 
 
 class TestDropping:

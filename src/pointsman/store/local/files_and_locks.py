@@ -166,13 +166,13 @@ def make_directory(directory: Path) -> None:
         raise StoreError(f"{directory} cannot be created: {error.strerror}; name another path") from error
 
 
-def make_private(path: Path, *, file: bool = True) -> None:
-    """Create an empty file, or a directory, that only its owner can read, whatever the umask."""
-    if file:
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_EXCL, 0o600))
-    else:
-        path.mkdir(0o700)
-    path.chmod(0o600 if file else 0o700)
+def make_private(path: Path) -> None:
+    """Create an empty file that only its owner can read, whatever the umask."""
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_EXCL, 0o600)
+    try:
+        os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
 
 
 def keep_private(directory: Path) -> None:
@@ -286,10 +286,11 @@ def directory_aside(folder: Path) -> Iterator[Path]:
     """
     while True:
         directory = folder / f".pointsman-{uuid.uuid4().hex}.new"
-        make_private(directory, file=False)
+        directory.mkdir(0o700)
         try:
+            directory.chmod(0o700)  # whatever the umask
             descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-        except FileNotFoundError:  # another process that collects leftovers was quicker
+        except FileNotFoundError:  # until it is locked, another process may take it for a leftover
             continue
         if _try_lock(descriptor, fcntl.LOCK_SH) and _is(directory, descriptor):  # shared: it is opened in the block
             break

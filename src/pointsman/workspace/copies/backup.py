@@ -250,9 +250,7 @@ def _directory_beside(folder: Path, mode: int = 0o777) -> Iterator[Path]:
         yield partial
         sync_directory(partial)
         _check_empty(folder)
-        if folder.exists():
-            folder.rmdir()  # it is empty; a symbolic link to an empty folder is refused, not replaced
-        partial.rename(folder)
+        partial.rename(folder)  # replaces an empty folder at once: others never see that there is none
         sync_directory(folder.parent)
     except OSError as error:
         if error.errno in {errno.ENOTEMPTY, errno.EEXIST}:  # somebody started to use it in the meantime
