@@ -26,7 +26,7 @@ from pointsman.store.local.vectors import vector_index
 from pointsman.store.store_values import StoreQuery
 from pointsman.tools.errors import InputError, UnknownNameError, UnmetNeedError
 from pointsman.tools.json_forms import plain_form
-from pointsman.values.views import ACCESS, AccessRule, Permissions, View, permissions_for, permissions_of
+from pointsman.values.views import ACCESS, AccessRule, Permissions, View, access_rule_for, permissions_of
 from pointsman.workspace.copies.backup import backup, restore
 from pointsman.workspace.copies.copying import copy
 
@@ -399,18 +399,53 @@ class TestPermissions:
 
     def test_rules_of_folders(self) -> None:
         rules = [AccessRule.parse(text) for text in ("hr/pay=group:pay", "hr=group:hr,-user:eve", "*.md=everyone")]
-        assert permissions_for("hr/pay/a.md", rules).allow == {"group:pay"}
-        assert permissions_for("hr/b.txt", rules).deny == {"user:eve"}
-        assert permissions_for("readme.md", rules).allow == {"everyone"}
-        assert permissions_for("hrx/readme.txt", rules) == Permissions(), "nobody, as no rule matches"
+        for path, rule in (("hr/pay/a.md", rules[0]), ("hr/b.txt", rules[1]), ("readme.md", rules[2])):
+            assert access_rule_for(path, rules) is rule
+        assert access_rule_for("hrx/readme.txt", rules) is None, "nobody, as no rule matches"
 
     @pytest.mark.parametrize("text", ["", "hr=", "=group:hr", "hr=,"])
     def test_rules_that_name_nobody_are_refused(self, text: str) -> None:
         with pytest.raises(InputError):
             AccessRule.parse(text)
 
+    @pytest.mark.parametrize(
+        ("text", "remedy"),
+        [
+            ("2024=final=group:board", r"2024\?final/\*=group:board"),
+            ("hr=group:hr=x", "more than one ="),
+            ("a==group:hr", "more than one ="),
+            ("nonsense", r"\*=nonsense"),
+            ("hr,everyone", r"\*=hr,everyone"),
+            ("-anna", r"\*=-anna"),
+        ],
+    )
+    def test_rules_that_can_be_read_in_two_ways_are_refused(self, text: str, remedy: str) -> None:
+        with pytest.raises(InputError, match=remedy):
+            AccessRule.parse(text)
+
+    def test_what_a_refusal_proposes_says_what_was_meant(self) -> None:
+        folder = AccessRule.parse("2024?final/*=group:board")
+        assert folder.matches("2024=final/minutes/may.md")
+        assert AccessRule.parse("*=anna").permissions.allow == {"anna"}
+        assert AccessRule.parse("group:hr,-user:eve").matches("any/file.md")
+
 
 class TestIndexing:
+    def test_rules_that_matched_nothing_and_files_that_no_rule_matched_are_named(self, tmp_path: Path) -> None:
+        folder = tmp_path / "files"
+        (folder / "hr").mkdir(parents=True)
+        for name in ("hr/pay.md", "plan.md", "yard.md"):
+            (folder / name).write_text("# Yard\n\nThe signal of the yard.\n")
+        with Workspace(tmp_path / "work", embedder=HashingEmbedder()) as workspace:
+            report = workspace.index(folder, access=["HR=group:hr", "hr=group:hr", "hr/pay.md=user:anna"])
+            assert [(problem.path, problem.reason.partition(":")[0].partition(";")[0]) for problem in report.problems] == [
+                ("HR", "this access rule decides about no file"),
+                ("hr/pay.md", "this access rule decides about no file"),
+                ("plan.md", "no access rule matches it, and 1 more"),
+            ]
+            assert report.files == 3
+            assert not workspace.index(folder, access=["hr=group:hr", "everyone"]).problems
+
     def test_rules_are_set_changed_and_kept_without_embedding_again(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

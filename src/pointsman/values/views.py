@@ -410,17 +410,31 @@ class AccessRule:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a rule such as ``hr=group:hr,-user:eve``; without a pattern it is for all files.
+        """Read a rule such as ``hr=group:hr,-user:eve``.
+
+        Without a pattern it is for all files, and its principals are ``everyone`` or have a kind, as in ``group:hr``:
+        a bare ``hr`` may as well be a folder.
 
         Raises:
-            InputError: it names nobody.
+            InputError: it names nobody, or can be read in two ways.
         """
         pattern, equals, names = text.partition("=")
+        if "=" in names:  # read at the wrong one, it would close another folder than was meant
+            raise InputError(
+                f"the access rule {text!r:.80} has more than one =; write ?, which is any one character, in a path: "
+                "'2024?final/*=group:board', or give AccessRule(pattern, permissions) in Python"
+            )
         if not equals:
             pattern, names = "*", text
         permissions = Permissions.parse(names)
-        if not pattern.strip() or not (permissions.allow or permissions.deny):
+        principals = permissions.allow | permissions.deny
+        if not pattern.strip() or not principals:
             raise InputError(f"an access rule is PATTERN=PRINCIPALS, such as 'hr=group:hr,-user:eve', not {text!r:.80}")
+        if not equals and any(name != EVERYONE and ":" not in name for name in principals):
+            raise InputError(
+                f"the access rule {text!r:.80} may name a folder or who may see all files; "
+                f"write {text.strip() + '=group:...'!r:.80} or {'*=' + text.strip()!r:.80}"
+            )
         return cls(pattern.strip().strip("/"), permissions)
 
     def matches(self, path: str) -> bool:
@@ -428,11 +442,11 @@ class AccessRule:
         return path.startswith(f"{self.pattern}/") or fnmatch.fnmatchcase(path, self.pattern)
 
 
-def permissions_for(path: str, rules: Sequence[AccessRule]) -> Permissions:
-    """Return what the first matching rule says; nobody, if none matches.
+def access_rule_for(path: str, rules: Sequence[AccessRule]) -> AccessRule | None:
+    """Return the first rule that matches a path; None, so that nobody may see it, if none does.
 
     >>> rules = [AccessRule.parse("hr=group:hr"), AccessRule.parse("everyone")]
-    >>> permissions_for("hr/pay/2026.md", rules).allow, permissions_for("readme.md", rules[:1]).allow
-    (frozenset({'group:hr'}), frozenset())
+    >>> access_rule_for("hr/pay/2026.md", rules) == rules[0], access_rule_for("readme.md", rules[:1])
+    (True, None)
     """
-    return next((rule.permissions for rule in rules if rule.matches(path)), Permissions())
+    return next((rule for rule in rules if rule.matches(path)), None)

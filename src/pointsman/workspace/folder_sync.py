@@ -24,7 +24,7 @@ from pointsman.tools.errors import InputError, MissingDependencyError, ModelErro
 from pointsman.tools.system.locations import with_home
 from pointsman.values.metadata import RESERVED
 from pointsman.values.types import AddResult, Document
-from pointsman.values.views import ACCESS, permissions_for
+from pointsman.values.views import ACCESS, Permissions, access_rule_for
 from pointsman.workspace.dataset import PATIENCE, SOON
 
 if TYPE_CHECKING:
@@ -242,8 +242,10 @@ def watch_paths(
             if not sources:
                 continue
             items, stored_documents = [*files, *_explaining(items, deleted_ids)], _stored_of(dataset, sources, roots)
+        run = _Run(
+            dataset, roots, items, stored_documents, on_progress or (lambda _: None), access, is_whole=old_ids is None
+        )
         old_ids = new_ids
-        run = _Run(dataset, roots, items, stored_documents, on_progress or (lambda _: None), access)
         with (
             dataset.writing(PATIENCE),
             FileReader(max_tokens=max_tokens, overlap=overlap, limits=limits, images=dataset.holds_images) as reader,
@@ -312,8 +314,13 @@ class _Run:
         stored_documents: Iterable[Document],
         on_progress: Progress,
         access: Sequence[AccessRule] | None = None,
+        *,
+        is_whole: bool = True,
     ) -> None:
         self._dataset, self._roots, self._on_progress, self._rules = dataset, roots, on_progress, access
+        self._is_whole = is_whole  # not only what has changed of what is watched
+        self._unused_rules = dict.fromkeys(access or ())
+        self._closed_sources: dict[str, None] = {}  # no rule matches them
         self._access_of: dict[str, Any] = {}  # by id, what is stored
         self._access_of_source: dict[str, Any] = {}
         self._additions = _Additions()
@@ -399,8 +406,18 @@ class _Run:
                 self._deleted = self._dataset.delete(deleted_ids)
         files = {file.id for file in self._files}
         self._problems += [problem for problem in self._dataset.version_problems() if problem.path in files]
+        self._problems += self._access_problems()
         self._path = ""
         self._tell()
+
+    def _access_problems(self) -> Iterator[Problem]:
+        """Say what the rules of access did not do: nobody may notice it before somebody misses a file, or sees one."""
+        for rule in self._unused_rules if self._is_whole else ():
+            yield Problem(rule.pattern, "this access rule decides about no file: its folder may be spelled in another way, or an earlier rule matches it all")
+        if self._closed_sources:
+            first, *others = self._closed_sources
+            more = f", and {len(others):,} more" if others else ""
+            yield Problem(first, f"no access rule matches it{more}: while access is on, nobody may see it")
 
     def report(self) -> IndexReport:
         """Return the results so far."""
@@ -446,7 +463,11 @@ class _Run:
         """Return what a document is to say about access."""
         source = str(document.metadata.get("source"))
         if self._rules is not None:
-            return permissions_for(source, self._rules).to_metadata()
+            if (rule := access_rule_for(source, self._rules)) is None:
+                self._closed_sources[source] = None
+                return Permissions().to_metadata()
+            self._unused_rules.pop(rule, None)
+            return rule.permissions.to_metadata()
         return self._access_of.get(document.id, self._access_of_source.get(source))
 
     def _with_access(self, document: Document) -> Document:
