@@ -415,13 +415,18 @@ def test_output_to_a_closed_pipe_is_no_failure(notes_cli: Cli) -> None:
     assert "Traceback" not in process.stderr
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "ascii:surrogateescape"])  # the last: the C locale's
 def test_output_in_an_encoding_without_the_characters_of_a_hit(notes_cli: Cli, encoding: str) -> None:
     search = [sys.executable, "-m", "pointsman", "search", "道岔", "--no-refuse"]
     environment = {**notes_cli.environment, "PYTHONIOENCODING": encoding}
     plain, as_json = (
         subprocess.run(
-            command, cwd=notes_cli.folder, env=environment, capture_output=True, encoding=encoding, check=True
+            command,
+            cwd=notes_cli.folder,
+            env=environment,
+            capture_output=True,
+            encoding=encoding.partition(":")[0],
+            check=True,
         )
         for command in (search, [*search, "--json"])
     )

@@ -181,6 +181,11 @@ FORGED: dict[str, Callable[[], str]] = {
     "another audience": lambda: token_of(aud="other"),
     "expired": lambda: token_of(exp=int(time.time()) - 60),
     "without an end": lambda: token_of(exp=None),
+    "its end as a text": lambda: token_of(exp=str(int(time.time()) + 600)),
+    "its end as a truth": lambda: token_of(exp=True),
+    "its beginning as a text": lambda: token_of(nbf=str(int(time.time()) - 60)),
+    "its making as a text": lambda: token_of(iat=str(int(time.time()) - 60)),
+    "its making as a list": lambda: token_of(iat=[int(time.time()) - 60]),
 }
 """Tokens that must not get in; each is made when it is sent, so that none is refused only for its age."""
 

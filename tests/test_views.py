@@ -438,7 +438,9 @@ class TestIndexing:
             (folder / name).write_text("# Yard\n\nThe signal of the yard.\n")
         with Workspace(tmp_path / "work", embedder=HashingEmbedder()) as workspace:
             report = workspace.index(folder, access=["HR=group:hr", "hr=group:hr", "hr/pay.md=user:anna"])
-            assert [(problem.path, problem.reason.partition(":")[0].partition(";")[0]) for problem in report.problems] == [
+            assert [
+                (problem.path, problem.reason.partition(":")[0].partition(";")[0]) for problem in report.problems
+            ] == [
                 ("HR", "this access rule decides about no file"),
                 ("hr/pay.md", "this access rule decides about no file"),
                 ("plan.md", "no access rule matches it, and 1 more"),

@@ -13,7 +13,8 @@ from pointsman.tools.printable import printable
 
 def run() -> None:
     """Run with the arguments of this process; errors that a user can fix become one line and an exit code."""
-    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+    # "surrogateescape" is what Python chooses in the C locale.
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors in {"strict", "surrogateescape"}:
         sys.stdout.reconfigure(errors="replace")  # one character must not cost the whole output
     if not os.environ.get("COLUMNS", "").strip("0"):  # some programs set 0 for unknown; rich would print nothing
         os.environ.pop("COLUMNS", None)

@@ -413,7 +413,10 @@ class _Run:
     def _access_problems(self) -> Iterator[Problem]:
         """Say what the rules of access did not do: nobody may notice it before somebody misses a file, or sees one."""
         for rule in self._unused_rules if self._is_whole else ():
-            yield Problem(rule.pattern, "this access rule decides about no file: its folder may be spelled in another way, or an earlier rule matches it all")
+            yield Problem(
+                rule.pattern,
+                "this access rule decides about no file: its folder may be spelled in another way, or an earlier rule matches it all",
+            )
         if self._closed_sources:
             first, *others = self._closed_sources
             more = f", and {len(others):,} more" if others else ""

@@ -223,8 +223,12 @@ def _token_of(claims: Mapping[str, Any], issuer: Issuer) -> Token:
     """Return what verified claims say.
 
     Raises:
-        InputError: the user or a group is no principal.
+        InputError: a time is no number (RFC 7519, section 2, NumericDate), or the user or a group is no principal.
     """
+    for name in ("exp", "nbf", "iat"):
+        time = claims.get(name, 0)
+        if isinstance(time, bool) or not isinstance(time, int | float):
+            raise InputError(f"the claim {name!r} is {time!r:.40}, not a number of seconds")
     subject, groups = claims["sub"], claims.get(issuer.groups, ())
     groups = groups if isinstance(groups, list | tuple) else [groups]
     if not all(isinstance(group, str) for group in groups):
