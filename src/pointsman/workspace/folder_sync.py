@@ -415,7 +415,8 @@ class _Run:
         for rule in self._unused_rules if self._is_whole else ():
             yield Problem(
                 rule.pattern,
-                "this access rule decides about no file: its folder may be spelled in another way, or an earlier rule matches it all",
+                "this access rule decides about no file: its folder may be spelled in another way, "
+                "or an earlier rule matches all of it",
             )
         if self._closed_sources:
             first, *others = self._closed_sources
