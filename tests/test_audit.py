@@ -367,7 +367,18 @@ class TestMcp:
         ("grep", {"pattern": "signal", "k": 2}, ["pay", "rail"]),
         ("verify", {"answer": 'It is "signal of the salary".', "ids": ["notes/all", "notes/pay"]}, ["all", "pay"]),
         ("explain", {"query": QUESTION, "id": "notes/pay", "refuse": False}, ALL),
+        ("list_datasets", {}, ["rail"]),  # the only one with metadata
     )
+
+    def test_examples_of_keys_are_recorded_each_time_and_only_where_they_are_shown(
+        self, workspace: Workspace, log: Path
+    ) -> None:
+        workspace.dataset("prices").add(
+            [Document(f"{n}", "A price.", {"price": n}) for n in range(9)], access=["everyone"]
+        )
+        for _ in range(2):
+            self.call(workspace, "list_datasets", {"contains": "prices"})
+        assert [line["shown"] for line in lines(log)] == [{"prices": ["0", "1", "2"]}] * 2
 
     @pytest.mark.parametrize(("tool", "arguments", "ids"), CALLS)
     def test_each_call_writes_one_line(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.integrations.mcp import answer_values
 from pointsman.integrations.mcp import tool_schemas as schemas
 from pointsman.integrations.mcp.visible_datasets import id_of
 from pointsman.store.store_values import Capability
+from pointsman.tools.audit_log import current_entry
 from pointsman.tools.errors import InputError
 from pointsman.tools.json_forms import plain_form
 from pointsman.values.filters import typed_values
@@ -98,22 +98,22 @@ def list_datasets(library: Library, access: Access, arguments: schemas.ListArgum
         if substring in dataset.name.casefold() or substring in dataset.description.casefold()
     ]
     return schemas.ListAnswer(
-        datasets=[
-            schemas.About(
-                name=dataset.name,
-                description=answer_values.cut(dataset.description, answer_values.ABOUT_CHARS),
-                documents=len(dataset),
-                search=dataset.indexing_technique,
-                keys=library.keys.get(dataset.store, partial(_keys, dataset)),
-            )
-            for dataset in datasets[: schemas.MAX_DATASETS]
-        ],
-        total=len(datasets),
+        datasets=[_about(library, dataset) for dataset in datasets[: schemas.MAX_DATASETS]], total=len(datasets)
     )
 
 
-def _keys(dataset: Dataset) -> list[schemas.MetadataKey]:
-    return keys_of(_sample(dataset))
+def _about(library: Library, dataset: Dataset) -> schemas.About:
+    """Describe a dataset, and say in the audit log whose values the examples of its keys are."""
+    keys, ids = library.keys.get(dataset.store, lambda: keys_of(_sample(dataset)))
+    if (entry := current_entry()) is not None:
+        entry.add((dataset.name, id_) for id_ in ids)
+    return schemas.About(
+        name=dataset.name,
+        description=answer_values.cut(dataset.description, answer_values.ABOUT_CHARS),
+        documents=len(dataset),
+        search=dataset.indexing_technique,
+        keys=keys,
+    )
 
 
 def _sample(dataset: Dataset) -> list[Document]:
@@ -124,11 +124,15 @@ def _sample(dataset: Dataset) -> list[Document]:
     return store.sample(_SAMPLE)
 
 
-def keys_of(documents: Iterable[Document]) -> list[schemas.MetadataKey]:
-    """Return the metadata keys that filters can use, most frequent first, with types and some values."""
+def keys_of(documents: Iterable[Document]) -> tuple[list[schemas.MetadataKey], list[str]]:
+    """Return the metadata keys that filters can use, most frequent first, with types, some values, and whose these are.
+
+    Returns:
+        The keys, and the ids of the documents that have these values.
+    """
     counts: dict[str, int] = {}
     kinds: dict[str, dict[str, None]] = {}
-    values: dict[str, dict[str | int | float | bool, None]] = {}
+    ids_by_value: dict[str, dict[str | int | float | bool, str]] = {}
     for document in documents:
         for key, value in answer_values.without_root(document.metadata).items():
             typed_items = list(typed_values(value))
@@ -137,12 +141,15 @@ def keys_of(documents: Iterable[Document]) -> list[schemas.MetadataKey]:
             name = answer_values.sound(key)
             counts[name] = counts.get(name, 0) + 1
             kinds.setdefault(name, {}).update((str(kind), None) for kind, _ in typed_items)
-            examples = values.setdefault(name, {})
+            examples = ids_by_value.setdefault(name, {})
             for item in value if isinstance(value, list | tuple) else [value]:
                 if isinstance(item, str | int | float) and len(examples) < _EXAMPLES:
-                    examples[_example(item)] = None
+                    examples.setdefault(_example(item), document.id)
     names = sorted(counts, key=lambda name: -counts[name])[:_KEYS]
-    return [schemas.MetadataKey(key=name, types=sorted(kinds[name]), examples=list(values[name])) for name in names]
+    keys = [
+        schemas.MetadataKey(key=name, types=sorted(kinds[name]), examples=list(ids_by_value[name])) for name in names
+    ]
+    return keys, list(dict.fromkeys(id_ for name in names for id_ in ids_by_value[name].values()))
 
 
 def _example(value: str | float) -> str | int | float:

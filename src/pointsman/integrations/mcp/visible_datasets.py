@@ -44,7 +44,7 @@ class Library:
         seconds: time for checking an answer.
         texts: signatures of documents, for `grep`; None for a dataset whose texts are too long.
         outlines: sources of the datasets.
-        keys: metadata keys that filters can use.
+        keys: metadata keys that filters can use, and the ids of the documents whose values are shown.
     """
 
     workspace: Workspace
@@ -55,7 +55,7 @@ class Library:
         default_factory=lambda: Latest(ALL_BYTES, lambda value: value.nbytes if value else 0)
     )
     outlines: Latest[list[Entry]] = field(default_factory=lambda: Latest(20))
-    keys: Latest[list[MetadataKey]] = field(default_factory=lambda: Latest(1_000))
+    keys: Latest[tuple[list[MetadataKey], list[str]]] = field(default_factory=lambda: Latest(1_000))
 
     def seen(self, access: Access) -> Access:
         """Restrict an access to the datasets served."""
