@@ -46,6 +46,7 @@ def is_participle(name: str) -> bool:
     )
 
 
+@cache
 def is_vague(name: str) -> bool:
     """Whether a name is a pronoun, an adverb, an empty noun or a participle alone."""
     if name.startswith("__") and name.endswith("__"):
@@ -160,7 +161,9 @@ def public_names() -> dict[str, str]:
     """Names of public modules, packages and classes, each with its path."""
     names: dict[str, str] = {}
     root = FOLDERS["src"] / "pointsman"
-    for path, tree in trees(root):
+    for path, tree in trees(FOLDERS["src"]):
+        if not path.is_relative_to(root):
+            continue
         module = path.relative_to(root).with_suffix("")
         parts = [part for part in module.parts if part != "__init__"]
         if any(part.startswith("_") for part in parts):

@@ -56,9 +56,9 @@ def test_the_examples_fit_their_schemas() -> None:
 
 def test_made_up_requests_find_no_difference() -> None:
     """The whole of it: ``benchmarks/contract.py``."""
-    request_count, errors, output = run(8, 7, "--phases", "fuzzing")
+    request_count, errors, output = run(4, 7, "--phases", "fuzzing")
     assert (errors, output) == (0, "")
-    assert request_count >= 100
+    assert request_count >= 50
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ def recreate(place: str, text: str) -> None:
         if "notes" in other.names():
             other.drop("notes")
         other.dataset("notes").add(Document("a", text))
+    time.sleep(0.03)  # searches see every .02 s whether the name still stands for the same dataset
 
 
 @pytest.mark.parametrize("how", SEARCHES)

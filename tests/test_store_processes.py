@@ -25,11 +25,12 @@ def worker(role: str, path: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def test_twenty_kills(tmp_path: Path) -> None:
+def test_eight_kills(tmp_path: Path) -> None:
+    """benchmarks/kill.py has as many as it is told to."""
     killing = Killing(tmp_path, seed=7)
-    for number in range(20):
+    for number in range(8):
         killing.once(number)
-    assert killing.acknowledged > 20
+    assert killing.acknowledged > 8
     assert killing.cut_short > 0
 
 
