@@ -21,6 +21,7 @@ from typing import Any
 import pointsman
 from pointsman import Document
 from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.store.local.local_store import LocalStore
 from pointsman.store.local.truth.truth_rows import Truth
 
 QUESTION = "how does a railway switch guide trains?"
@@ -87,7 +88,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, pointsman.open(Path(folder) / "work", embedder=embedder) as workspace:
         notes = workspace.dataset("notes")
         notes.add([Document(f"d{number}", f"a railway switch guides trains to track {number}") for number in range(10)])
-        collection = notes._local.collection
+        store = notes.make()
+        assert isinstance(store, LocalStore)
+        collection = store.collection
         vectors, vector = collection.vectors, embedder.embed_queries([QUESTION])[0]
         assert vectors is not None
         ways: dict[str, Callable[[], Any]] = {

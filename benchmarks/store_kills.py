@@ -124,7 +124,7 @@ def main() -> None:
         server = Cluster(3)
         url, kills, writers, readers = f"{server.url}/kills?shards=3", options.kills or 20, 3, 3
     try:
-        with open_backend(url) as backend, closing(backend.create("kills", {})) as store:  # type: ignore[attr-defined]
+        with open_backend(url) as backend, closing(backend.create("kills", {})) as store:
             traffic = Traffic(store, writers, readers)
             for thread in traffic.threads:
                 thread.start()

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from pointsman.store.local import collection
 from pointsman.store.local.collection import Collection
 from pointsman.store.local.keyword import term_codes
+from pointsman.store.local.local_store import LocalStore
 from pointsman.store.local.vectors import vector_codes
 from pointsman.store.local.vectors import vector_index as vectors
 from pointsman.store.prepared_documents import prepare
@@ -25,6 +26,8 @@ from pointsman.values.types import AddResult, Document
 if TYPE_CHECKING:
     import pytest
     from numpy.typing import NDArray
+
+    from pointsman.workspace.dataset.dataset_lifecycle import StoredDataset
 
 DIMENSIONS = 16
 EMBEDDER = "test"
@@ -120,6 +123,13 @@ def add(collection: Collection, documents: Sequence[Document], vectors: NDArray[
 def opened(path: Path) -> Collection:
     """A collection in this directory."""
     return Collection(path / "dataset")
+
+
+def collection_of(dataset: StoredDataset) -> Collection:
+    """What a dataset in a folder consists of."""
+    store = dataset.make()
+    assert isinstance(store, LocalStore)
+    return store.collection
 
 
 def sound(collection: Collection) -> None:

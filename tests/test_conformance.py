@@ -86,6 +86,7 @@ from pointsman.text import DEFAULT_ANALYZER, detect
 from pointsman.tools.errors import InputError
 from pointsman.values.types import Ranked, Refusal, check_top_k
 from pointsman.workspace.dataset import DatasetRetriever
+from store_kit import collection_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -111,7 +112,7 @@ def close_datasets() -> Iterator[None]:
 
 
 def stores() -> Collection:
-    return dataset()._local.collection
+    return collection_of(dataset())
 
 
 # ── retrievers ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -349,8 +350,8 @@ class TestTruth(DocumentStoreConformance):
         if cls.dataset is None:
             cls.dataset = Dataset("odd", "", "keyword")
             cls.dataset.add(self.documents())
-        keys = cls.dataset._local.collection.truth.keys([document.id for document in self.documents()])
-        return cls.dataset._local.collection.truth, [keys[document.id] for document in self.documents()]
+        keys = collection_of(cls.dataset).truth.keys([document.id for document in self.documents()])
+        return collection_of(cls.dataset).truth, [keys[document.id] for document in self.documents()]
 
 
 class TestKeywordIndex(KeywordIndexConformance):
@@ -366,7 +367,7 @@ class TestExactKeywordIndex(KeywordIndexConformance):
         if cls.dataset is None:
             cls.dataset = Dataset("exact", "", "keyword", bm25_k1=0.9, bm25_b=0.4)
             cls.dataset.add(DOCUMENTS)
-        return cls.dataset._local.collection.keyword, [
+        return collection_of(cls.dataset).keyword, [
             cls.dataset.store.keys([document.id])[document.id] for document in DOCUMENTS
         ]
 
@@ -379,7 +380,7 @@ class TestVectorIndex(VectorIndexConformance):
         if cls.dataset is None:
             cls.dataset = Dataset("vectors", "", "vector", embedder=HashingEmbedder(16))
             cls.dataset.add(DOCUMENTS, vectors=self.vectors())
-        vectors = cls.dataset._local.collection.vectors
+        vectors = collection_of(cls.dataset).vectors
         assert vectors is not None
         return vectors, [cls.dataset.store.keys([document.id])[document.id] for document in DOCUMENTS]
 

@@ -17,7 +17,7 @@ from pointsman.embedders.query_vectors import QueryVectors
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.tools.errors import ConflictError, InputError, UnknownNameError
 from pointsman.values.types import AddResult, Query
-from store_kit import corpus
+from store_kit import collection_of, corpus
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,8 +81,9 @@ def test_an_id_given_twice_counts_once_the_last_time(dataset: Dataset) -> None:
     documents = [Document("a", "first"), Document("b", "other"), Document("a", "last")]
     assert dataset.add(documents, vectors=rows) == AddResult(added=2)
     assert dataset.get("a") == documents[2]
-    assert dataset._local.collection.vectors is not None
-    assert dataset._local.collection.vectors.score(rows[2], [1]) == [1.0]
+    vectors = collection_of(dataset).vectors
+    assert vectors is not None
+    assert vectors.score(rows[2], [1]) == [1.0]
 
 
 def test_the_title_is_searched_too(dataset: Dataset) -> None:
@@ -105,7 +106,7 @@ def test_techniques(tmp_path: Path, technique: str) -> None:
         dataset.add(corpus(5))
         keeps = dataset.lists_for("auto")
         assert keeps == (technique != "vector", technique != "keyword")
-        assert (dataset._local.collection.vectors is not None) == keeps[1]
+        assert (collection_of(dataset).vectors is not None) == keeps[1]
         assert len(dataset.retriever("auto").retrieve("rail lamp", 3)) > 0
         for method, index in {"bm25": 0, "vector": 1}.items():
             if not keeps[index]:
@@ -253,7 +254,7 @@ def test_the_spread_of_cosines_is_measured(dataset: Dataset) -> None:
 def test_opening_twice_and_describing(tmp_path: Path, dataset: Dataset) -> None:
     dataset.add(corpus(5))
     dataset.describe("about rails")
-    assert dataset._local.collection.manifest["description"] == "about rails"
+    assert collection_of(dataset).manifest["description"] == "about rails"
     dataset.rebuild()
     dataset.close()
     dataset.close()

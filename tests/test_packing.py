@@ -20,6 +20,7 @@ from pointsman.store.local.truth import truth_rows as truth
 from pointsman.store.local.truth import writable_truth
 from pointsman.store.local.truth.packing import pack_text, pack_vectors, unpack_text, unpack_vectors
 from pointsman.tools.errors import CorruptStoreError
+from store_kit import collection_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -115,7 +116,7 @@ def answers(workspace: Workspace) -> list[Any]:
     dataset = workspace.dataset("notes", create=False)
     nearest = [(hit.document, hit.score) for hit in dataset.search_vector(ROWS[7], 20)]
     return [
-        list(dataset._local.collection.truth.documents()),
+        list(collection_of(dataset).truth.documents()),
         nearest,
         dataset.retriever("bm25").retrieve("express passage 17", 20),
     ]
@@ -142,7 +143,7 @@ def test_a_dataset_of_the_format_before_is_read_and_written_on(tmp_path: Path, m
         more_documents = [Document(f"more{number}", TEXT * 3 + str(number)) for number in range(20)]
         assert dataset.add(more_documents, vectors=ROWS[:20]).added == 20
         assert dataset.verify().problems == ()
-        assert list(dataset._local.collection.truth.documents()) == DOCUMENTS + more_documents
+        assert list(collection_of(dataset).truth.documents()) == DOCUMENTS + more_documents
     assert (read_manifest(folder) or {})["format"] == 3
 
 
@@ -157,7 +158,7 @@ def test_a_bomb_in_place_of_a_text_is_damage(tmp_path: Path) -> None:
         dataset = workspace.dataset("notes", create=False)
         with pytest.raises(CorruptStoreError, match=r"d3.*cannot be unpacked.*verify --repair"):
             dataset.get("d3")
-        assert any("d3" in problem for problem in dataset._local.collection.truth.check())
+        assert any("d3" in problem for problem in collection_of(dataset).truth.check())
         assert workspace.repair("notes").lost == 1
 
 
@@ -172,7 +173,7 @@ def test_any_changed_byte_of_a_packed_vector_is_found(tmp_path: Path, offset: in
     change(tmp_path, "UPDATE vectors SET vector = ? WHERE key = ?", bytes(damaged_content), key)
     with open_at(tmp_path) as workspace:
         dataset = workspace.dataset("notes", create=False)
-        assert any(f"the vector of key {key}" in problem for problem in dataset._local.collection.truth.check())
+        assert any(f"the vector of key {key}" in problem for problem in collection_of(dataset).truth.check())
         with pytest.raises(CorruptStoreError, match=f"the vector of key {key} .*verify --repair"):
             dataset.search_vector(ROWS[0], 5)
         repair = workspace.repair("notes")

@@ -18,12 +18,12 @@ from pointsman import (
 )
 from pointsman.retrieval.fusion import LISTS, METHODS, CosineSpread
 from pointsman.retrieval.run.candidates import Pool, merge
-from pointsman.store.base_store import BaseStore
+from pointsman.store.base_store import Store
 from pointsman.store.store_values import Lists, Page, Scale, Statistics, StoreInfo, StoreQuery
 from pointsman.tools.errors import InputError, UnknownNameError
 from pointsman.values.filters import Filter, Range
 from pointsman.values.types import Document, Hit, Query
-from store_kit import DIMENSIONS, corpus, unit
+from store_kit import DIMENSIONS, collection_of, corpus, unit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,7 +52,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dataset]:
 
 @pytest.fixture(scope="module")
 def retrievers(dataset: Dataset) -> dict[str, BaseRetriever]:
-    collection = dataset._local.collection
+    collection = collection_of(dataset)
     assert collection.vectors is not None
     return {
         "keyword": KeywordRetriever(collection.keyword, collection.truth),
@@ -86,7 +86,7 @@ def test_ranks_and_raw_scores_are_kept(retrievers: dict[str, BaseRetriever], dat
     by_vector = {
         hit.id: (rank, hit.score) for rank, hit in enumerate(retrievers["vector"].retrieve("rail lamp", 40), 1)
     }
-    collection, spread = dataset._local.collection, dataset.cosine_spread
+    collection, spread = collection_of(dataset), dataset.cosine_spread
     assert collection.vectors is not None
     assert spread is not None
     for hit in retrievers["hybrid"].retrieve("rail lamp", 40):
@@ -126,7 +126,7 @@ def test_pools(dataset: Dataset) -> None:
         pool.fused("best", SPREAD)
 
 
-class Words(BaseStore):
+class Words(Store):
     """A store whose keys are strings, and whose scores are its own business."""
 
     def __init__(self, *ids: str) -> None:
@@ -182,7 +182,7 @@ def test_what_lists_add_is_the_fused_score(dataset: Dataset, method: str) -> Non
 
 
 def test_a_document_deleted_meanwhile_is_left_out(dataset: Dataset) -> None:
-    collection = dataset._local.collection
+    collection = collection_of(dataset)
 
     class Forgetful:
         def fetch(self, keys: Sequence[int]) -> list[Document | None]:

@@ -521,7 +521,7 @@ class TestReloader:
         class SilentBackend:
             """A fake of a server that accepts connections and does not answer until ``answer`` is set."""
 
-            url, answer = "fake://silent", threading.Event()
+            url, answer, path, is_remote = "fake://silent", threading.Event(), None, True
 
             def record(self, kind: str, name: str = "") -> None:
                 assert not reading or self.answer.wait(60)

@@ -26,6 +26,7 @@ from pointsman.values.registry import Registry
 from pointsman.values.settings import Settings
 from pointsman.values.types import Ranked, Refusal
 from pointsman.workspace.enhanced_retrieval_service import EnhancedRetrievalService, ServiceHits
+from store_kit import collection_of
 from test_hybrid import Failing, FixedRetriever
 
 if TYPE_CHECKING:
@@ -637,7 +638,7 @@ class ForeignStore:
     """Another vector store: a log for the keyword index, and a search by vector."""
 
     def __init__(self, dataset: Dataset) -> None:
-        self._truth, self._vectors = dataset._local.collection.truth, dataset._local.collection.vectors
+        self._truth, self._vectors = collection_of(dataset).truth, collection_of(dataset).vectors
 
     @property
     def identity(self) -> str:
@@ -675,7 +676,7 @@ def test_a_foreign_vector_store_gets_a_keyword_index_in_step(dataset: Dataset, t
     with Dataset("same", "", "keyword", bm25_k1=0.9) as reference:
         reference.add([*DOCUMENTS, Document("new", "zebra crossing")])
         assert hits[0].score != reference.search("green tea", 1, strategy="bm25").hits[0].score  # before the last one
-        with EnhancedRetrievalService(settings, dataset._local.collection.truth) as words:
+        with EnhancedRetrievalService(settings, collection_of(dataset).truth) as words:
             hits_again = search(words, "green tea", 1, "bm25", False)
             assert hits_again[0].score == pytest.approx(reference.search("green tea", 1, strategy="bm25").hits[0].score)
 
@@ -695,7 +696,7 @@ def test_a_default_strategy_searches_only_its_lists_of_a_foreign_store(
 
 def test_a_store_without_a_part_does_without_it(dataset: Dataset, tmp_path: Path) -> None:
     settings = {"bm25_index_path": str(tmp_path / "bm25")}
-    with EnhancedRetrievalService(settings, dataset._local.collection.truth) as words:
+    with EnhancedRetrievalService(settings, collection_of(dataset).truth) as words:
         assert ids(search(words, "tea", 3)) == ["tea"]
         with pytest.raises(InputError, match="no vectors"):
             search(words, "tea", 3, "vector")

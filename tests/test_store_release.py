@@ -19,7 +19,7 @@ from pointsman.store.local.collection import Collection
 from pointsman.store.prepared_documents import prepare
 from pointsman.tools.errors import LockedError, StoreError, UnknownNameError
 from pointsman.values.filters import Range
-from store_kit import add, corpus, held_files, opened, sound, unit, wait_until_let_go, write_files_early
+from store_kit import add, collection_of, corpus, held_files, opened, sound, unit, wait_until_let_go, write_files_early
 
 TURNS = Path(__file__).with_name("store_turns.py")
 
@@ -58,7 +58,7 @@ class TestBlock:
                     assert writer.add([document(f"{number}-{pair.index(writer)}")]).added == 1
             assert len(ids_found(first, "signal")) == len(ids_found(second, "signal")) == 2 * number + 2
         for writer in pair:
-            sound(writer._local.collection)
+            sound(collection_of(writer))
 
     def test_without_it_a_write_does_not_wait_and_lets_others_write_after_it(
         self, pair: tuple[Dataset, Dataset]
@@ -130,7 +130,7 @@ class TestBlock:
         with first.writing():
             first.add([document(str(number)) for number in range(50)])
         ids_found(first, "signal")
-        keyword, vectors = first._local.collection.keyword, first._local.collection.vectors
+        keyword, vectors = collection_of(first).keyword, collection_of(first).vectors
         assert vectors is not None
         index, base = keyword._index, vectors._state
         assert index is not None
@@ -229,7 +229,7 @@ class TestWaiting:
                 thread.join()
         assert not errors
         assert second.delete([f"b{number}" for number in range(5)]) == 5
-        sound(second._local.collection)
+        sound(collection_of(second))
 
     def test_a_block_in_a_block_does_not_line_up_behind_who_waits_for_its_end(
         self, pair: tuple[Dataset, Dataset]
@@ -244,7 +244,7 @@ class TestWaiting:
             first.add([document("a")])
             thread = threading.Thread(target=write)
             thread.start()
-            while not first._local.collection._lock.wanted:
+            while not collection_of(first)._lock.wanted:
                 time.sleep(0.005)
             with first.writing(wait=5):
                 first.add([document("c")])
@@ -263,7 +263,7 @@ class TestWaiting:
         def index_again(*_: object) -> None:
             pytest.fail("it is in the index")
 
-        monkeypatch.setattr(first._local.collection.keyword, "_write", index_again)
+        monkeypatch.setattr(collection_of(first).keyword, "_write", index_again)
         with first.writing():
             assert first.delete(["unknown"]) == 0
         assert ids_found(first, "signal") == ["a", "b"]
@@ -276,7 +276,7 @@ class TestWaiting:
         with dataset(tmp_path) as notes:
             assert sorted(notes.ids()) == sorted(f"{name}{number}" for name in names for number in range(20))
             assert len(ids_found(notes, "signal")) == 60
-            sound(notes._local.collection)
+            sound(collection_of(notes))
 
     def test_who_dies_inside_or_in_line_holds_nobody_up(self, tmp_path: Path) -> None:
         with dataset(tmp_path) as notes, notes.writing():
@@ -304,7 +304,7 @@ class TestWaiting:
                 ids = set(notes.ids())
                 assert set(acknowledged_ids) <= ids
                 assert f"after{number}" in ids
-                sound(notes._local.collection)
+                sound(collection_of(notes))
 
 
 class TestClosedMeanwhile:
@@ -335,7 +335,7 @@ class TestClosedMeanwhile:
         assert counts == [4]
         with dataset(tmp_path) as reader:
             assert sorted(reader.ids()) == list("abcd")
-            sound(reader._local.collection)
+            sound(collection_of(reader))
         notes.close()
 
 
@@ -345,7 +345,7 @@ class TestGoneMeanwhile:
         with first.writing():
             first.add([document("a")])
         with second.writing():
-            second._local.collection.remove()
+            collection_of(second).remove()
         with pytest.raises(UnknownNameError, match="notes"), first.writing():
             pytest.fail("it is gone")
         with pytest.raises(StoreError, match="deleted"):
@@ -357,7 +357,7 @@ class TestGoneMeanwhile:
         with first.writing():
             first.add([document("a")])
         with second.writing():
-            second._local.collection.remove()
+            collection_of(second).remove()
         with dataset(tmp_path) as new_dataset, new_dataset.writing():
             new_dataset.add([document("b")])
             new_dataset.describe("another one")
@@ -398,8 +398,8 @@ def test_an_index_is_opened_again_after_many_commits(tmp_path: Path, monkeypatch
                 writing.add([document(str(number))])
             for handle in (writing, reading):
                 assert len(ids_found(handle, "signal")) == number + 1
-        assert all(handle._local.collection.keyword._reloads <= 3 for handle in (writing, reading))
-        sound(writing._local.collection)
+        assert all(collection_of(handle).keyword._reloads <= 3 for handle in (writing, reading))
+        sound(collection_of(writing))
 
 
 def test_a_closed_dataset_holds_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ from pointsman.tools.json_forms import plain_form
 from pointsman.values.views import ACCESS, AccessRule, Permissions, View, access_rule_for, permissions_of
 from pointsman.workspace.copies.backup import backup, restore
 from pointsman.workspace.copies.copying import copy
+from store_kit import collection_of
 
 ANNA = ["user:anna", "group:rail"]
 BORIS = ["user:boris", "group:money"]
@@ -271,7 +272,7 @@ class TestWhoSeesWhat:
         self, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         dataset = workspace.dataset("notes")
-        keyword = dataset._local.collection.keyword
+        keyword = collection_of(dataset).keyword
         with monkeypatch.context() as patch:
             patch.setattr(keyword, "catch_up", lambda: None)  # the index stays behind, as a writer's may elsewhere
             patch.setattr(keyword, "reload", lambda: None)
@@ -377,7 +378,7 @@ class TestPlainView:
         with Workspace(tmp_path / "work", embedder=HashingEmbedder()) as workspace:
             workspace.dataset("notes").add([Document("a", "signal", {ACCESS: {"allow": ["x"]}})])
             assert [hit.id for hit in workspace.search("signal")] == ["a"]
-            table = workspace.dataset("notes")._local.collection.permissions
+            table = collection_of(workspace.dataset("notes")).permissions
             assert len(table._number_of) == 0
 
 

@@ -128,7 +128,7 @@ def use_commands(url: str, notes: str) -> None:
     assert (row["name"], row["documents"]) == ("notes", 2)
     (hit, *_) = json.loads(cli("search", "which lamp stops a train", "--no-refuse", *workspace_options))["hits"]
     assert "red lamp" in hit["text"]
-    assert json.loads(cli("route", "which lamp stops a train", *workspace_options))["datasets"]
+    assert json.loads(cli("route", "which lamp stops a train", *workspace_options))["plan"]["datasets"]
     assert [row["documents"] for row in json.loads(cli("status", *workspace_options))["datasets"]] == [2]
     assert cli("status", "--workspace", url)
     assert json.loads(cli("delete", "-d", "notes", "--source", "yard.md", *workspace_options))["deleted"] == 1

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from pointsman.retrieval.run.source import IndexingTechnique
-    from pointsman.store.local.collection import Verification
+    from pointsman.store.store_values import Verification
     from pointsman.values.citations import Style
     from pointsman.workspace.dataset import Dataset
     from pointsman.workspace.folder_sync import IndexReport
@@ -147,7 +147,7 @@ def index(
         except IndexingInterrupted as stop:
             report, was_interrupted = stop.report, True
         output.index_report(report, target, as_json=as_json, is_interrupted=was_interrupted)
-        if target_workspace.being_calibrated and not was_interrupted:
+        if not is_service(workspace) and target_workspace.being_calibrated and not was_interrupted:
             sys.stderr.write(f"pointsman: calibrating {dataset!r} from its documents; Ctrl-C leaves it for later\n")
             with suppress(KeyboardInterrupt):
                 target_workspace.wait_for_calibrations()

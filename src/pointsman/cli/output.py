@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from pointsman.evaluation import Report
     from pointsman.evaluation.selector_figures import SelectorReport
     from pointsman.evaluation.tune import Tuning
-    from pointsman.store.local.collection import Verification
-    from pointsman.store.local.repair import Repair
+    from pointsman.store.store_values import Repair, Verification
     from pointsman.values.settings import Settings
     from pointsman.workspace.calibration.dataset_calibration import Calibrating
     from pointsman.workspace.dataset import Dataset

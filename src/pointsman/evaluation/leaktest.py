@@ -24,7 +24,7 @@ from pointsman.evaluation.leak_cases import TwinCase, random_case
 from pointsman.evaluation.leak_doors import LeakDoors, Wall, timeless
 from pointsman.retrieval.judge.relevance import shipped
 from pointsman.retrieval.workflow import RetrievalWorkflow
-from pointsman.store.backend import Backend, BaseBackend
+from pointsman.store.backend import Backend
 from pointsman.store.local.folder_backend import temporary_backend
 from pointsman.store.store_values import Capability
 from pointsman.tools.errors import InputError, MissingDependencyError, UnmetNeedError
@@ -142,7 +142,7 @@ def leaktest(
         raise InputError(f"wall is 'access' or 'filter', not {wall!r:.80}")
     if pairs < 1 or questions < 1:
         raise InputError(f"pairs and questions are at least 1, not {pairs} and {questions}")
-    if workspace is not None and wall == "access" and not getattr(workspace.backend, "has_views", False):
+    if workspace is not None and wall == "access" and not workspace.backend.has_views:
         raise UnmetNeedError(
             f"the stores of {workspace.place} cannot tell who may see a document (they lack the capability "
             f"{Capability.VIEWS.value!r}), so access cannot be on there; wall='filter' (`leaktest --by-filter`) "
@@ -151,7 +151,7 @@ def leaktest(
     report, chance = LeakReport(), random.Random(seed)  # noqa: S311  (no secret)
     times: dict[str, list[float]] = {"with hidden documents": [], "without": []}
     samples = [] if workspace is None else _own_documents(workspace)
-    scratch = temporary_backend if workspace is None else _scratch_of(workspace)
+    scratch = temporary_backend if workspace is None else workspace.backend.scratch
     for _ in range(pairs):
         case = random_case(random.Random(chance.random()), questions, samples)  # noqa: S311  (no secret)
         with TwinPair(case, wall, embedder or ShippedEmbedder(), scratch) as twins:
@@ -160,13 +160,6 @@ def leaktest(
         on_pair(report)
     report.seconds = {name: sorted(values)[len(values) // 2] for name, values in times.items() if values}
     return report
-
-
-def _scratch_of(workspace: Workspace) -> Scratch:
-    backend = workspace.backend
-    if not isinstance(backend, BaseBackend):
-        raise UnmetNeedError(f"{type(backend).__name__} cannot make a scratch workspace; derive it from BaseBackend")
-    return backend.scratch
 
 
 def _own_documents(workspace: Workspace) -> list[tuple[str, str, list[Document]]]:

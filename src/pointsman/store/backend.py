@@ -1,4 +1,4 @@
-"""The Backend protocol: where a workspace is stored. It holds the datasets, a store for each, and small records.
+"""The base class of backends: where a workspace is stored. It holds the datasets, a store for each, and small records.
 
 `pointsman.store.backend_urls.open_backend` selects one by URL.
 
@@ -11,17 +11,22 @@ from __future__ import annotations
 import json
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self, runtime_checkable
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from pointsman.tools.errors import ConflictError, CorruptStoreError, InputError, UnmetNeedError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
     from types import TracebackType
 
     from pointsman.store.base_store import Store
+    from pointsman.store.store_values import Repair
 
 NEW: Final = ""
 """The version of a record that does not exist."""
@@ -84,19 +89,29 @@ class Record:
     version: str
 
 
-@runtime_checkable
-class Backend(Protocol):
-    """Where a workspace is stored. Every method may raise `StoreError`, and no foreign errors."""
+class Backend(ABC):
+    """Where a workspace is stored; usable as a context manager.
+
+    A subclass implements the abstract methods. Every method may raise `StoreError`, and no foreign errors.
+    """
+
+    has_views: ClassVar[bool] = False
+    """Whether its stores can tell who may see a document (`Capability.VIEWS`), so that access can be switched on."""
+    is_remote: ClassVar[bool] = True
+    """Whether it is in a server: asking it costs a round trip, and all of it may be away at once."""
+    path: Path | None = None
+    """The folder of a workspace in one."""
 
     @property
+    @abstractmethod
     def url(self) -> str:
         """Its location, without a password."""
-        ...
 
+    @abstractmethod
     def datasets(self) -> list[DatasetRecord]:
         """Return all datasets, by name."""
-        ...
 
+    @abstractmethod
     def create(self, name: str, about: Mapping[str, Any]) -> Store:
         """Create a dataset, unless another process has just done so; open it either way.
 
@@ -104,8 +119,8 @@ class Backend(Protocol):
             name: valid under `pointsman.workspace.dataset.check_name`.
             about: ``description``, ``indexing_technique``, and settings stored with the dataset, such as ``bm25_k1``.
         """
-        ...
 
+    @abstractmethod
     def open(self, name: str, bm25: Mapping[str, float] | None = None) -> Store | None:
         """Return the store of a dataset; None if no dataset has this name.
 
@@ -114,32 +129,32 @@ class Backend(Protocol):
             bm25: ``k1`` and ``b`` for this process, instead of the dataset's own; a store that cannot change them keeps
                 its own and logs it.
         """
-        ...
 
+    @abstractmethod
     def describe(self, name: str, description: str) -> None:
         """Change the description of a dataset.
 
         Raises:
             UnknownNameError: no dataset has this name.
         """
-        ...
 
+    @abstractmethod
     def drop(self, name: str) -> None:
         """Delete a dataset with all its documents.
 
         Raises:
             UnknownNameError: no dataset has this name.
         """
-        ...
 
+    @abstractmethod
     def record(self, kind: str, name: str = "") -> Record | None:
         """Return a record; None if it does not exist."""
-        ...
 
+    @abstractmethod
     def records(self, kind: str) -> dict[str, Record]:
         """Return all records of a kind, by name."""
-        ...
 
+    @abstractmethod
     def put_record(self, kind: str, name: str, value: str | None, expected_version: str | None = None) -> str:
         """Write a record, or delete it if ``value`` is None.
 
@@ -155,18 +170,39 @@ class Backend(Protocol):
         Raises:
             ConflictError: the record has changed since that version.
         """
-        ...
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  (a backend without files and connections is valid)
         """Release files and connections; stores opened here are closed separately."""
-        ...
 
+    # ── what it answers by the methods above, unless it knows better ─────────────────────────────────────────────
 
-class BaseBackend:
-    """The base class of backends, usable as context managers."""
+    def names(self) -> list[str]:
+        """Return the names of all datasets, sorted."""
+        return sorted(record.name for record in self.datasets())
 
-    has_views: ClassVar[bool] = False
-    """Whether its stores can tell who may see a document (`Capability.VIEWS`), so that access can be switched on."""
+    def about(self, name: str) -> DatasetRecord | None:
+        """Return the record of a dataset; None if no dataset has this name."""
+        return next((record for record in self.datasets() if record.name == name), None)
+
+    def make(self) -> None:  # noqa: B027  (nothing is to be made in most servers)
+        """Make an empty workspace unless there is one, as far as it takes no write."""
+
+    def bytes_by_part(self, name: str) -> dict[str, int] | None:  # noqa: ARG002
+        """Return what a dataset takes on disk, by what it is for; None if that is not known."""
+        return None
+
+    def latest_records(self, kind: str, limit: int) -> list[tuple[str, Callable[[], str]]]:
+        """Return where the last records of a kind are, by name and latest first, each with what reads it."""
+        records = sorted(self.records(kind).items(), reverse=True)[:limit]
+        return [(name, partial(str, record.value)) for name, record in records]
+
+    def repair(self, name: str) -> Repair:  # noqa: ARG002
+        """Recover the intact part of a damaged dataset; see `Workspace.repair`.
+
+        Raises:
+            UnmetNeedError: the workspace is in a server.
+        """
+        raise UnmetNeedError(f"the workspace at {self.url} is in a server, which repairs its own storage")
 
     @contextmanager
     def scratch(self) -> Iterator[Backend]:
@@ -177,9 +213,6 @@ class BaseBackend:
         """
         raise UnmetNeedError(f"{type(self).__name__} cannot make a scratch workspace beside its own")
         yield  # a context manager has to yield somewhere
-
-    def close(self) -> None:
-        """See `Backend`."""
 
     def __enter__(self) -> Self:
         return self

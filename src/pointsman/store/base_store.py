@@ -1,6 +1,6 @@
-"""The Store protocol: where the documents of one dataset are stored, and how they are searched.
+"""The base class of stores: where the documents of one dataset are stored, and how they are searched.
 
-A store does as much of one search as it can in **one round trip**: `Store.search` takes all looks at once (a query and
+A store does as much of one search as it can in **one round trip**: `Store.search` takes all queries at once (one and
 its variants, or fifty questions) and returns both lists for each, with the scores of every candidate in both lists if
 it can. `Store.score` is the second and last round trip.
 
@@ -16,7 +16,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pointsman.store.sampling import evenly
 from pointsman.store.store_values import (
@@ -33,55 +34,75 @@ from pointsman.store.store_values import (
     Statistics,
     StoreInfo,
     StoreQuery,
+    Verification,
 )
 from pointsman.tools.errors import UnmetNeedError
 from pointsman.tools.sync_and_async import in_thread
 from pointsman.values.views import VALIDITY_KEYS
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
     from numpy.typing import NDArray
 
+    from pointsman.text.spelling import HasFrequencies, Speller
     from pointsman.values.filters import Filter
     from pointsman.values.types import AddResult, Document, Metadata
     from pointsman.values.views import View
 
 
-class Store(Protocol):
-    """The documents of one dataset. Implementations subclass `BaseStore`, which provides the async versions.
+class Store(ABC):
+    """The documents of one dataset.
 
-    Every method may raise `pointsman.tools.errors.StoreError` or a subclass of it, and no foreign errors.
+    A subclass implements the abstract methods, and what it is able to do beside them: the other methods derive their
+    answer from those, or raise `UnmetNeedError`. Every method may raise `pointsman.tools.errors.StoreError` or a
+    subclass of it, and no foreign errors.
     """
 
+    is_attached: ClassVar[bool] = False
+    """Whether the documents are those of a collection of others, which is only read."""
+    maintains_itself: ClassVar[bool] = True
+    """Whether `verify`, `rebuild` and `save` are another program's business."""
+    known: bool = True
+    """Whether it has answered; until then `info` may take as long as the retries of a server that is away."""
+    folder: Path | None = None
+    """Where files can be kept beside the documents; None: nowhere."""
+
     @property
+    @abstractmethod
     def info(self) -> StoreInfo:
         """Return identity, embedder, scales and capabilities."""
-        ...
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that it takes beside what it is a view of."""
+        return 0
+
+    @abstractmethod
     def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
-        """Run all looks in one round trip; returns one result per look, in order."""
-        ...
+        """Run all queries in one round trip; returns one result per query, in order."""
 
-    def score(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:
-        """Score given documents for each look, in one round trip (``SCORES_OTHERS``)."""
-        ...
+    def score(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:  # noqa: ARG002
+        """Score given documents for each query, in one round trip (``SCORES_OTHERS``)."""
+        raise self._cannot(Capability.SCORES_OTHERS)
 
     def fetch(self, keys: Sequence[Any]) -> list[Document | None]:
         """Return the documents with these keys in order, None for deleted ones."""
-        ...
+        return self.get(keys)
 
     def keys(self, ids: Sequence[str]) -> dict[str, Any]:
         """Return the keys of existing documents by id."""
-        ...
+        return {id_: id_ for id_, document in zip(ids, self.get(ids), strict=True) if document is not None}
 
     def write(
         self,
-        documents: Sequence[Document],
-        vectors: NDArray[np.float32] | None = None,
-        embedder: str | None = None,
+        documents: Sequence[Document],  # noqa: ARG002
+        vectors: NDArray[np.float32] | None = None,  # noqa: ARG002
+        embedder: str | None = None,  # noqa: ARG002
         *,
-        stored_only: bool = False,
-        has_vector: NDArray[np.bool_] | None = None,
+        stored_only: bool = False,  # noqa: ARG002
+        has_vector: NDArray[np.bool_] | None = None,  # noqa: ARG002
     ) -> AddResult:
         """Add or update documents with distinct ids durably; identical stored documents are skipped (``WRITE``).
 
@@ -93,15 +114,15 @@ class Store(Protocol):
         Raises:
             InputError: a document cannot be stored, or the vectors are from another embedder; nothing is written.
         """
-        ...
+        raise self._cannot(Capability.WRITE)
 
     def set_metadata(
         self,
-        changes: Mapping[str, Metadata],
-        vectors: Mapping[str, NDArray[np.float32]] | None = None,
-        embedder: str | None = None,
+        changes: Mapping[str, Metadata],  # noqa: ARG002
+        vectors: Mapping[str, NDArray[np.float32]] | None = None,  # noqa: ARG002
+        embedder: str | None = None,  # noqa: ARG002
         *,
-        replace: bool = False,
+        replace: bool = False,  # noqa: ARG002
     ) -> MetadataResult:
         """Change the metadata of stored documents, reading and writing each as one step that no other write divides.
 
@@ -120,47 +141,57 @@ class Store(Protocol):
             InputError: there is no such document, or the metadata cannot be stored; nothing is changed. In a store
                 without transactions, others may have been changed if the document is deleted during the call.
         """
-        ...
+        raise self._cannot(Capability.WRITE)
 
     def unchanged(self, documents: Sequence[Document]) -> list[bool]:
         """Return whether each document is stored identically and completely, so that it need not be embedded again."""
-        ...
+        return [False] * len(documents)
 
-    def bare(self, limit: int) -> list[Document]:
+    def bare(self, limit: int) -> list[Document]:  # noqa: ARG002
         """Return at most ``limit`` documents without a vector, in order of first arrival (``LATER``)."""
-        ...
+        raise self._cannot(Capability.LATER)
 
-    def delete(self, ids: Sequence[str] | None = None, filters: Filter | None = None) -> int:
+    def delete(self, ids: Sequence[str] | None = None, filters: Filter | None = None) -> int:  # noqa: ARG002
         """Delete the documents with these ids, those that match, or both; returns how many existed (``WRITE``)."""
-        ...
+        raise self._cannot(Capability.WRITE)
 
+    @abstractmethod
     def get(self, ids: Sequence[str]) -> list[Document | None]:
         """Return the documents with these ids in order, None for unknown ids."""
-        ...
 
+    @abstractmethod
     def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
         """Return at most ``limit`` documents in a stable order; ``after`` is where the previous page ended."""
-        ...
 
     def documents(self, filters: Filter | None = None) -> Iterator[Document]:
         """Yields all documents, or those that match, in the order of `page`."""
-        ...
+        cursor: str | None = None
+        while True:
+            page = self.page(cursor, 1000, filters)
+            yield from page.documents
+            if page.next is None:
+                return
+            cursor = page.next
 
     def ids(self, *, source: str | None = None, filters: Filter | None = None) -> list[str]:
         """Return all ids in the order of `page`, or those of documents with this ``source``, or that match."""
-        ...
+        return [
+            document.id
+            for document in self.documents(filters)
+            if source is None or document.metadata.get("source") == source
+        ]
 
     def sample(self, count: int) -> list[Document]:
         """Return at most ``count`` documents, evenly spaced in the order of `page`."""
-        ...
+        return [document for document in self.get(evenly(self.ids(), count)) if document is not None]
 
     def count(self, filters: Filter | None = None) -> int:
         """Return the number of documents, or of those that match."""
-        ...
+        return sum(1 for _ in self.documents(filters))
 
-    def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
+    def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:  # noqa: ARG002
         """Return the stored vectors of these keys in order, skipping missing ones, or an even sample (``VECTORS``)."""
-        ...
+        raise self._cannot(Capability.VECTORS)
 
     def best_cosines(self, questions: NDArray[np.float32]) -> list[float]:
         """Return the score of the nearest document of each question; NaN without a vector.
@@ -168,46 +199,52 @@ class Store(Protocol):
         Args:
             questions: of length 1, shape ``(questions, dimensions)``.
         """
-        ...
+        lists = self.search([StoreQuery(None, question, 1) for question in questions])
+        scores = [next((score for _, score in ranked.rankings.get(NEAR, ())), None) for ranked in lists]
+        return [math.nan if score is None else score for score in scores]
 
-    def frequencies(self, words: Sequence[str]) -> list[int]:
+    def frequencies(self, words: Sequence[str]) -> list[int]:  # noqa: ARG002
         """Return how many documents contain each word; for a word of several tokens, its rarest (``TERMS``)."""
-        ...
+        raise self._cannot(Capability.TERMS)
 
     def metadata_keys(self) -> Collection[str] | None:
         """Return the metadata keys that filters can use; None if they are not at hand."""
-        ...
+        return None
 
+    @abstractmethod
     def statistics(self) -> Statistics:
         """Return sequence number, size and notes: current, or up to a second old if asking takes a round trip."""
-        ...
 
-    def annotate(self, **notes: str) -> None:
+    def annotate(self, **notes: str) -> None:  # noqa: B027  (a store without a place for notes is valid)
         """Save small texts with the documents; this does not advance ``sequence``."""
-        ...
 
     def keep_versions(self, days: int) -> None:
         """Keep what is replaced or deleted from now on for so many days; 0: keep nothing more (``RECORDS``)."""
-        ...
+        if days:
+            raise UnmetNeedError(
+                f"a {self.info.kind} store keeps no versions (it lacks the capability {Capability.RECORDS.value!r}), "
+                "so its answers have no receipts: leave versions out, or index the documents into a workspace in a "
+                "folder or in PostgreSQL"
+            )
 
-    def past_store(self, name: str, bm25: Mapping[str, float]) -> PastStates:
+    def past_store(self, name: str, bm25: Mapping[str, float]) -> PastStates:  # noqa: ARG002
         """Return a copy that can be brought to each state that is kept (``RECORDS``).
 
         Args:
             name: of the dataset, for messages.
             bm25: ``k1`` and ``b`` by which the copy scores.
         """
-        ...
+        raise self._cannot(Capability.RECORDS)
 
     def drop(self) -> None:
         """Delete the dataset with all its contents."""
-        ...
+        raise self._cannot(Capability.WRITE)
 
     def pinned(self) -> Store:
         """Return this store for one search: it looks for changes by others now, and not before each of its reads."""
-        ...
+        return self
 
-    def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> Store:
+    def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> Store:  # noqa: ARG002
         """Return the documents that exist in a view now, as a store to read, with a ``state`` (``VIEWS``).
 
         ``state`` is a text that differs whenever anything about these documents does.
@@ -216,23 +253,83 @@ class Store(Protocol):
             view: the view.
             notes: measures what `Statistics.notes` says of these documents.
         """
-        ...
+        raise self._cannot(Capability.VIEWS)
 
+    @abstractmethod
     def close(self) -> None:
         """Release files and connections."""
-        ...
 
     async def asearch(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
         """Async version of `search`; native if the store's client is."""
-        ...
+        return await in_thread(self.search, store_queries)
 
     async def ascore(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:
         """Async version of `score`."""
-        ...
+        return await in_thread(self.score, store_queries, keys)
 
     async def afetch(self, keys: Sequence[Any]) -> list[Document | None]:
         """Async version of `fetch`."""
-        ...
+        return await in_thread(self.fetch, keys)
+
+    # ── the embedded store ───────────────────────────────────────────────────────────────────────────────────────
+
+    def writer(self) -> AbstractContextManager[None]:
+        """Hold the writer lock for several calls of `write`, if there can be only one writer at a time."""
+        return nullcontext()
+
+    def writing(self, wait: float = 0.0) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Hold the writer lock within the block only, after waiting so many seconds for another process."""
+        return nullcontext()
+
+    @property
+    def indexed(self) -> int:
+        """The sequence number of the keyword index; lower than the documents' while the index is behind."""
+        return self.statistics().sequence
+
+    def changed_since(self, sequence: int, most: int) -> int:  # noqa: ARG002
+        """Return the number of documents written or deleted after ``sequence``, at most ``most``; that if unknown."""
+        return most
+
+    def stored_words(self, lexicon: HasFrequencies) -> tuple[Speller, int] | None:  # noqa: ARG002
+        """Return a speller that knows the words of the documents, and as of which write; None if none is stored."""
+        return None
+
+    def keep_words(self, speller: Speller, sequence: int) -> None:  # noqa: B027
+        """Store the words of the documents as of a write, if that is worth it."""
+
+    def verify(self) -> Verification:
+        """Compare the indexes with the documents."""
+        raise self._self_maintained()
+
+    def rebuild(self) -> None:
+        """Rebuild the indexes; nothing is embedded again."""
+        raise self._self_maintained()
+
+    def describe(self, description: str) -> None:  # noqa: ARG002
+        """Change the description of a dataset that is in no workspace."""
+        raise self._self_maintained()
+
+    def save(self, folder: Path, **about: Any) -> None:  # noqa: ARG002
+        """Copy the documents into a new folder, with further entries of its manifest.
+
+        Raises:
+            InputError: the folder is not empty.
+        """
+        raise self._self_maintained()
+
+    # ── for subclasses ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def note_versions(self, metadata: Iterable[Metadata]) -> None:
+        """Note, before documents with this metadata are written, that there are `VERSIONS` among them."""
+        has_versions = any(key in values for values in metadata for key in VALIDITY_KEYS)
+        if has_versions and VERSIONS not in self.statistics().notes:
+            self.annotate(**{VERSIONS: "1"})
+
+    def _self_maintained(self) -> UnmetNeedError:
+        return UnmetNeedError(f"a {self.info.kind} store maintains itself")
+
+    def _cannot(self, capability: Capability) -> UnmetNeedError:
+        return UnmetNeedError(f"a {self.info.kind} store has no {capability.value!r} capability")
 
 
 class PastStates(Protocol):
@@ -248,179 +345,7 @@ class PastStates(Protocol):
         ...
 
 
-class BaseStore(ABC):
-    """The base class of stores: the async versions, and methods derived from others.
-
-    A subclass implements the abstract methods; unsupported optional methods raise `UnmetNeedError`.
-    """
-
-    @property
-    @abstractmethod
-    def info(self) -> StoreInfo:
-        """See `Store`."""
-
-    @abstractmethod
-    def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
-        """See `Store`."""
-
-    @abstractmethod
-    def get(self, ids: Sequence[str]) -> list[Document | None]:
-        """See `Store`."""
-
-    @abstractmethod
-    def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
-        """See `Store`."""
-
-    @abstractmethod
-    def statistics(self) -> Statistics:
-        """See `Store`."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """See `Store`."""
-
-    def pinned(self) -> Store:
-        """See `Store`; one that never looks for changes is returned as it is."""
-        return self
-
-    def fetch(self, keys: Sequence[Any]) -> list[Document | None]:
-        """See `Store`; keys are ids unless a subclass overrides this."""
-        return self.get(keys)
-
-    def keys(self, ids: Sequence[str]) -> dict[str, Any]:
-        """See `Store`."""
-        return {id_: id_ for id_, document in zip(ids, self.get(ids), strict=True) if document is not None}
-
-    def documents(self, filters: Filter | None = None) -> Iterator[Document]:
-        """See `Store`."""
-        cursor: str | None = None
-        while True:
-            page = self.page(cursor, 1000, filters)
-            yield from page.documents
-            if page.next is None:
-                return
-            cursor = page.next
-
-    def ids(self, *, source: str | None = None, filters: Filter | None = None) -> list[str]:
-        """See `Store`."""
-        return [
-            document.id
-            for document in self.documents(filters)
-            if source is None or document.metadata.get("source") == source
-        ]
-
-    def sample(self, count: int) -> list[Document]:
-        """See `Store`; by default all ids are read."""
-        return [document for document in self.get(evenly(self.ids(), count)) if document is not None]
-
-    def count(self, filters: Filter | None = None) -> int:
-        """See `Store`."""
-        return sum(1 for _ in self.documents(filters))
-
-    def score(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:  # noqa: ARG002
-        """See `Store`."""
-        raise self._cannot(Capability.SCORES_OTHERS)
-
-    def write(
-        self,
-        documents: Sequence[Document],  # noqa: ARG002
-        vectors: NDArray[np.float32] | None = None,  # noqa: ARG002
-        embedder: str | None = None,  # noqa: ARG002
-        *,
-        stored_only: bool = False,  # noqa: ARG002
-        has_vector: NDArray[np.bool_] | None = None,  # noqa: ARG002
-    ) -> AddResult:
-        """See `Store`."""
-        raise self._cannot(Capability.WRITE)
-
-    def set_metadata(
-        self,
-        changes: Mapping[str, Metadata],  # noqa: ARG002
-        vectors: Mapping[str, NDArray[np.float32]] | None = None,  # noqa: ARG002
-        embedder: str | None = None,  # noqa: ARG002
-        *,
-        replace: bool = False,  # noqa: ARG002
-    ) -> MetadataResult:
-        """See `Store`."""
-        raise self._cannot(Capability.WRITE)
-
-    def unchanged(self, documents: Sequence[Document]) -> list[bool]:
-        """See `Store`; by default every document counts as changed."""
-        return [False] * len(documents)
-
-    def bare(self, limit: int) -> list[Document]:  # noqa: ARG002
-        """See `Store`."""
-        raise self._cannot(Capability.LATER)
-
-    def delete(self, ids: Sequence[str] | None = None, filters: Filter | None = None) -> int:  # noqa: ARG002
-        """See `Store`."""
-        raise self._cannot(Capability.WRITE)
-
-    def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:  # noqa: ARG002
-        """See `Store`."""
-        raise self._cannot(Capability.VECTORS)
-
-    def best_cosines(self, questions: NDArray[np.float32]) -> list[float]:
-        """See `Store`; by default by one search for all of them."""
-        lists = self.search([StoreQuery(None, question, 1) for question in questions])
-        scores = [next((score for _, score in ranked.rankings.get(NEAR, ())), None) for ranked in lists]
-        return [math.nan if score is None else score for score in scores]
-
-    def frequencies(self, words: Sequence[str]) -> list[int]:  # noqa: ARG002
-        """See `Store`."""
-        raise self._cannot(Capability.TERMS)
-
-    def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> Store:  # noqa: ARG002
-        """See `Store`."""
-        raise self._cannot(Capability.VIEWS)
-
-    def note_versions(self, metadata: Iterable[Metadata]) -> None:
-        """Note, before documents with this metadata are written, that there are `VERSIONS` among them."""
-        has_versions = any(key in values for values in metadata for key in VALIDITY_KEYS)
-        if has_versions and VERSIONS not in self.statistics().notes:
-            self.annotate(**{VERSIONS: "1"})
-
-    def annotate(self, **notes: str) -> None:  # noqa: B027  (a store without a place for notes is valid)
-        """See `Store`; discarded unless a subclass stores them."""
-
-    def keep_versions(self, days: int) -> None:
-        """See `Store`."""
-        if days:
-            raise UnmetNeedError(
-                f"a {self.info.kind} store keeps no versions (it lacks the capability {Capability.RECORDS.value!r}), "
-                "so its answers have no receipts: leave versions out, or index the documents into a workspace in a "
-                "folder or in PostgreSQL"
-            )
-
-    def past_store(self, name: str, bm25: Mapping[str, float]) -> PastStates:  # noqa: ARG002
-        """See `Store`."""
-        raise self._cannot(Capability.RECORDS)
-
-    def drop(self) -> None:
-        """See `Store`."""
-        raise self._cannot(Capability.WRITE)
-
-    def metadata_keys(self) -> Collection[str] | None:
-        """See `Store`; by default they are unknown."""
-        return None
-
-    async def asearch(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
-        """See `Store`."""
-        return await in_thread(self.search, store_queries)
-
-    async def ascore(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:
-        """See `Store`."""
-        return await in_thread(self.score, store_queries, keys)
-
-    async def afetch(self, keys: Sequence[Any]) -> list[Document | None]:
-        """See `Store`."""
-        return await in_thread(self.fetch, keys)
-
-    def _cannot(self, capability: Capability) -> UnmetNeedError:
-        return UnmetNeedError(f"a {self.info.kind} store has no {capability.value!r} capability")
-
-
-class EmptyStore(BaseStore):
+class EmptyStore(Store):
     """A store without documents, for a dataset that has not been created.
 
     Args:

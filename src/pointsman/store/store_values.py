@@ -8,6 +8,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -139,9 +141,9 @@ class Lists:
         scores: by list name, the raw scores of *every* candidate of the union, if the store can compute them.
         documents: by key, those returned in the same round trip; the others are fetched.
         degraded: what went wrong, such as shards that did not answer.
-        idf: the sum of the idf of the look's words, counting repeats: an upper bound of BM25, 0 without words. With it,
-            and with `MATCHED` among the scores, hits are judged by their words. None if the store needs another round
-            trip to compute it.
+        idf: the sum of the idf of the query's words, counting repeats: an upper bound of BM25, 0 without words. With
+            it, and with `MATCHED` among the scores, hits are judged by their words. None if the store needs another
+            round trip to compute it.
     """
 
     rankings: Mapping[str, Ranking]
@@ -194,6 +196,32 @@ class Statistics:
     notes: Mapping[str, str] = field(default_factory=dict)
     vectors_due: int = 0
     recorded_state: RecordedState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The result of comparing the three stores; ``problems`` is empty if they agree."""
+
+    documents: int
+    in_keyword_index: int
+    in_vector_index: int
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """The result of repairing a dataset."""
+
+    documents: int
+    """Number of documents after the repair."""
+    lost: int
+    """Number of lost documents; if the tombstones are damaged too, it includes deleted ones."""
+    without_vector: int
+    """Number of documents without a vector where others have one; adding them again restores it."""
+    problems: tuple[str, ...]
+    """The problems; empty if there were none, and then nothing was changed."""
+    aside: Path | None
+    """The folder that holds the damaged files; None if the documents were intact."""
 
 
 @dataclass(frozen=True, slots=True)

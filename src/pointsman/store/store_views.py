@@ -6,7 +6,7 @@ import threading
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Final
 
-from pointsman.store.base_store import BaseStore
+from pointsman.store.base_store import Store
 from pointsman.store.store_values import VERSIONS, WORDS_FIRST, Capability, Statistics, StoreInfo
 from pointsman.values.types import Document
 from pointsman.values.views import ACCESS
@@ -14,7 +14,6 @@ from pointsman.values.views import ACCESS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pointsman.store.base_store import Store
     from pointsman.values.views import View
 
 _UNSUPPORTED_CAPABILITIES: Final = frozenset(
@@ -22,7 +21,7 @@ _UNSUPPORTED_CAPABILITIES: Final = frozenset(
 )
 
 
-class StoreView(BaseStore):
+class StoreView(Store):
     """The documents of a store that exist in a view, as a store to read.
 
     A subclass calls `measure_by` when it is made.
@@ -46,11 +45,6 @@ class StoreView(BaseStore):
     @abstractmethod
     def state(self) -> str:
         """What the documents are; two stores with one state hold the same documents."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory that the view takes beside its store, once it has been searched."""
-        return 0
 
     @abstractmethod
     def _document_count(self) -> int:

@@ -407,9 +407,7 @@ def _is_attached_by_vectors(store: Any) -> bool:
     """Whether something is an attached collection, such as one in Chroma, that can be searched by vectors only."""
     if not isinstance(store, Source) or store.indexing_technique != "vector":
         return False
-    from pointsman.store.external.attachment import AttachedStore
-
-    return isinstance(store.store, AttachedStore)
+    return store.store.is_attached
 
 
 def _is_ours(store: Any) -> bool:

@@ -18,7 +18,6 @@ from pointsman.retrieval.judge.kept_calibrations import (
 from pointsman.retrieval.plan.policy import POLICY, Policy, measured, read_policy
 from pointsman.retrieval.workflow import RetrievalWorkflow
 from pointsman.store.backend_urls import open_backend
-from pointsman.store.local.folder_backend import LocalBackend
 from pointsman.tools import byte_cache
 from pointsman.tools.audit_log import AuditLog
 from pointsman.tools.errors import InputError, StoreError, UnmetNeedError
@@ -109,7 +108,7 @@ class FittedWorkspace:
         Raises:
             UnmetNeedError: the workspace is in a server.
         """
-        if isinstance(self._backend, LocalBackend):
+        if self._backend.path is not None:
             return self._backend.path
         raise UnmetNeedError(f"the workspace at {self._backend.url} is not in a folder, and this works on folders only")
 

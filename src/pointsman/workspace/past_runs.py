@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import logging
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from pointsman.store.local.folder_backend import LocalBackend
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from pointsman.store.backend import Backend
 
@@ -36,7 +33,7 @@ def latest(backend: Backend, limit: int = MAX_RUNS) -> list[dict[str, Any]]:
     Unreadable records are skipped and logged.
     """
     runs: list[dict[str, Any]] = []
-    for name, load in _newest(backend, limit):
+    for name, load in backend.latest_records(EVALUATIONS, limit):
         try:
             run = json.loads(load())
             if not isinstance(run, dict) or not isinstance(run.get("strategies"), dict):
@@ -46,12 +43,3 @@ def latest(backend: Backend, limit: int = MAX_RUNS) -> list[dict[str, Any]]:
             continue
         runs.append(run)
     return runs
-
-
-def _newest(backend: Backend, limit: int) -> list[tuple[str, Callable[[], str]]]:
-    """Return the names of the latest records, each with a function that reads it."""
-    if isinstance(backend, LocalBackend):
-        files = (path for path in (backend.path / EVALUATIONS).glob("*.json") if path.is_file())  # a pipe never ends
-        return [(str(path), partial(path.read_text, "utf-8")) for path in sorted(files, reverse=True)[:limit]]
-    records = sorted(backend.records(EVALUATIONS).items(), reverse=True)[:limit]
-    return [(name, partial(str, record.value)) for name, record in records]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, Self
 from pointsman.retrieval.run.source import TECHNIQUES, check_all_searchable
 from pointsman.store.backend import NEW, DatasetRecord
 from pointsman.store.external.attachment import ATTACHED, Attachment, UnusableStore, maintains_itself
-from pointsman.store.local.folder_backend import LocalBackend
 from pointsman.store.store_values import Capability
 from pointsman.tools.errors import (
     CorruptStoreError,
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
     from pointsman.retrieval.request import SearchRequest
     from pointsman.retrieval.run.source import IndexingTechnique
-    from pointsman.store.local.repair import Repair
+    from pointsman.store.store_values import Repair
     from pointsman.values.protocols import Embedder
 
 log = logging.getLogger(__name__)
@@ -157,7 +156,7 @@ class StoredWorkspace(FittedWorkspace):
 
     def _record(self, name: str) -> DatasetRecord | None:
         """Return the record of a dataset: the current one in a folder, a recent one in a server."""
-        if isinstance(self.backend, LocalBackend):
+        if not self.backend.is_remote:
             return self.backend.about(name)
         time = monotonic()
         if self._records is None or time - self._records[0] > _FRESH:
@@ -323,8 +322,7 @@ class StoredWorkspace(FittedWorkspace):
 
     def make(self) -> None:
         """Create the empty folder unless it exists."""
-        if isinstance(self.backend, LocalBackend):
-            self.backend.make()
+        self.backend.make()
 
     amake = async_twin(make)
 
@@ -339,7 +337,7 @@ class StoredWorkspace(FittedWorkspace):
 
     def own_names(self) -> list[str]:
         """Return the names of the datasets stored in the workspace, sorted; attached collections are not."""
-        if isinstance(self.backend, LocalBackend):
+        if not self.backend.is_remote:
             return self.backend.names()
         self._record("")
         return sorted(self._records[1] if self._records is not None else ())
@@ -366,9 +364,7 @@ class StoredWorkspace(FittedWorkspace):
             LockedError: another process is writing to it.
         """
         check_name(name)
-        if not isinstance(self.backend, LocalBackend):
-            raise UnmetNeedError(f"the workspace at {self.backend.url} is in a server, which repairs its own storage")
-        if self._attachment(name) is not None:
+        if not self.backend.is_remote and self._attachment(name) is not None:
             raise UnmetNeedError(maintains_itself(name))
         with self._opening:
             dataset = self._datasets.pop(name, None)
@@ -427,7 +423,7 @@ class StoredWorkspace(FittedWorkspace):
         Raises:
             UnmetNeedError: the workspace's stores cannot tell who may see a document.
         """
-        if on and not getattr(self.backend, "has_views", False):
+        if on and not self.backend.has_views:
             raise UnmetNeedError(
                 f"the workspace at {self.backend.url} is in a server whose stores cannot tell who may see a document "
                 f"(they lack the capability {Capability.VIEWS.value!r}); keep documents with access in a folder or in "
@@ -492,7 +488,7 @@ class StoredWorkspace(FittedWorkspace):
         try:
             return self.dataset(name, create=False)
         except StoreError:
-            if not isinstance(self.backend, LocalBackend):
+            if self.backend.is_remote:
                 raise  # the whole server is unreachable
             return Dataset(
                 name,

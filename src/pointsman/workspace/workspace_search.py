@@ -18,8 +18,7 @@ from pointsman.retrieval.request import SearchRequest, WorkspaceOptions
 from pointsman.retrieval.run.source import check_all_searchable
 from pointsman.retrieval.workflow import several
 from pointsman.selector.heuristic_route import router_select
-from pointsman.store.local.disk_use import bytes_by_part
-from pointsman.store.local.folder_backend import LocalBackend, holds_workspace, no_workspace
+from pointsman.store.local.folder_backend import holds_workspace, no_workspace
 from pointsman.tools import byte_cache
 from pointsman.tools.errors import ReplacedError, RetrievalError
 from pointsman.tools.json_forms import form_of, plain_form
@@ -93,9 +92,7 @@ class Workspace(StoredWorkspace):
         dataset = self.dataset(name, create=False)
         info = dataset.store.info
         statistics = dataset.store.statistics()
-        sizes = None
-        if isinstance(self.backend, LocalBackend) and name not in self._attached():
-            sizes = bytes_by_part(self.backend.folder(name))
+        sizes = None if name in self._attached() else self.backend.bytes_by_part(name)
         return {
             "name": name,
             "description": dataset.description,
@@ -106,7 +103,7 @@ class Workspace(StoredWorkspace):
             "vectors_due": statistics.vectors_due,
             "kept_days": statistics.recorded_state.days if statistics.recorded_state else 0,
             "sequence": statistics.sequence,
-            "keyword_index_sequence": getattr(dataset.store, "indexed", statistics.sequence),
+            "keyword_index_sequence": dataset.store.indexed,
             "bytes": None if sizes is None else sum(sizes.values()),
             "bytes_by_part": sizes,
             "memory": {**memory_use(), **byte_cache.use()},
@@ -238,7 +235,7 @@ class Workspace(StoredWorkspace):
 
     def _note_place(self, answer: RetrievalContext) -> RetrievalContext:
         """Return an answer that says so if there is nothing at this place."""
-        if answer.plan.datasets or not isinstance(self.backend, LocalBackend) or holds_workspace(self.path):
+        if answer.plan.datasets or self.backend.path is None or holds_workspace(self.path):
             return answer
         note = f"{no_workspace(self.path)} or add documents to a dataset of it first"
         return replace(answer, degraded=(*answer.degraded, note))

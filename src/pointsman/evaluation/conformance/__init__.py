@@ -18,7 +18,7 @@ RouterConformance              subclasses of `BaseRouter`
 TransformerConformance         subclasses of `BaseTransformer`
 EmbedderConformance            anything that implements the protocol `Embedder`
 MultimodalEmbedderConformance  the pictures of anything that implements the protocol `MultimodalEmbedder`
-StoreConformance               subclasses of `BaseStore`: where the documents of a dataset are stored
+StoreConformance               subclasses of `Store`: where the documents of a dataset are stored
 LLMConformance                 anything with ``complete`` or ``acomplete``
 WorkspaceConformance           anything that behaves like a `Workspace`, local or remote
 ============================== =========================================================================================

@@ -9,13 +9,12 @@ from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pointsman.store.base_store import BaseStore
+from pointsman.store.base_store import Store
 from pointsman.store.store_values import Capability, Lists, Statistics, StoreInfo, StoreQuery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pointsman.store.base_store import Store
 
 T = TypeVar("T")
 
@@ -23,7 +22,7 @@ T = TypeVar("T")
 def _far_away(name: str) -> Any:
     """Return a method that calls the one of this name of the wrapped store, which takes a round trip."""
 
-    @wraps(getattr(BaseStore, name), updated=())  # the method is not abstract
+    @wraps(getattr(Store, name), updated=())  # the method is not abstract
     def method(self: SlowStore, *args: Any, **options: Any) -> Any:
         return self._call_later(name, lambda: getattr(self.store, name)(*args, **options))
 
@@ -42,7 +41,7 @@ def _changing(name: str) -> Any:
     return method
 
 
-class SlowStore(BaseStore):
+class SlowStore(Store):
     """Simulates a remote store: each round trip takes a fixed time, and is counted.
 
     For tests of how many round trips a search makes: a store without `Capability.LOCAL` gets at most two.

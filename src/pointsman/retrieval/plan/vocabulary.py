@@ -104,8 +104,7 @@ def words_of(dataset: Source, *, limit: int = MOST_CHARACTERS) -> DatedWords:
         if words is None or entry.seconds < _AT_ONCE:
             return _build_speller(dataset, entry, limit)
         threshold = max(1, int(ANEW * entry.documents))
-        count_changes = getattr(dataset.store, "changed_since", None)  # without it, enough counts as changed
-        if not entry.renewing and (count_changes is None or count_changes(entry.sequence, threshold) >= threshold):
+        if not entry.renewing and dataset.store.changed_since(entry.sequence, threshold) >= threshold:
             entry.renewing = True
             threading.Thread(target=_renew, args=(dataset, entry, limit), name="pointsman-words", daemon=True).start()
         return words
@@ -113,8 +112,7 @@ def words_of(dataset: Source, *, limit: int = MOST_CHARACTERS) -> DatedWords:
 
 def _stored_words(dataset: Source, entry: _SpellerEntry) -> DatedWords | None:
     """Return the words that the store keeps; they count as read slowly, and are read again like those."""
-    read_stored = getattr(dataset.store, "stored_words", None)
-    stored = None if read_stored is None else read_stored(LEXICON)
+    stored = dataset.store.stored_words(LEXICON)
     if stored is None:
         return None
     speller, sequence = stored
@@ -135,9 +133,8 @@ def _build_speller(dataset: Source, entry: _SpellerEntry, limit: int) -> DatedWo
     sequence = statistics.sequence if recorded_state is None else recorded_state.sequence
     words = DatedWords(speller, {dataset.name: sequence})
     entry.words, entry.sequence = words, statistics.sequence
-    keep_words = getattr(dataset.store, "keep_words", None)
-    if keep_words is not None and limit == MOST_CHARACTERS:
-        keep_words(speller, sequence)
+    if limit == MOST_CHARACTERS:
+        dataset.store.keep_words(speller, sequence)
     return words
 
 

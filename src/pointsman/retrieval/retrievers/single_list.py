@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from pointsman.embedders.base_embedder import as_embedder
 from pointsman.retrieval.retrievers.base_retriever import BaseRetriever
 from pointsman.retrieval.run.source import Source
-from pointsman.store.base_store import BaseStore
+from pointsman.store.base_store import Store
 from pointsman.store.store_values import StoreQuery
 from pointsman.tools.errors import InputError, UnmetNeedError
 from pointsman.values.protocols import Key
@@ -35,14 +35,14 @@ class KeywordRetriever(BaseRetriever, Generic[Key]):
 
     lists = (True, False)
 
-    def __init__(self, keyword_store: KeywordIndex[Key] | BaseStore, doc_store: DocumentStore[Key]) -> None:
+    def __init__(self, keyword_store: KeywordIndex[Key] | Store, doc_store: DocumentStore[Key]) -> None:
         _check_parts(keyword_store, doc_store)
         self._index, self._documents = keyword_store, doc_store
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
         """Return at most ``top_k`` hits that share a word with the query, best first."""
         query = Query.of(query)
-        if isinstance(self._index, BaseStore):
+        if isinstance(self._index, Store):
             return _hits_of_store(
                 self._index, StoreQuery(query.text, None, check_top_k(top_k), query.filters), self._documents
             )
@@ -66,7 +66,7 @@ class VectorRetriever(BaseRetriever, Generic[Key]):
     lists = (False, True)
 
     def __init__(
-        self, vector_store: VectorIndex[Key] | BaseStore, doc_store: DocumentStore[Key], embedder: Embedder
+        self, vector_store: VectorIndex[Key] | Store, doc_store: DocumentStore[Key], embedder: Embedder
     ) -> None:
         _check_parts(vector_store, doc_store)
         self._index, self._documents, self._embedder = vector_store, doc_store, as_embedder(embedder)
@@ -75,7 +75,7 @@ class VectorRetriever(BaseRetriever, Generic[Key]):
         """Return at most ``top_k`` hits, best first."""
         query = Query.of(query)
         vector = self._embedder.embed_queries([query.text])[0]
-        if isinstance(self._index, BaseStore):
+        if isinstance(self._index, Store):
             return _hits_of_store(
                 self._index, StoreQuery(None, vector, check_top_k(top_k), query.filters), self._documents
             )
@@ -98,7 +98,7 @@ def _check_parts(index: object, documents: object) -> None:
             raise InputError(f"{subject!r:.80} cannot be used here: it has no {method}(…)")
 
 
-def _hits_of_store(store: BaseStore, store_query: StoreQuery, documents: DocumentStore[Any]) -> list[Hit]:
+def _hits_of_store(store: Store, store_query: StoreQuery, documents: DocumentStore[Any]) -> list[Hit]:
     """The hits of the only list that a store returns for a look.
 
     Raises:
@@ -113,7 +113,7 @@ def _hits_of_store(store: BaseStore, store_query: StoreQuery, documents: Documen
 
 
 def _hits_of_one(
-    source: str, ranking: Ranking[Key], index: KeywordIndex[Key] | VectorIndex[Key] | BaseStore, documents: Any
+    source: str, ranking: Ranking[Key], index: KeywordIndex[Key] | VectorIndex[Key] | Store, documents: Any
 ) -> list[Hit]:
     """`hits_of` for a single list, without the bookkeeping of several."""
     versions = _documents_with(index, documents, [key for key, _ in ranking])
@@ -130,14 +130,14 @@ def _documents_with(index: Any, documents: DocumentStore[Any], keys: Sequence[An
     Raises:
         InputError: the keys mean nothing to that store.
     """
-    if index is documents or not (isinstance(index, BaseStore) or isinstance(documents, BaseStore)):
+    if index is documents or not (isinstance(index, Store) or isinstance(documents, Store)):
         return documents.fetch(keys)
-    if isinstance(index, BaseStore):
+    if isinstance(index, Store):
         ids = [None if document is None else document.id for document in index.fetch(keys)]
     else:
         ids = list(map(_id_of_key, keys))
     existing = [id_ for id_ in ids if id_ is not None]
-    stored_documents = documents.get(existing) if isinstance(documents, BaseStore) else documents.fetch(existing)
+    stored_documents = documents.get(existing) if isinstance(documents, Store) else documents.fetch(existing)
     by_id = dict(zip(existing, stored_documents, strict=True))
     return [None if id_ is None else by_id[id_] for id_ in ids]
 

@@ -116,7 +116,7 @@ class Reading:
         """
         with suppress(StoreError):  # the branch meets it again, and reports it
             store = self.store
-            if getattr(store, "known", True):
+            if store.known:
                 self.info = store.info
             self.embeds = self.embedder_name is not None and self._has_embedder()
             self.is_new = self.embeds and self.source.remembered_background is None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pointsman.retrieval.plan.recommended_strategy import Recommendation
-    from pointsman.store.local.collection import Verification
+    from pointsman.store.store_values import Verification
 
 T = TypeVar("T")
 
@@ -83,7 +83,7 @@ def _recommendation(answer: Any) -> Recommendation:
 
 
 def _verification(answer: Any) -> Verification:
-    from pointsman.store.local.collection import Verification
+    from pointsman.store.store_values import Verification
 
     for name in ("documents", "in_keyword_index", "in_vector_index"):
         number_of(answer[name])

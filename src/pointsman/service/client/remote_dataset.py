@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from pointsman.service.client.searches_datasets import SearchesDatasets
     from pointsman.service.client.service_calls import Service
-    from pointsman.store.local.collection import Verification
+    from pointsman.store.store_values import Verification
     from pointsman.values.filters import Filter
     from pointsman.values.types import Documents, TraceDetail
     from pointsman.workspace.dataset.documents import GivenVectors

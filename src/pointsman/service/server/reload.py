@@ -25,7 +25,6 @@ from pointsman.retrieval.judge.kept_calibrations import CALIBRATION
 from pointsman.retrieval.plan.policy import POLICY, measured
 from pointsman.store.backend import NEW
 from pointsman.store.local.files_and_locks import file_stamp
-from pointsman.store.local.folder_backend import LocalBackend
 from pointsman.tools.errors import PointsmanError, StoreError, StoreUnavailableError
 from pointsman.values.setting_sources import CONFIG_VARIABLE, FILE
 from pointsman.values.settings import Settings
@@ -129,7 +128,7 @@ class Reloader:
             await asyncio.sleep(INTERVAL)
             check = asyncio.create_task(asyncio.to_thread(self.check))
             await asyncio.wait({check}, timeout=_ANSWER_SECONDS)
-            if not check.done() and not isinstance(self._workspace.backend, LocalBackend):
+            if not check.done() and self._workspace.backend.is_remote:
                 self._is_away(f"{self._workspace.place} has not answered for {_ANSWER_SECONDS:g} s")
             await check
 

@@ -15,7 +15,7 @@ from pointsman.retrieval.plan import routers as router
 from pointsman.retrieval.request import OPTIONS
 from pointsman.selector.heuristic_route import RouteChoice
 from pointsman.service.server.protocol.json_form_schemas import Forms, option_fields
-from pointsman.store.local import collection
+from pointsman.store import store_values
 from pointsman.values import citations, types
 from pointsman.workspace import passages
 from pointsman.workspace.workspace_search import Routing
@@ -202,7 +202,7 @@ else:
     Route = _forms.model(Routing, "Route")
     AnswerCheck = _forms.model(citations.AnswerCheck)
     SourceText = _forms.model(passages.SourceText)
-    Verification = _forms.model(collection.Verification)
+    Verification = _forms.model(store_values.Verification)
 
 
 class Answers(Open):

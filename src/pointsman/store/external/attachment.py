@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NoReturn, Self,
 
 import numpy as np
 
-from pointsman.store.base_store import BaseStore
+from pointsman.store.base_store import Store
 from pointsman.store.prepared_documents import UNREADABLE, position
 from pointsman.store.store_values import NEAR, SPREAD_NOTE, Capability, Page, Scale, Statistics, StoreInfo
 from pointsman.store.store_views import StoreView
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pointsman.store.base_store import Store
     from pointsman.store.store_values import Lists, Ranking, StoreQuery
     from pointsman.values.filters import Typed
     from pointsman.values.types import Document
@@ -153,7 +152,7 @@ class CollectionFacts:
     readable: bool
 
 
-class AttachedStore(BaseStore):
+class AttachedStore(Store):
     """The base class of stores over attached collections, which are only read.
 
     Args:
@@ -169,8 +168,8 @@ class AttachedStore(BaseStore):
     views_obstacle: ClassVar[str] = "it chooses candidates, and weighs words, by all rows"
     """Why such a collection has no views even if columns say who may see a row; empty if it has them."""
 
+    is_attached = True
     known = False
-    """Whether the database has answered; until then `info` may take as long as the retries of a server that is away."""
 
     def __init__(self, attachment: Attachment) -> None:
         self._attachment = attachment

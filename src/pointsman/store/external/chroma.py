@@ -105,7 +105,7 @@ class ChromaStore(AttachedStore):
         return CollectionFacts(location, self._collection.dimensions, readable=True)
 
     def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
-        """See `Store`; looks with the same depth and filter share a request."""
+        """See `Store`; queries with the same depth and filter share a request."""
         answers: dict[int, Lists] = {}
         groups: dict[tuple[int, str], list[int]] = {}
         for number, query in enumerate(store_queries):
@@ -119,7 +119,7 @@ class ChromaStore(AttachedStore):
         return [answers[number] for number in range(len(store_queries))]
 
     def _nearest(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
-        """Return the nearest documents for looks with the same depth and filter."""
+        """Return the nearest documents for queries with the same depth and filter."""
         first = store_queries[0]
         body: dict[str, Any] = {
             "query_embeddings": [query.vector.tolist() for query in store_queries if query.vector is not None],

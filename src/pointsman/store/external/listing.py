@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pointsman.store.base_store import BaseStore
+from pointsman.store.base_store import Store
 from pointsman.store.external.attachment import AttachedStore
 from pointsman.tools.errors import InputError, UnmetNeedError
 from pointsman.values.types import Document
@@ -98,8 +98,8 @@ def _of_iterable(name: str, documents: Any) -> Listing:
 
 def _of_ours(store: Any, name: str) -> Listing | None:
     """A dataset, or a store of our own."""
-    inner = store if isinstance(store, BaseStore) else getattr(store, "store", None)
-    if not isinstance(inner, BaseStore):
+    inner = store if isinstance(store, Store) else getattr(store, "store", None)
+    if not isinstance(inner, Store):
         return None
     if isinstance(inner, AttachedStore):  # it has no sequence number of its own
         return Listing(name, inner.documents, inner.count)

@@ -94,7 +94,7 @@ class MeilisearchStore(AttachedStore):
         return CollectionFacts(fingerprint, self._index.dimensions, readable=attachment.vector is not None)
 
     def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
-        """See `Store`; one request for both lists of a look, unless its filter needs another one."""
+        """See `Store`; one request for both lists of a query, unless its filter needs another one."""
         return [self._search(query) for query in store_queries]
 
     def _search(self, store_query: StoreQuery) -> Lists:

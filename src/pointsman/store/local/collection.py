@@ -15,7 +15,6 @@ import logging
 import math
 import threading
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
@@ -57,7 +56,7 @@ from pointsman.store.local.truth.writable_truth import WritableTruth
 from pointsman.store.local.vectors.best_cosines import BestCosines
 from pointsman.store.local.vectors.vector_index import VectorIndex
 from pointsman.store.prepared_documents import UNREADABLE, Prepared, directions
-from pointsman.store.store_values import MATCHED, NEAR, WORDS, Lists
+from pointsman.store.store_values import MATCHED, NEAR, WORDS, Lists, Verification
 from pointsman.tools.errors import CorruptStoreError, InputError, LockedError, ReplacedError, StoreError
 from pointsman.values.filters import Equals, In
 from pointsman.values.metadata import ID, TEXT
@@ -88,16 +87,6 @@ _LOOK_SECONDS = 0.02  # how often searches check whether the name still refers t
 _BESIDE_CHANGES = 1000  # after so many changes two indexes are updated at once
 _BESIDE_ROWS = 50_000  # a scan of as many vectors takes far longer than another thread takes to begin it
 _HEAL_SECONDS = 1.0  # until the next attempt after a failed repair
-
-
-@dataclass(frozen=True, slots=True)
-class Verification:
-    """The result of comparing the three stores; ``problems`` is empty if they agree."""
-
-    documents: int
-    in_keyword_index: int
-    in_vector_index: int
-    problems: tuple[str, ...]
 
 
 class Collection:

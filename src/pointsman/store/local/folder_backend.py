@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
@@ -18,19 +19,22 @@ from filelock import FileLock, Timeout
 from pointsman.store.backend import (
     NEW,
     SURROGATE,
-    BaseBackend,
+    Backend,
     DatasetRecord,
     Record,
     bm25_of,
     check_record,
     check_version,
 )
+from pointsman.store.local.disk_use import bytes_by_part
 from pointsman.tools.errors import CorruptStoreError, FormatVersionError, InputError, LockedError, UnknownNameError
 from pointsman.tools.system.locations import with_home
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pointsman.store.local.local_store import LocalStore
-    from pointsman.store.local.repair import Repair
+    from pointsman.store.store_values import Repair
 
 FORMAT: Final = 1
 
@@ -41,7 +45,7 @@ _REMEMBERED_MANIFESTS: Final = 10_000  # manifests that are read again only when
 _PATIENCE: Final = 10.0  # seconds; changing a record takes milliseconds
 
 
-class LocalBackend(BaseBackend):
+class LocalBackend(Backend):
     """A workspace in a folder, which is created on the first write.
 
     ``workspace.json`` marks the folder as one. Each dataset has a folder in ``datasets``. A record named ``""`` is the
@@ -56,6 +60,8 @@ class LocalBackend(BaseBackend):
     """
 
     has_views = True
+    is_remote = False
+    path: Path
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = with_home(path)
@@ -70,12 +76,12 @@ class LocalBackend(BaseBackend):
 
     @contextmanager
     def scratch(self) -> Iterator[LocalBackend]:
-        """See `BaseBackend`."""
+        """See `Backend`."""
         with temporary_backend() as backend:
             yield backend
 
     def make(self) -> None:
-        """Create the empty folder unless it exists."""
+        """See `Backend`."""
         from pointsman.store.local.files_and_locks import make_directory, replacing, translated
 
         if not (self.path / _MANIFEST).exists():
@@ -129,13 +135,17 @@ class LocalBackend(BaseBackend):
             raise UnknownNameError("dataset", name, tuple(self.names()))
 
     def repair(self, name: str) -> Repair:
-        """Recover the intact part of a damaged dataset; see `Workspace.repair`."""
+        """See `Backend`."""
         from pointsman.store.local.repair import repair_collection
 
         try:
             return repair_collection(self.folder(name))
         except UnknownNameError:
             raise UnknownNameError("dataset", name, tuple(self.names())) from None
+
+    def bytes_by_part(self, name: str) -> dict[str, int]:
+        """See `Backend`."""
+        return bytes_by_part(self.folder(name))
 
     def record(self, kind: str, name: str = "") -> Record | None:
         """See `Backend`."""
@@ -147,6 +157,11 @@ class LocalBackend(BaseBackend):
         files = [self._file(kind, ""), *(path for path in paths if path.suffix == ".json")]
         records = ((unquote(path.stem) if path.parent != self.path else "", self._read(path)) for path in files)
         return {name: record for name, record in records if record is not None}
+
+    def latest_records(self, kind: str, limit: int) -> list[tuple[str, Callable[[], str]]]:
+        """See `Backend`; only those are read that are asked for."""
+        files = (path for path in (self.path / kind).glob("*.json") if path.is_file())  # a pipe never ends
+        return [(str(path), partial(path.read_text, "utf-8")) for path in sorted(files, reverse=True)[:limit]]
 
     def put_record(self, kind: str, name: str, value: str | None, expected_version: str | None = None) -> str:
         """See `Backend`."""
@@ -189,7 +204,7 @@ class LocalBackend(BaseBackend):
         return self.folder(name)
 
     def names(self) -> list[str]:
-        """Return the names of all datasets, sorted."""
+        """See `Backend`."""
         return [
             name
             for name in _list_folder(self._datasets)
@@ -197,7 +212,7 @@ class LocalBackend(BaseBackend):
         ]
 
     def about(self, name: str) -> DatasetRecord | None:
-        """Return the record of a dataset; None if no dataset has this name."""
+        """See `Backend`."""
         from pointsman.store.local.files_and_locks import file_stamp
 
         if name.startswith("."):  # a dataset that is being deleted

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pointsman.store.base_store import BaseStore
+from pointsman.store.base_store import Store
 from pointsman.store.history import PastStore, digest_of
-from pointsman.store.local.collection import Collection, Verification, score_both, search_both
+from pointsman.store.local.collection import Collection, score_both, search_both
 from pointsman.store.local.keyword.words_file import WORDS_FILE, are_words_due, read_words, write_words
 from pointsman.store.local.local_view import ViewStore
 from pointsman.store.local.truth.local_history import KEPT_DAYS, KEPT_FROM, RECEIPT_KEY, UNNOTED
@@ -37,6 +37,7 @@ from pointsman.store.store_values import (
     Statistics,
     StoreInfo,
     StoreQuery,
+    Verification,
 )
 from pointsman.tools.batching import batched
 from pointsman.tools.errors import InputError, StoreError
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pointsman.store.base_store import PastStates, Store
+    from pointsman.store.base_store import PastStates
     from pointsman.store.history import History, PastRow, T
     from pointsman.store.local.keyword.keyword_index import WordQuery
     from pointsman.store.local.truth.truth_rows import DocumentChange
@@ -69,7 +70,7 @@ def _as_it_is() -> None:
     """What a pinned store does before it reads."""
 
 
-class LocalStore(BaseStore):
+class LocalStore(Store):
     """A dataset in its own folder; keys are integers.
 
     Args:
@@ -81,6 +82,8 @@ class LocalStore(BaseStore):
     Raises:
         FormatVersionError, CorruptStoreError: the existing files cannot be used.
     """
+
+    maintains_itself = False
 
     def __init__(self, directory: Path, about: Mapping[str, Any], *, k1: float = 1.2, b: float = 0.75) -> None:
         self.collection = Collection(directory, about=dict(about), k1=k1, b=b)
@@ -107,7 +110,7 @@ class LocalStore(BaseStore):
 
     @property
     def indexed(self) -> int:
-        """The sequence number of the keyword index; lower than the documents' while the index is behind."""
+        """See `Store`."""
         return self.collection.keyword.applied
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -123,7 +126,7 @@ class LocalStore(BaseStore):
         return search_both(*self._queries(store_query), store_query.depth, store_query.filters)
 
     def _queries(self, store_query: StoreQuery) -> tuple[WordQuery | None, VectorQuery | None]:
-        """Return what a look asks of the two indexes."""
+        """Return what a query asks of the two indexes."""
         vectors = self.collection.vectors if store_query.vector is not None else None
         repeatable = KEPT_DAYS in self._values()  # the answer must not depend on how the indexes came about
         return (
@@ -270,12 +273,12 @@ class LocalStore(BaseStore):
             return sum(self.collection.delete(batch) for batch in batched(matching, _DELETED_TOGETHER))
 
     def writer(self) -> AbstractContextManager[None]:
-        """Hold the writer lock for several calls of `write`; the indexes follow at the end. See `Collection.writer`."""
+        """See `Store`; the indexes follow at the end. See `Collection.writer`."""
         return self.collection.writer()
 
     @contextmanager
     def writing(self, wait: float = 0.0) -> Iterator[None]:
-        """Hold the writer lock within the block only; see `Collection.writing`."""
+        """See `Store`, and `Collection.writing`."""
         with self.collection.writing(wait):
             yield
             try:
@@ -319,7 +322,7 @@ class LocalStore(BaseStore):
         return self.collection.truth.changes(since)
 
     def changed_since(self, sequence: int, most: int) -> int:
-        """Return the number of documents written or deleted after ``sequence``, counting at most ``most``."""
+        """See `Store`."""
         return self.collection.truth.changed_since(sequence, most)
 
     def statistics(self) -> Statistics:
@@ -365,7 +368,7 @@ class LocalStore(BaseStore):
     # ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def stored_words(self, lexicon: HasFrequencies) -> tuple[Speller, int] | None:
-        """Return a speller that knows the words of the documents, and as of which write; None if none is stored."""
+        """See `Store`."""
         path = self.collection.file(WORDS_FILE)
         try:
             speller, sequence = read_words(path, self.info.identity, lexicon)
@@ -377,7 +380,7 @@ class LocalStore(BaseStore):
         return (speller, sequence) if sequence <= self.collection.truth.sequence() else None
 
     def keep_words(self, speller: Speller, sequence: int) -> None:
-        """Store the words of the documents as of a write, if they are many and no other process is writing."""
+        """See `Store`; not while another process is writing."""
         if self._words_are_due(sequence):
             try:
                 with self.collection.healing() as is_writer:
@@ -400,12 +403,20 @@ class LocalStore(BaseStore):
     # ── keeping ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def verify(self) -> Verification:
-        """Compare the indexes with the documents."""
+        """See `Store`."""
         return self.collection.verify()
 
     def rebuild(self) -> None:
-        """Rebuild both indexes; nothing is embedded again."""
+        """See `Store`."""
         self.collection.rebuild()
+
+    def describe(self, description: str) -> None:
+        """See `Store`."""
+        self.collection.describe(description=description)
+
+    def save(self, folder: Path, **about: Any) -> None:
+        """See `Store`; its indexes are rebuilt there."""
+        self.collection.save(folder, **about)
 
     def drop(self) -> None:
         """See `Store`."""

@@ -103,7 +103,7 @@ class ViewStore(StoreView):
         return search_both(*self._queries(store_query), store_query.depth, store_query.filters)
 
     def _queries(self, store_query: StoreQuery) -> tuple[WordQuery | None, SubsetVectorQuery | None]:
-        """Return what a look asks of the two indexes."""
+        """Return what a query asks of the two indexes."""
         text, vector, index = store_query.text, store_query.vector, self._collection.vectors
         subset = self._vectors() if vector is not None else None
         return (

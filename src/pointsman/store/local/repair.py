@@ -27,6 +27,7 @@ from pointsman.store.local.truth.truth_file import schema_rows, value_of
 from pointsman.store.local.truth.truth_rows import ROW, document_in, vectors_in
 from pointsman.store.local.truth.writable_truth import WritableTruth
 from pointsman.store.prepared_documents import Prepared
+from pointsman.store.store_values import Repair
 from pointsman.tools.batching import batched
 from pointsman.tools.errors import CorruptStoreError, UnknownNameError
 from pointsman.tools.sqlite import SQLITE_ERRORS
@@ -40,22 +41,6 @@ log = logging.getLogger(__name__)
 _PAGE: Final = 2000
 _HEAD: Final = 8192  # bytes of SQLite's first page in our files: the header and the list of tables
 _BATCH_ROWS: Final = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Repair:
-    """The result of repairing a dataset."""
-
-    documents: int
-    """Number of documents after the repair."""
-    lost: int
-    """Number of lost documents; if the tombstones are damaged too, it includes deleted ones."""
-    without_vector: int
-    """Number of documents without a vector where others have one; adding them again restores it."""
-    problems: tuple[str, ...]
-    """The problems; empty if there were none, and then nothing was changed."""
-    aside: Path | None
-    """The folder that holds the damaged files; None if the documents were intact."""
 
 
 @dataclass(slots=True)

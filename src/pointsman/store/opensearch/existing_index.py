@@ -91,7 +91,7 @@ class IndexStore(AttachedStore):
         return self._fields.facts
 
     def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
-        """See `Store`; one request for all looks."""
+        """See `Store`; one request for all queries."""
         lines: list[Mapping[str, Any]] = []
         for store_query in store_queries:
             for query in self._queries(store_query).values():

@@ -11,7 +11,7 @@ import uuid
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from pointsman.store.backend import NEW, BaseBackend, DatasetRecord, Record, check_record, settings_of
+from pointsman.store.backend import NEW, Backend, DatasetRecord, Record, check_record, settings_of
 from pointsman.store.opensearch.opensearch_client import Cluster, ClusterAddress
 from pointsman.store.opensearch.opensearch_queries import (
     ANALYSIS,
@@ -46,7 +46,7 @@ _PROBES: Final = ({"tokens": "probe", "vector": [1.0, 0.0]}, {"tokens": "other",
 _RIGHT: Final = math.log(2) / 2.2  # BM25 of "probe" over these two documents
 
 
-class OpenSearchBackend(BaseBackend):
+class OpenSearchBackend(Backend):
     """Datasets and records in indexes of one prefix; any number of processes may use it at once.
 
     Args:

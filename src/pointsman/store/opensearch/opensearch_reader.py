@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from pointsman.store.backend import settings_of
-from pointsman.store.base_store import BaseStore
+from pointsman.store.base_store import Store
 from pointsman.store.bm25 import BM25, idf, query_terms
 from pointsman.store.opensearch.opensearch_queries import (
     FLOAT,
@@ -81,7 +81,7 @@ class Factors:
         return (score - self.orthogonal) / (self.equal - self.orthogonal)
 
 
-class OpenSearchReader(BaseStore):
+class OpenSearchReader(Store):
     """What is read of a dataset in OpenSearch; for the arguments see `OpenSearchStore`."""
 
     def __init__(
@@ -122,13 +122,13 @@ class OpenSearchReader(BaseStore):
         return [self._lists(query, group) for query, group in zip(store_queries, answers, strict=True)]
 
     def _answers(self, store_queries: Sequence[StoreQuery]) -> list[dict[str, Any]]:
-        """Return the cluster's answers to each look, by list."""
+        """Return the cluster's answers to each query, by list."""
         queries = [self._queries(store_query) for store_query in store_queries]
         answers = iter(self._search_each([query for group in queries for query in group.values()]))
         return [{name: next(answers) for name in group} for group in queries]
 
     def _queries(self, store_query: StoreQuery) -> dict[str, dict[str, Any]]:
-        """Return the searches for a look, by list, and the one that counts documents."""
+        """Return the searches for a query, by list, and the one that counts documents."""
         terms, vector = self._query(store_query)
         filters = [] if store_query.filters is None else [clause(store_query.filters)]
         size = min(store_query.depth, MOST)
@@ -265,7 +265,7 @@ class OpenSearchReader(BaseStore):
         answers: Iterable[tuple[tuple[int, str], Any]],
         store_queries: Sequence[StoreQuery],
     ) -> None:
-        """Add the cluster's answers, each with the number of its look and the name of its list, to the results."""
+        """Add the cluster's answers, each with the number of its query and the name of its list, to the results."""
         weights: list[float] = []
         for (number, name), answer in answers:
             if name == _HOLDING:
@@ -446,7 +446,7 @@ def document_from(source: Mapping[str, Any]) -> Document:
 
 
 def _weights(store_query: StoreQuery, answer: Mapping[str, Any]) -> list[float]:
-    """Return the idf of each of a look's words over the existing documents, times how often it occurs in the look."""
+    """Return the idf of each of a query's words over the existing documents, times how often it occurs in the look."""
     documents, buckets = answer["hits"]["total"]["value"], answer["aggregations"]["words"]["buckets"]
     counts = query_terms(store_query.text or "").values()
     return [n * idf(documents, buckets[str(number)]["doc_count"]) for number, n in enumerate(counts)]

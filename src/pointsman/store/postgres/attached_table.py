@@ -181,7 +181,7 @@ class TableStore(AttachedStore):
     # ── internals ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _statement(self, store_query: StoreQuery) -> tuple[str, dict[str, Any]]:
-        """Return the statement for a look, and its parameters; an empty one if there is nothing to search."""
+        """Return the statement for a query, and its parameters; an empty one if there is nothing to search."""
         columns, condition = self._columns, self._condition(store_query.filters)
         selects: list[str] = []
         parameters: dict[str, Any] = dict(condition.parameters)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from pointsman.store.backend import NEW, BaseBackend, DatasetRecord, Record, check_record, check_version, settings_of
+from pointsman.store.backend import NEW, Backend, DatasetRecord, Record, check_record, check_version, settings_of
 from pointsman.store.postgres.postgres_connections import Connections
 from pointsman.store.postgres.postgres_history import RETENTION
 from pointsman.store.postgres.postgres_reader import DatasetRow
@@ -34,7 +34,7 @@ _COLUMNS: Final = (
 )
 
 
-class PostgresBackend(BaseBackend):
+class PostgresBackend(Backend):
     """Datasets and records in one schema of a database; any number of processes may use it at once.
 
     The schema, the extension ``vector`` and the tables are created by the first write if missing. A read-only role can
@@ -69,7 +69,7 @@ class PostgresBackend(BaseBackend):
 
     @contextmanager
     def scratch(self) -> Iterator[PostgresBackend]:
-        """See `BaseBackend`; in a schema of its own."""
+        """See `Backend`; in a schema of its own."""
         schema = f"pointsman_scratch_{uuid.uuid4().hex}"
         joint = "" if self._address.endswith("?") else "&"
         with PostgresBackend(f"{self._address}{joint}schema={schema}&connections=4", pool=self._pool) as backend:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pointsman.store.base_store import BaseStore
+from pointsman.store.base_store import Store
 from pointsman.store.bm25 import query_terms
 from pointsman.store.postgres.statements import LARGEST_ID, Condition, Tables, escaped, finite, unescaped
 from pointsman.store.prepared_documents import UNREADABLE, direction, metadata_of, position, storable, unreadable
@@ -46,7 +46,7 @@ class DatasetRow:
     retention: Mapping[str, Any] | None
 
 
-class PostgresReader(BaseStore):
+class PostgresReader(Store):
     """What is read of a dataset in PostgreSQL; keys are integers.
 
     A search is one statement. Word scores are always exact BM25.
@@ -56,6 +56,9 @@ class PostgresReader(BaseStore):
         tables: of the dataset.
         record: the catalogue's entry.
     """
+
+    cosines_of_signatures: dict[tuple[bytes, int, int], NDArray[np.float64]]
+    """The best cosines that views have computed, of each signature once."""
 
     def __init__(self, connections: Connections, tables: Tables, record: DatasetRow) -> None:
         self._connections, self._tables, self._record = connections, tables, record
@@ -131,7 +134,7 @@ class PostgresReader(BaseStore):
         )
 
     def _lookups(self, store_queries: Sequence[StoreQuery]) -> list[_Lookup]:
-        """Return the statement for each look.
+        """Return the statement for each query.
 
         Raises:
             InputError: a vector is invalid.
@@ -336,7 +339,7 @@ class PostgresReader(BaseStore):
 
 @dataclass(frozen=True, slots=True)
 class _Lookup:
-    """The statement for one look; if it is empty, there is nothing to search and the lists are empty."""
+    """The statement for one query; if it is empty, there is nothing to search and the lists are empty."""
 
     words: str
     near: str

@@ -12,11 +12,10 @@ import math
 import threading
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pointsman.store.base_store import Store
 from pointsman.store.bm25 import query_terms
 from pointsman.store.postgres.postgres_reader import PostgresReader
 from pointsman.store.postgres.signature import admits
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from pointsman.store.base_store import Store
     from pointsman.store.postgres.postgres_connections import Connections
     from pointsman.store.postgres.postgres_reader import DatasetRow
     from pointsman.store.postgres.statements import Condition, Tables
@@ -42,19 +42,6 @@ if TYPE_CHECKING:
 _SIGNATURE, _PRINCIPAL = 80, 150  # bytes of a signature's two numbers, and of a principal's name, in a view
 _SIGNATURES: Final = 50_000
 """Signatures whose best cosines are kept: for 120 questions, fifty megabytes."""
-
-
-class CountedDataset(Store, Protocol):
-    """A dataset with all its documents, and what views count of it once."""
-
-    cosines_of_signatures: dict[tuple[bytes, int, int], NDArray[np.float64]]
-
-    @property
-    def dimensions(self) -> int | None:
-        """Of its vectors, as this process knows them."""
-
-    def latest_dimensions(self) -> int | None:
-        """Of its vectors, as they are now."""
 
 
 @dataclass(frozen=True)
@@ -139,14 +126,14 @@ class PostgresViewStore(StoreView, PostgresReader):
         notes: measures what `Statistics.notes` says of the documents; called once, when it is first needed.
     """
 
-    _store: CountedDataset
+    _store: PostgresReader
 
     def __init__(
         self,
         connections: Connections,
         tables: Tables,
         record: DatasetRow,
-        store: CountedDataset,
+        store: PostgresReader,
         signatures: AdmittedSignatures,
         admit: Callable[[View], AdmittedSignatures],
         notes: Callable[[Store], Mapping[str, str]] = lambda _: {},

@@ -10,15 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from pointsman.retrieval.judge.kept_calibrations import change_calibrations, stored_calibrations
 from pointsman.retrieval.plan.policy import POLICY
-from pointsman.store.local.folder_backend import LocalBackend
 from pointsman.store.prepared_documents import prepare
 from pointsman.store.store_values import NEAR, StoreQuery
 from pointsman.tools.errors import InputError, StoreError, UnknownNameError
@@ -117,7 +115,7 @@ def _check_access(source: Backend, target: Backend) -> None:
     access = source.record(ACCESS_RECORD)
     if access is None or target.record(ACCESS_RECORD) is not None:
         return
-    if not isinstance(target, LocalBackend) or target.datasets():
+    if target.is_remote or target.datasets():
         raise InputError(
             f"access is on at {source.url} and off at {target.url}, where everyone would see the copied documents; "
             "switch it on there first, with 'pointsman access on'"
@@ -262,8 +260,7 @@ def _pass_on(target: Backend, state: _CopyState, store: Store, target_store: Sto
 def _write_all(target: Backend, state: _CopyState, store: Store, target_store: Store, report: Progress) -> None:
     embedder, total = store.info.embedder, store.count()
     count = target_store.count() if state.after is not None else 0
-    writer: Any = getattr(target_store, "writer", nullcontext)
-    with writer():
+    with target_store.writer():
         for batch, rows, having in _batches(
             store, state.after, lambda cursor: _note(target, replace(state, after=cursor))
         ):

@@ -267,7 +267,7 @@ class Dataset(EditableDataset):
         self.check_searchable()
         with self._opening:
             if self._sparse_index is None:
-                folder = getattr(self.store, "folder", None)
+                folder = self.store.folder
                 self._sparse_index = SparseIndex(self, None, None if folder is None else folder / SPARSE_FILE)
         try:
             ranking = self._sparse_index.search_vector(vector, check_top_k(k), parse_optional(filters))

@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 import weakref
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.strategies.sparse_vectors import SparseIndex
     from pointsman.store.backend import Backend, DatasetRecord
     from pointsman.store.base_store import Store
-    from pointsman.store.local.collection import Verification
-    from pointsman.store.local.local_store import LocalStore
+    from pointsman.store.store_values import Verification
     from pointsman.tools.audit_log import AuditLog
     from pointsman.values.protocols import Embedder
 
@@ -44,7 +43,7 @@ _VIEW = 20_000  # bytes that a view takes beside what its store says, roughly
 
 
 def _bytes_of_view(dataset: StoredDataset) -> int:
-    return _VIEW + getattr(dataset.store, "nbytes", 0)
+    return _VIEW + dataset.store.nbytes
 
 
 class StoredDataset(Source):
@@ -217,11 +216,7 @@ class StoredDataset(Source):
 
     def _follow_manifest(self) -> None:
         """Make sure that the open store is the current one."""
-        from pointsman.store.local.folder_backend import LocalBackend
-
-        if self._store is None:
-            return
-        if isinstance(self._backend, LocalBackend):
+        if self._store is not None and self._backend is not None and not self._backend.is_remote:
             record = self._backend.about(self.name)
             if record is None:
                 raise UnknownNameError("dataset", self.name)
@@ -235,9 +230,7 @@ class StoredDataset(Source):
             InputError: it is not a text that can be stored.
         """
         _check_description(description)
-        from pointsman.store.external.attachment import AttachedStore
-
-        if isinstance(self._store, AttachedStore):
+        if self._store is not None and self._store.is_attached:
             raise UnmetNeedError(
                 f"{self.name!r} is attached, and was described when it was attached; detach it, and attach it again "
                 f"with description={description!r:.80}"
@@ -245,7 +238,7 @@ class StoredDataset(Source):
         if self._backend is not None and self.exists:
             self._backend.describe(self.name, description)
         elif self.exists:
-            self._local.collection.describe(description=description)
+            self._own_store.describe(description)
         self.description = description
 
     adescribe = async_twin(describe)
@@ -284,7 +277,7 @@ class StoredDataset(Source):
         Raises:
             InputError: the folder is not empty.
         """
-        self._local.collection.save(with_home(folder), bm25=self._bm25)
+        self._own_store.save(with_home(folder), bm25=self._bm25)
 
     asave = async_twin(save)
 
@@ -314,13 +307,13 @@ class StoredDataset(Source):
 
     def verify(self) -> Verification:
         """Compare documents and indexes."""
-        return self._local.verify()
+        return self._own_store.verify()
 
     averify = async_twin(verify)
 
     def rebuild(self) -> None:
         """Rebuild both indexes from the documents; nothing is embedded again."""
-        self._local.rebuild()
+        self._own_store.rebuild()
 
     arebuild = async_twin(rebuild)
 
@@ -341,8 +334,7 @@ class StoredDataset(Source):
             UnknownNameError: another process has deleted the dataset.
         """
         self._follow_manifest()
-        writing = getattr(self.make(), "writing", None)
-        with nullcontext() if writing is None else writing(wait):
+        with self.make().writing(wait):
             yield
 
     def _check_open(self) -> None:
@@ -398,19 +390,18 @@ class StoredDataset(Source):
         self.close()
 
     @property
-    def _local(self) -> LocalStore:
-        """Return the embedded store.
+    def _own_store(self) -> Store:
+        """Return the store, if it is ours to maintain.
 
         Raises:
-            UnmetNeedError: the documents are in another kind of store.
+            UnmetNeedError: it maintains itself.
         """
-        from pointsman.store.external.attachment import AttachedStore, maintains_itself
-        from pointsman.store.local.local_store import LocalStore
+        from pointsman.store.external.attachment import maintains_itself
 
         store = self.make()
-        if isinstance(store, AttachedStore):
+        if store.is_attached:
             raise UnmetNeedError(maintains_itself(self.name))
-        if not isinstance(store, LocalStore):
+        if store.maintains_itself:
             raise UnmetNeedError(f"dataset {self.name!r} is in a {store.info.kind} store, which maintains itself")
         return store
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -98,7 +97,7 @@ class EditableDataset(EmbeddedDataset):
         store = self.make()
         if embed == LATER:
             embed = not self._goes_words_first(store)
-        with _writer(store):
+        with store.writer():
             for batch in chain([first], batches):
                 rows = None if vectors is None else vectors[position : position + len(batch)]
                 if vectors is not None and len(vectors) < position + len(batch):
@@ -439,12 +438,6 @@ def _matrix(rows: Sequence[Any]) -> NDArray[np.float32]:
         return np.asarray(rows, np.float32)
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"vectors are lists of numbers, all of one length: {error}") from error
-
-
-def _writer(store: Store) -> AbstractContextManager[None]:
-    """Hold the writer lock for several batches, if the store allows only one writer at a time."""
-    writer = getattr(store, "writer", None)
-    return nullcontext() if writer is None else writer()
 
 
 def _check_choices(existing: object, embed: object) -> None:

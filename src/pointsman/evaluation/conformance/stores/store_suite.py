@@ -61,7 +61,7 @@ __all__ = [
 
 
 class StoreConformance(StoreReading, StoreWriting):
-    """For anything that implements `pointsman.store.base_store.Store`, such as subclasses of `BaseStore`.
+    """For anything that implements `pointsman.store.base_store.Store`, such as subclasses of `Store`.
 
     Promised: both lists of every look in one call, with scores as their `Scale` says; filters as defined by
     `Filter.matches`, before the cut; documents are returned as written, whatever their content; a write is visible to

@@ -27,7 +27,6 @@ from filelock import FileLock, Timeout
 
 from pointsman.store.backend import NEW
 from pointsman.store.local.files_and_locks import file_stamp, make_directory, open_regular, replacing, store_error
-from pointsman.store.local.folder_backend import LocalBackend
 from pointsman.tools.errors import (
     ConflictError,
     CorruptStoreError,
@@ -395,7 +394,7 @@ class RecordKeys(KeyStore):
 
 def keys_of(backend: Backend) -> KeyStore:
     """Return the keys of the workspace in this backend: a file in a folder, a record in a server."""
-    return KeyStore(backend.path / FILE) if isinstance(backend, LocalBackend) else RecordKeys(backend)
+    return RecordKeys(backend) if backend.path is None else KeyStore(backend.path / FILE)
 
 
 def _state_of(stamp: _Stamp, data: bytes, location: str) -> _KeyState:
