@@ -1,74 +1,74 @@
-"""What one search costs beside the index calls in it: ``python benchmarks/search.py``.
+"""What one search costs beside the index calls in it: ``python benchmarks/search.py [CHECKOUT]``.
 
-Ten documents, a warm workspace, the hashing embedder: nothing but the way through the library. Prints the median of
-`Workspace.search` over that of the two bare index calls in the same run, how many files of the library a search
-enters, and how many SQL statements it asks.
+Ten documents, a warm workspace of one dataset, an embedder of one's own: nothing but the way through the library. For a
+plain search, one where access is on, and one with an unknown word, prints how many files of the library it enters, how
+many moves it makes (two calls in a row, in one thread, in different files), how many functions it enters, how many
+calls it makes, and how many SQL statements it asks; then the median of `Workspace.search` over that of the two bare
+index calls in the same run. With CHECKOUT, the same of the library in another working tree.
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import tempfile
-import threading
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from types import FrameType
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+import numpy as np
+
 import pointsman
-from pointsman import Document
-from pointsman.embedders.scripted_embedders import HashingEmbedder
-from pointsman.store.local.local_store import LocalStore
-from pointsman.store.local.truth.truth_rows import Truth
+from pointsman import Document, Workspace
+from profile_kit import Profile
 
-QUESTION = "how does a railway switch guide trains?"
-
-
-def entered(search: Callable[[], Any]) -> tuple[int, int]:
-    """How many files and functions of the library a call enters, in any thread."""
-    files: Counter[str] = Counter()
-    functions = set()
-
-    def profile(frame: FrameType, event: str, _: Any) -> None:
-        code = frame.f_code
-        if event == "call" and "/pointsman/" in code.co_filename and "/src/" in code.co_filename:
-            files[code.co_filename] += 1
-            functions.add((code.co_filename, code.co_name))
-
-    threading.setprofile(profile)
-    sys.setprofile(profile)
-    try:
-        search()
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)
-    return len(files), len(functions)
+QUESTION, UNKNOWN = "railway switch", "railway swich"
+STAFF = ["group:staff"]
 
 
-def statements(search: Callable[[], Any]) -> int:
-    """How many SQL statements a call asks."""
-    count = 0
-    originals = {name: getattr(Truth, name) for name in ("_row", "_rows")}
+class Letters:
+    """Vectors of the counts of letters."""
 
-    def counted(name: str) -> Callable[..., Any]:
-        def ask(*arguments: Any) -> Any:
-            nonlocal count
-            count += 1
-            return originals[name](*arguments)
+    name, dimensions = "letters", 26
 
-        return ask
+    def embed_documents(self, texts: Sequence[str]) -> Any:
+        """Return one row for each text."""
+        counts = [[text.count(letter) for letter in "abcdefghijklmnopqrstuvwxyz"] for text in texts]
+        return np.array(counts, np.float32) / np.linalg.norm(counts, axis=1, keepdims=True)
 
-    for name in originals:
-        setattr(Truth, name, counted(name))
-    try:
-        search()
-    finally:
-        for name, original in originals.items():
-            setattr(Truth, name, original)
-    return count
+    embed_queries = embed_documents
+
+
+@contextmanager
+def searches() -> Iterator[tuple[dict[str, Callable[[], Any]], Workspace]]:
+    """Yield the searches by name, each of them warm, and the plain workspace."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        embedder = Letters()
+        workspace, restricted = (
+            stack.enter_context(pointsman.open(folder / name, embedder=embedder)) for name in ("open", "restricted")
+        )
+        documents = [Document(f"d{number}", f"a railway switch guides trains to {number}") for number in range(10)]
+        workspace.dataset("notes").add(documents)
+        restricted.dataset("notes").add(documents, access=STAFF)
+        restricted.dataset("notes").add([Document("pay", "what the switch tender earns")], access=["group:office"])
+        restricted.switch_access(on=True)
+        ways: dict[str, Callable[[], Any]] = {
+            "plain": lambda: workspace.search(QUESTION, 4),
+            'effort="fast", rerank=False': lambda: workspace.search(QUESTION, 4, effort="fast", rerank=False),
+            "access on": lambda: restricted.search(QUESTION, 4, principals=STAFF),
+            "unknown word": lambda: workspace.search(UNKNOWN, 4),
+        }
+        for search in ways.values():
+            for _ in range(3):  # the first one also measures the dataset's background
+                search()
+        yield ways, workspace
 
 
 def milliseconds(*calls: Callable[[], Any], times: int = 1000) -> list[float]:
@@ -84,31 +84,30 @@ def milliseconds(*calls: Callable[[], Any], times: int = 1000) -> list[float]:
 
 def main() -> None:
     """Measure, and print."""
-    embedder = HashingEmbedder()
-    with tempfile.TemporaryDirectory() as folder, pointsman.open(Path(folder) / "work", embedder=embedder) as workspace:
-        notes = workspace.dataset("notes")
-        notes.add([Document(f"d{number}", f"a railway switch guides trains to track {number}") for number in range(10)])
-        store = notes.make()
-        assert isinstance(store, LocalStore)
+    print(f"{Path(pointsman.__file__).parent}")
+    with searches() as (ways, workspace):
+        dataset = workspace.dataset("notes")
+        store: Any = dataset.make()
         collection = store.collection
-        vectors, vector = collection.vectors, embedder.embed_queries([QUESTION])[0]
-        assert vectors is not None
-        ways: dict[str, Callable[[], Any]] = {
-            "workspace.search": lambda: workspace.search(QUESTION, 5),
-            'effort="fast", rerank=False': lambda: workspace.search(QUESTION, 5, effort="fast", rerank=False),
-            "the same, refuse=False": lambda: workspace.search(QUESTION, 5, effort="fast", rerank=False, refuse=False),
-        }
-        print(f"{'':30}{'p50':>9}{'ratio':>7}{'files':>7}{'functions':>11}{'SQL':>5}")
+        vectors, vector = collection.vectors, dataset.embedder.embed_queries([QUESTION])[0]
+        print(f"{'':30}{'files':>6}{'moves':>7}{'functions':>11}{'calls':>7}{'SQL':>5}{'p50':>10}{'ratio':>7}")
         for name, search in ways.items():
-            search()
-            files, functions = entered(search)
-            asked = statements(search)
+            profile = Profile(search)
+            statements = profile.calls["Truth._row"] + profile.calls["Truth._rows"]
+            counts = f"{len(profile.files):6}{profile.moves:7}{len(profile.calls):11}{profile.calls.total():7}"
             bare, spent = milliseconds(
                 lambda: (collection.keyword.search(QUESTION, 100), vectors.search(vector, 100)), search
             )
-            print(f"{name:30}{spent:6.2f} ms{spent / bare:7.1f}{files:7}{functions:11}{asked:5}")
-        print(f"{'the two bare index calls':30}{bare:6.2f} ms{1:7.1f}")
+            print(f"{name:30}{counts}{statements:5}{spent:7.2f} ms{spent / bare:7.1f}")
+        print(f"{'the two bare index calls':66}{bare:7.2f} ms{1:7.1f}")
 
 
 if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        source = Path(sys.argv[1]).resolve() / "src"
+        sys.exit(
+            subprocess.run(
+                [sys.executable, __file__], env={**os.environ, "PYTHONPATH": str(source)}, check=False
+            ).returncode
+        )
     main()
