@@ -642,6 +642,11 @@ def test_a_key_for_writing_does_not_learn_what_is_stored(tmp_path: Path) -> None
         assert client.request("DELETE", path, json={"filters": "year > 2000"}).status_code == 403
         assert client.get("/metrics").status_code == 403
         for id_ in ("tea", "unknown"):
+            answer = client.patch(path, json={"metadata": {id_: {"year": 2026}}})
+            assert (answer.status_code, answer.json()) == (200, {"added": None, "updated": None, "unchanged": None})
+        assert space.dataset("notes").get_many(["tea", "unknown"])[1] is None
+        assert space.dataset("notes").get("tea").metadata["year"] == 2026  # type: ignore[union-attr]
+        for id_ in ("tea", "unknown"):
             assert client.request("DELETE", path, json={"ids": [id_]}).json() == {"deleted": None}
         assert client.delete("/api/datasets/notes").json() == {"dataset": "notes", "deleted": None}
 

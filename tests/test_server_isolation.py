@@ -633,10 +633,9 @@ def test_scopes(worlds: tuple[World, World]) -> None:
     }  # fmt: skip
     writes = {
         ("POST", "/api/datasets/{name}/documents"), ("DELETE", "/api/datasets/{name}/documents"),
-        ("DELETE", "/api/datasets/{name}"), ("POST", "/v1/vector_stores"),
+        ("DELETE", "/api/datasets/{name}"), ("POST", "/v1/vector_stores"), ("PATCH", "/api/datasets/{name}/documents"),
     }  # fmt: skip
     reading_or_writing = {  # what is unknown is refused, or the answer shows what is stored, which tells what is known
-        ("PATCH", "/api/datasets/{name}/documents"),
         ("POST", "/v1/vector_stores/{name}"), ("DELETE", "/v1/vector_stores/{name}"),
         ("POST", "/v1/vector_stores/{name}/files/{file_id}"), ("DELETE", "/v1/vector_stores/{name}/files/{file_id}"),
         ("POST", "/v1/vector_stores/{name}/files"), ("POST", "/v1/vector_stores/{name}/file_batches"),

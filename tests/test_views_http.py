@@ -198,6 +198,52 @@ class TestKeys:
         assert answer.status_code == 403
         assert client.get("/metrics", headers=headers).status_code == 403
 
+    def test_a_key_without_principals_learns_nothing_by_writing(self, workspace: Workspace, client: TestClient) -> None:
+        headers, path = bearer(keys_of(workspace.backend).create("operator").text), "/api/datasets/notes/documents"
+        pay = workspace.dataset("notes").get("pay")
+        assert pay is not None
+        for id_, text in (("pay", pay.text), ("pay", "another guess"), ("absent", "a guess")):
+            added = client.post(path, json={"documents": [{"id": id_, "text": text}]}, headers=headers)
+            assert (added.status_code, added.json()) == (200, {"added": None, "updated": None, "unchanged": None})
+        for id_ in ("pay", "unknown"):
+            for change in ({"_access": {"allow": ["group:rail"]}}, {"year": 2026}):
+                changed = client.patch(path, json={"metadata": {id_: change}}, headers=headers)
+                assert (changed.status_code, set(changed.json().values())) == (200, {None})
+            deleted = client.request("DELETE", path, json={"ids": [id_]}, headers=headers)
+            assert (deleted.status_code, deleted.json()) == (200, {"deleted": None})
+        status = client.post("/api/datasets", json={"name": "notes"}, headers=headers).json()
+        assert {status[name] for name in ("documents", "bytes", "sequence", "vectors_due", "memory")} == {None}
+
+    def test_what_is_refused_has_changed_nothing(self, workspace: Workspace, client: TestClient) -> None:
+        plain = bearer(keys_of(workspace.backend).create("operator").text)
+        upload = client.post(
+            "/v1/files", headers=plain, files={"file": ("a.txt", b"a signal"), "purpose": (None, "user_data")}
+        )
+        file_id = upload.json()["id"]
+        requests: list[tuple[str, str, dict[str, Any]]] = [
+            ("POST", "/v1/vector_stores/notes", {"metadata": {"owner": "anna"}}),
+            ("DELETE", "/v1/vector_stores/notes", {}),
+            ("POST", "/v1/vector_stores", {"name": "made", "file_ids": [file_id]}),
+            ("POST", "/v1/vector_stores/notes/files", {"file_id": file_id}),
+            ("POST", "/v1/vector_stores/notes/files/pay", {"attributes": {"owner": "anna"}}),
+            ("DELETE", "/v1/vector_stores/notes/files/pay", {}),
+            ("POST", "/v1/vector_stores/notes/file_batches", {"file_ids": [file_id]}),
+            ("DELETE", "/api/datasets/notes/documents", {"filters": "year > 0"}),
+            ("POST", "/api/datasets", {"name": "notes", "description": "another"}),
+            ("DELETE", "/api/datasets/notes", {}),
+        ]
+
+        def state() -> Any:
+            notes = workspace.dataset("notes", create=False)
+            return workspace.names(), list(notes), notes.description, client.get("/v1/files", headers=plain).json()
+
+        before = state()
+        for headers in (bearer(key_of(workspace, "group:rail")), bearer(token_of()), plain):
+            for method, path, body in requests if headers is not plain else requests[:8]:
+                answer = client.request(method, path, json=body or None, headers=headers)
+                assert answer.status_code == 403, (method, path, answer.text)
+                assert state() == before, (method, path)
+
     def test_a_key_without_principals_writes(self, workspace: Workspace, client: TestClient) -> None:
         headers = bearer(keys_of(workspace.backend).create("operator").text)
         new = {"documents": [{"id": "new", "text": "new", "metadata": {"_access": {"allow": ["group:rail"]}}}]}

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_COUNTS: Final = ("added", "updated", "unchanged")
 _LIMITS: Final = ("max_batch", "max_documents", "max_body_bytes", "max_request_chars")
 
 
@@ -156,5 +157,5 @@ SET_METADATA: Final = Endpoint(
     "PATCH",
     "/api/datasets/{}/documents",
     "list of numbers",
-    lambda answer: AddResult(*(number_of(answer[name]) for name in ("added", "updated", "unchanged"))),
+    lambda answer: None if answer["updated"] is None else AddResult(*(number_of(answer[name]) for name in _COUNTS)),
 )

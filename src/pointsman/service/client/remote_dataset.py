@@ -257,6 +257,8 @@ class RemoteDataset:
     def set_metadata(self, metadata: Mapping[str, Mapping[str, Any]], *, replace: bool = False) -> AddResult:
         """Change the metadata of documents; their texts and vectors stay, and only a new title is embedded.
 
+        A key for writing only does not learn which ids are known: all documents count as updated.
+
         Some thousand documents go in one request; each changes all of its documents or none.
 
         Args:
@@ -276,7 +278,8 @@ class RemoteDataset:
         for start, end in batches(limits["max_documents"], (sizes, limits["max_body_bytes"] - 100)):
             body = {"metadata": dict(items[start:end]), "replace": replace}
             try:
-                result += self._service.call(endpoints.SET_METADATA, self.name, body=body, seconds=self._quiet)
+                counts = self._service.call(endpoints.SET_METADATA, self.name, body=body, seconds=self._quiet)
+                result += AddResult(updated=end - start) if counts is None else counts
             except UnknownNameError as error:  # a key that only writes cannot ask beforehand
                 if self._exists:
                     raise

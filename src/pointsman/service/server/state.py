@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
@@ -96,6 +96,15 @@ async def _reader(access: Annotated[Access, Depends(_access)]) -> Access:
 Shared = Annotated[State, Depends(_state)]
 Caller = Annotated[Access, Depends(_access)]
 """Access of any client with a valid key."""
+
+
+async def _writer(state: Shared, access: Caller) -> Access:
+    reads_nothing = access.principals is None and await in_thread(lambda: state.workspace.access)
+    return replace(access, read=False) if reads_nothing else access
+
+
+Writer = Annotated[Access, Depends(_writer)]
+"""Access of a client that may write; while access is on, a key without principals is answered as a write-only one."""
 Reader = Annotated[Access, Depends(_reader)]
 """Access of a client that may read."""
 

@@ -212,7 +212,10 @@ class Access:
             Problem: ``forbidden``: the key is for writing only.
         """
         if not self.read:
-            raise HttpProblem("forbidden", "this key is for writing only; it needs the scope 'read'")
+            raise HttpProblem(
+                "forbidden",
+                "this key is for writing only; it needs the scope 'read', and principals while access is on",
+            )
 
     def require_write(self, name: str | None = None) -> None:
         """Check that the request may change or create the dataset of this name; without one, some dataset.

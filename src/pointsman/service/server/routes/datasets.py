@@ -31,13 +31,14 @@ from pointsman.service.server.schemas import (
 )
 from pointsman.service.server.state import (
     WRITE_PATIENCE,
-    Caller,
     Reader,
     Shared,
+    Writer,
     in_thread,
     in_writer,
     problem_responses,
 )
+from pointsman.tools.audit_log import without_record
 from pointsman.tools.errors import (
     CorruptStoreError,
     FormatVersionError,
@@ -53,7 +54,7 @@ from pointsman.values.types import AddResult, Document
 from pointsman.values.wire import public_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 
     from pointsman.service.server.access.request_access import Access
     from pointsman.service.server.state import State
@@ -114,7 +115,7 @@ async def list_datasets(state: Shared, access: Reader) -> Response:
     responses={**_WRITES, 201: {"model": schemas.Dataset, "description": "The dataset was created."}},
     operation_id="make_dataset",
 )
-async def make_dataset(state: Shared, access: Caller, body: DatasetRequest) -> Response:
+async def make_dataset(state: Shared, access: Writer, body: DatasetRequest) -> Response:
     """Create a dataset; an existing one gets the new description."""
     access.require_write(body.name)
 
@@ -156,7 +157,7 @@ async def get_dataset(state: Shared, access: Reader, name: Name) -> Response:
 
 
 @router.delete("/{name}", response_model=schemas.Dropped, responses=_READS, operation_id="drop_dataset")
-async def drop_dataset(state: Shared, access: Caller, name: Name) -> Response:
+async def drop_dataset(state: Shared, access: Writer, name: Name) -> Response:
     """Delete a dataset with all its documents; for a damaged one `deleted` is 0."""
     await in_thread(_check_writable, state, access, name)
 
@@ -333,7 +334,7 @@ async def list_ids(
 )
 async def add_documents(
     state: Shared,
-    access: Caller,
+    access: Writer,
     name: Name,
     request: Request,
     embed: Annotated[
@@ -436,15 +437,15 @@ def _read(value: object, number: int) -> DocumentRequest:
 
 
 @router.patch("/{name}/documents", response_model=schemas.Added, responses=_WRITES, operation_id="set_metadata")
-async def set_metadata(state: Shared, access: Caller, name: Name, body: MetadataRequest) -> Response:
-    """Change the metadata of documents; if an id is unknown, nothing changes."""
+async def set_metadata(state: Shared, access: Writer, name: Name, body: MetadataRequest) -> Response:
+    """Change the metadata of documents; if an id is unknown, nothing changes; a write-only key does not learn it."""
     dataset = await in_thread(_writable, state, access, name)
-    access.require_read()  # whether an id is known tells what is stored
     _check_number(state, len(body.metadata))
 
     def change() -> AddResult:
         with dataset.writing(WRITE_PATIENCE):
-            return dataset.set_metadata(body.metadata, replace=body.replace)
+            changes = body.metadata if access.read else _of_stored(dataset, body.metadata)
+            return dataset.set_metadata(changes, replace=body.replace)
 
     result = await in_writer(state, change)
     state.metrics.record_write(result)
@@ -452,7 +453,7 @@ async def set_metadata(state: Shared, access: Caller, name: Name, body: Metadata
 
 
 @router.delete("/{name}/documents", response_model=schemas.Deleted, responses=_WRITES, operation_id="delete_documents")
-async def delete_documents(state: Shared, access: Caller, name: Name, body: DeleteRequest) -> Response:
+async def delete_documents(state: Shared, access: Writer, name: Name, body: DeleteRequest) -> Response:
     """Delete documents by id, by filter, or by both; unknown ids are ignored."""
     dataset = await in_thread(_writable, state, access, name)
 
@@ -509,6 +510,13 @@ async def _add(state: State, dataset: Dataset, documents: list[DocumentRequest],
     if embed == "later":
         state.vectors_due.set()
     return result
+
+
+def _of_stored(dataset: Dataset, changes: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the changes of documents that there are; only who reads may learn that an id is unknown."""
+    with without_record():
+        documents = dataset.get_many(list(changes))
+    return {document.id: changes[document.id] for document in documents if document is not None}
 
 
 def _counts_shown(result: AddResult, access: Access) -> dict[str, int | None]:

@@ -45,9 +45,9 @@ from pointsman.service.server.routes.vector_stores import (
 from pointsman.service.server.schemas import StrictRequest
 from pointsman.service.server.state import (
     WRITE_PATIENCE,
-    Caller,
     Reader,
     Shared,
+    Writer,
     in_thread,
     in_writer,
     problem_responses,
@@ -114,7 +114,7 @@ class BatchRequest(StrictRequest):
         }
     },
 )
-async def upload_file(state: Shared, access: Caller, request: Request) -> Response:
+async def upload_file(state: Shared, access: Writer, request: Request) -> Response:
     """Keep a file in the workspace, to attach it to vector stores; only the key that sent it sees it."""
     access.require_write()
     async with request.form(max_files=1, max_fields=_MOST_FIELDS) as form:
@@ -133,7 +133,7 @@ async def upload_file(state: Shared, access: Caller, request: Request) -> Respon
 @router.get("/files", response_model=StorePage, responses=_READS, operation_id="list_uploaded_files")
 async def list_uploads(
     state: Shared,
-    access: Caller,
+    access: Writer,
     limit: Annotated[int, Query(ge=1, le=_MOST_LISTED)] = _MOST_LISTED,
     after: After = None,
     order: Order = "desc",
@@ -157,7 +157,7 @@ async def list_uploads(
 
 
 @router.get("/files/{file_id}", response_model=StoreObject, responses=_READS, operation_id="get_uploaded_file")
-async def get_upload(state: Shared, access: Caller, file_id: UploadId) -> Response:
+async def get_upload(state: Shared, access: Writer, file_id: UploadId) -> Response:
     """Describe an uploaded file."""
     access.require_write()
     return Json(_upload_object(await in_thread(existing_upload, _uploads(state, access), file_id)))
@@ -169,7 +169,7 @@ async def get_upload(state: Shared, access: Caller, file_id: UploadId) -> Respon
     response_class=Response,
     operation_id="get_uploaded_content",
 )
-async def get_content(state: Shared, access: Caller, file_id: UploadId) -> Response:
+async def get_content(state: Shared, access: Writer, file_id: UploadId) -> Response:
     """Return an uploaded file as it was sent, never to be shown by a browser."""
     access.require_write()
     uploads = _uploads(state, access)
@@ -179,7 +179,7 @@ async def get_content(state: Shared, access: Caller, file_id: UploadId) -> Respo
 
 
 @router.delete("/files/{file_id}", response_model=StoreObject, responses=_READS, operation_id="delete_uploaded_file")
-async def delete_upload(state: Shared, access: Caller, file_id: UploadId) -> Response:
+async def delete_upload(state: Shared, access: Writer, file_id: UploadId) -> Response:
     """Delete an uploaded file, and its passages in all datasets that the key may write."""
     access.require_write()
     uploads = _uploads(state, access)
@@ -200,7 +200,7 @@ async def delete_upload(state: Shared, access: Caller, file_id: UploadId) -> Res
 
 
 @router.post("/uploads", include_in_schema=False)
-async def refuse_parts(state: Shared, access: Caller) -> Response:  # noqa: ARG001  (a valid key is required)
+async def refuse_parts(state: Shared, access: Writer) -> Response:  # noqa: ARG001  (a valid key is required)
     """Say how files are uploaded here."""
     raise HttpProblem(
         "not-found",
@@ -213,7 +213,7 @@ async def refuse_parts(state: Shared, access: Caller) -> Response:  # noqa: ARG0
 @router.post(
     "/vector_stores/{name}/files", response_model=StoreObject, responses=_WRITES, operation_id="attach_uploaded_file"
 )
-async def attach_file(state: Shared, access: Caller, name: StoreName, body: AttachRequest) -> Response:
+async def attach_file(state: Shared, access: Writer, name: StoreName, body: AttachRequest) -> Response:
     """Add the passages of an uploaded file to a dataset, in place of those that it has there.
 
     Words are found at once; vectors follow. Passages have the metadata of `attributes`.
@@ -232,7 +232,7 @@ async def attach_file(state: Shared, access: Caller, name: StoreName, body: Atta
 
 @router.post(_BATCHES, response_model=StoreObject, responses=_WRITES, operation_id="attach_uploaded_files")
 async def attach_batch(
-    state: Shared, access: Caller, name: StoreName, body: BatchRequest, request: Request
+    state: Shared, access: Writer, name: StoreName, body: BatchRequest, request: Request
 ) -> Response:
     """Attach several uploaded files; one that cannot be read does not stop the others."""
     if (body.file_ids is None) == (body.files is None):

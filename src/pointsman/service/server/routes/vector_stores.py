@@ -36,9 +36,9 @@ from pointsman.service.server.routes.vector_store_shapes import (
 from pointsman.service.server.schemas import NAME
 from pointsman.service.server.state import (
     WRITE_PATIENCE,
-    Caller,
     Reader,
     Shared,
+    Writer,
     in_thread,
     in_writer,
     problem_responses,
@@ -106,7 +106,7 @@ _NEVER_EXPIRE: Final = "vector stores do not expire here; leave it out"
     responses=problem_responses("conflict", "too-large", "unsupported-media-type"),
     operation_id="create_vector_store",
 )
-async def create_store(state: Shared, access: Caller, body: NewStoreRequest, request: Request) -> Response:
+async def create_store(state: Shared, access: Writer, body: NewStoreRequest, request: Request) -> Response:
     """Create a dataset as a vector store; its name is its id, and must be new."""
     if body.expires_after is not None:
         refuse("expires_after", _NEVER_EXPIRE)
@@ -215,7 +215,7 @@ def passages_of(dataset: Dataset, file_id: str) -> list[str]:
     responses=_SEARCHES,
     operation_id="update_vector_store",
 )
-async def update_store(state: Shared, access: Caller, name: StoreName, body: StoreChange) -> Response:
+async def update_store(state: Shared, access: Writer, name: StoreName, body: StoreChange) -> Response:
     """Set the metadata of a vector store."""
     if body.expires_after is not None:
         refuse("expires_after", _NEVER_EXPIRE)
@@ -235,7 +235,7 @@ async def update_store(state: Shared, access: Caller, name: StoreName, body: Sto
 @router.delete(
     "/vector_stores/{name}", response_model=StoreObject, responses=_READS, operation_id="delete_vector_store"
 )
-async def delete_store(state: Shared, access: Caller, name: StoreName) -> Response:
+async def delete_store(state: Shared, access: Writer, name: StoreName) -> Response:
     """Delete a dataset with all its documents."""
 
     def drop() -> int:
@@ -391,7 +391,7 @@ async def get_file(state: Shared, access: Reader, name: StoreName, file_id: File
     responses=_SEARCHES,
     operation_id="update_vector_store_file",
 )
-async def update_file(state: Shared, access: Caller, name: StoreName, file_id: FileId, body: FileChange) -> Response:
+async def update_file(state: Shared, access: Writer, name: StoreName, file_id: FileId, body: FileChange) -> Response:
     """Set the attributes of a document, in place of those that it has; what its source says of it stays."""
 
     def update() -> dict[str, Any]:
@@ -420,7 +420,7 @@ async def update_file(state: Shared, access: Caller, name: StoreName, file_id: F
     responses=_READS,
     operation_id="delete_vector_store_file",
 )
-async def delete_file(state: Shared, access: Caller, name: StoreName, file_id: FileId) -> Response:
+async def delete_file(state: Shared, access: Writer, name: StoreName, file_id: FileId) -> Response:
     """Delete a document."""
 
     def delete() -> int:
