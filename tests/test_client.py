@@ -34,7 +34,7 @@ from hypothesis import strategies as st
 import pointsman
 from pointsman import Dataset, Document, Policy, Query, Workspace
 from pointsman.embedders.scripted_embedders import HashingEmbedder
-from pointsman.evaluation.conformance import DOCUMENTS, WorkspaceConformance
+from pointsman.evaluation.conformance import DOCUMENTS
 from pointsman.retrieval.plan.policy import EffortLimits as Spending
 from pointsman.retrieval.refine.refuse import Refuser, Threshold
 from pointsman.retrieval.refine.rerank import CalibratedReranker
@@ -61,6 +61,7 @@ from pointsman.values.settings import Settings
 from pointsman.values.types import AddResult, Hit, Message, Plan, Refusal, RetrievalContext, Trace
 from serving import serving
 from test_conformance import change_result, looping, replace_method
+from workspace_suite import WorkspaceConformance
 
 KEY = "ptm_0badc0de_not-a-key-that-opens-anything-at-all-anywhere"
 ENDLESS = Limits(requests_per_minute=0)

@@ -1318,7 +1318,6 @@ def test_every_suite_is_here() -> None:
         suite.__name__ for suite in suites if suite.__module__.startswith("pointsman.evaluation.conformance")
     } | {
         "RetrieverConformance",
-        "WorkspaceConformance",  # see test_client
         "StoreConformance",  # see test_stores
     }
 

@@ -20,7 +20,6 @@ EmbedderConformance            anything that implements the protocol `Embedder`
 MultimodalEmbedderConformance  the pictures of anything that implements the protocol `MultimodalEmbedder`
 StoreConformance               subclasses of `Store`: where the documents of a dataset are stored
 LLMConformance                 anything with ``complete`` or ``acomplete``
-WorkspaceConformance           anything that behaves like a `Workspace`, local or remote
 ============================== =========================================================================================
 
 ``make`` (for stores, ``make_store``) is called in every test; if creation is expensive, create one object and return it
@@ -39,7 +38,6 @@ from pointsman.evaluation.conformance.slow_store import SlowStore
 from pointsman.evaluation.conformance.stores.store_suite import StoreConformance
 from pointsman.evaluation.conformance.suite_samples import DOCUMENTS, FILTERS, ODD_TEXTS
 from pointsman.evaluation.conformance.transformer_suite import TransformerConformance
-from pointsman.evaluation.conformance.workspace_suite import WorkspaceConformance
 
 __all__ = [
     "DOCUMENTS",
@@ -56,5 +54,4 @@ __all__ = [
     "SlowStore",
     "StoreConformance",
     "TransformerConformance",
-    "WorkspaceConformance",
 ]

@@ -257,9 +257,7 @@ class RemoteDataset:
     def set_metadata(self, metadata: Mapping[str, Mapping[str, Any]], *, replace: bool = False) -> AddResult:
         """Change the metadata of documents; their texts and vectors stay, and only a new title is embedded.
 
-        A key for writing only does not learn which ids are known: all documents count as updated.
-
-        Some thousand documents go in one request; each changes all of its documents or none.
+        A request changes all of its documents (thousands) or none. A key for writing only sees all count as updated.
 
         Args:
             metadata: by id, the values to set; None removes a key.
@@ -279,7 +277,7 @@ class RemoteDataset:
             body = {"metadata": dict(items[start:end]), "replace": replace}
             try:
                 counts = self._service.call(endpoints.SET_METADATA, self.name, body=body, seconds=self._quiet)
-                result += AddResult(updated=end - start) if counts is None else counts
+                result += counts or AddResult(updated=end - start)
             except UnknownNameError as error:  # a key that only writes cannot ask beforehand
                 if self._exists:
                     raise

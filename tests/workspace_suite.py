@@ -54,7 +54,7 @@ class WorkspaceConformance(TwinConformance):
     def _view(self, answer: Any) -> Any:
         return [(hit.key, hit.score, hit.provenance) for hit in answer.hits], answer.plan, answer.degraded
 
-    def _sound(self, subject: Any, answer: Any, text: str) -> None:  # noqa: ARG002  (used by subclasses)
+    def _sound(self, subject: Any, answer: Any, text: str) -> None:
         call = f"search({text!r:.60}, 5)"
         assert isinstance(answer, RetrievalContext), f"{call} gave a {type(answer).__name__}, not a RetrievalContext"
         self._sound_hits(answer, 5, call)
