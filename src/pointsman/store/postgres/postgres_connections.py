@@ -3,6 +3,9 @@
 A call borrows a connection and returns it at once. If it fails because a server restarts, or two transactions conflict,
 it is retried with growing pauses, for some seconds in total; so all work done here must be safe to repeat. Async
 searches have separate connections for each event loop.
+
+Whoever asks connects, and so is told at once why that failed. A `psycopg_pool.ConnectionPool` connects in threads of
+its own, and tells a wrong password only as a wait that was too long; it can be handed in.
 """
 
 from __future__ import annotations
@@ -127,8 +130,8 @@ class Connections:
         self._prepared_connections: weakref.WeakSet[psycopg.Connection[Any]] = weakref.WeakSet()
         self._down_until = 0.0
         self._guard = threading.Lock()
-        self._lanes: dict[int, _Lane] = {}
-        self._loops: list[_LoopLane] = []
+        self._processes: dict[int, _Idle] = {}
+        self._loops: dict[weakref.ref[asyncio.AbstractEventLoop], _Idle] = {}
 
     def __repr__(self) -> str:
         return f"Connections({self.label!r})"
@@ -148,12 +151,8 @@ class Connections:
             try:
                 with self._lend_connection() as connection:
                     return self._only_reading(connection, work) if self._read_only else work(connection)
-            except psycopg.Error as error:
-                pause = self._pause(error, retries, down_until)
-                if pause is None:
-                    raise self.translated(error) from error
-            except UnicodeEncodeError as error:
-                raise self._not_text() from error
+            except (psycopg.Error, UnicodeEncodeError) as error:
+                pause = self._pause_after(error, retries, down_until)
             time.sleep(pause)
 
     @staticmethod
@@ -174,16 +173,26 @@ class Connections:
             try:
                 async with self._alent() as connection:
                     return await work(connection)
-            except psycopg.Error as error:
-                pause = self._pause(error, retries, down_until)
-                if pause is None:
-                    raise self.translated(error) from error
-            except UnicodeEncodeError as error:
-                raise self._not_text() from error
+            except (psycopg.Error, UnicodeEncodeError) as error:
+                pause = self._pause_after(error, retries, down_until)
             await asyncio.sleep(pause)
 
     def _retries(self) -> Retries:
         return Retries(time.monotonic() + self._patience, first=0.05, longest=1.0)
+
+    def _pause_after(self, error: psycopg.Error | UnicodeEncodeError, retries: Retries, down_until: float) -> float:
+        """Return the seconds before a retry; see `_pause`.
+
+        Raises:
+            StoreError, InputError: it is not worth one.
+        """
+        if isinstance(error, UnicodeEncodeError):
+            problem = f"{self.label}: a name or text has a lone surrogate, which no database can hold"
+            raise InputError(problem) from error
+        pause = self._pause(error, retries, down_until)
+        if pause is None:
+            raise self.translated(error) from error
+        return pause
 
     def _pause(self, error: psycopg.Error, retries: Retries, down_until: float) -> float | None:
         """Return the seconds before a retry; None if it is not worth one.
@@ -201,9 +210,6 @@ class Connections:
         if unreachable:
             self._down_until = time_now + _DOWN_SECONDS
         return retries.pause() if start >= down_until or not unreachable else None
-
-    def _not_text(self) -> InputError:
-        return InputError(f"{self.label}: a name or text has a lone surrogate, which no database can hold")
 
     def translated(self, error: psycopg.Error) -> StoreError:
         """Return an error as one of ours, without a password."""
@@ -227,13 +233,10 @@ class Connections:
     def close(self) -> None:
         """Close the idle connections; later calls open new ones."""
         with self._guard:
-            lanes, loops = list(self._lanes.values()), list(self._loops)
+            for idle in self._loops.values():
+                idle.close()
             self._loops.clear()
-        for lane in lanes:
-            if lane.process == os.getpid():
-                lane.clear()
-        for loop_lane in loops:
-            loop_lane.clear()
+        self._of_process().close()
 
     def of_one_session(self) -> tuple[Connections, Callable[[], object]]:
         """Return connections that are all one, which keeps its temporary tables, and what ends it.
@@ -266,22 +269,22 @@ class Connections:
             with self.pool.connection() as connection, self._as_ours(connection):
                 yield connection
             return
-        lane = self._lane()
-        if not lane.places.acquire(timeout=STATEMENT_SECONDS):
+        idle = self._of_process()
+        if not idle.places.acquire(timeout=STATEMENT_SECONDS):
             raise StoreUnavailableError(f"{self.label}: all {self._connection_limit} connections are busy; allow more")
         try:
-            connection = lane.idle.pop() if lane.idle else psycopg.connect(**self._parameters, **_PLAIN)
+            connection = idle.connections.pop() if idle.connections else psycopg.connect(**self._parameters, **_PLAIN)
             try:
                 yield connection
             finally:
                 if _reusable(connection):
-                    lane.idle.append(connection)
+                    idle.connections.append(connection)
                 else:
                     if connection.broken:
-                        lane.clear()  # others as old are gone too: the server was restarted
+                        idle.close()  # others as old are gone too: the server was restarted
                     connection.close()
         finally:
-            lane.places.release()
+            idle.places.release()
 
     @contextmanager
     def _as_ours(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
@@ -299,40 +302,35 @@ class Connections:
             if _reusable(connection):
                 connection.autocommit, connection.prepare_threshold = old_settings
 
-    def _lane(self) -> _Lane:
+    def _of_process(self) -> _Idle:
         """Return this process's connections; those inherited by a fork belong to its parent and stay untouched."""
-        process = os.getpid()
         with self._guard:
-            return self._lanes.setdefault(process, _Lane(process, self._connection_limit))
+            return self._processes.setdefault(os.getpid(), _Idle(threading.BoundedSemaphore(self._connection_limit)))
 
     @asynccontextmanager
     async def _alent(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-        lane = self._loop_lane()
-        async with lane.places:
-            connection = lane.idle.pop() if lane.idle else await self._aconnect()
+        idle = self._of_loop()
+        async with idle.places:
+            if idle.connections:
+                connection = idle.connections.pop()
+            else:
+                connection = await psycopg.AsyncConnection.connect(**self._parameters, **_PLAIN)
             try:
                 yield connection
             finally:
                 if _reusable(connection):
-                    lane.idle.append(connection)
+                    idle.connections.append(connection)
                 else:
-                    _close_now(connection)
+                    connection.pgconn.finish()  # awaiting nothing: this very task may be cancelled
 
-    async def _aconnect(self) -> psycopg.AsyncConnection[Any]:
-        return await psycopg.AsyncConnection.connect(**self._parameters, **_PLAIN)
-
-    def _loop_lane(self) -> _LoopLane:
-        loop = asyncio.get_running_loop()
+    def _of_loop(self) -> _Idle:
+        """Return the running event loop's connections, to which they are bound; close those of loops that are gone."""
         with self._guard:
-            for lane in [candidate for candidate in self._loops if candidate.gone]:
-                self._loops.remove(lane)
-                lane.clear()
-            for lane in self._loops:
-                if lane.loop() is loop:
-                    return lane
-            lane = _LoopLane(loop, self._connection_limit)
-            self._loops.append(lane)
-            return lane
+            for reference in list(self._loops):
+                if (loop := reference()) is None or loop.is_closed():
+                    self._loops.pop(reference).close()
+            reference = weakref.ref(asyncio.get_running_loop())
+            return self._loops.setdefault(reference, _Idle(asyncio.Semaphore(self._connection_limit)))
 
 
 class _OneSession:
@@ -364,46 +362,18 @@ _PLAIN: Final[dict[str, Any]] = {"autocommit": True, "prepare_threshold": None} 
 _VERIFIED_TLS: Final = {"sslmode": "verify-full", "sslrootcert": "system"}
 
 
-class _Lane:
-    """The idle connections of a process (appending to a list and popping are atomic)."""
+class _Idle:
+    """The idle connections of a process, or of an event loop (appending to a list and popping are atomic)."""
 
-    def __init__(self, process: int, limit: int) -> None:
-        self.process = process
-        self.idle: list[psycopg.Connection[Any]] = []
-        self.places = threading.BoundedSemaphore(limit)
+    def __init__(self, places: Any) -> None:
+        self.connections: list[Any] = []
+        self.places = places
 
-    def clear(self) -> None:
-        while self.idle:
-            self.idle.pop().close()
-
-
-class _LoopLane:
-    """The idle connections of an event loop, to which they are bound."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, limit: int) -> None:
-        self.loop = weakref.ref(loop)
-        self.idle: list[psycopg.AsyncConnection[Any]] = []
-        self.places = asyncio.Semaphore(limit)
-
-    @property
-    def gone(self) -> bool:
-        loop = self.loop()
-        return loop is None or loop.is_closed()
-
-    def clear(self) -> None:
-        while self.idle:
-            _close_now(self.idle.pop())
-
-
-def _close_now(connection: psycopg.AsyncConnection[Any]) -> None:
-    """Close without awaiting: the event loop may be gone, or may be cancelling this very task."""
-    closing = connection.close()
-    try:
-        closing.send(None)
-    except StopIteration:
-        return
-    closing.close()
-    connection.pgconn.finish()
+    def close(self) -> None:
+        """Close them without awaiting: their event loop may be gone."""
+        while self.connections:
+            connection = self.connections.pop()  # named, for one that nothing refers to says that it is open
+            connection.pgconn.finish()
 
 
 def _reusable(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
