@@ -166,7 +166,7 @@ def test_a_view_of_half_takes_all_rows_whose_codes_are_near_enough(
     for question in unit(random.normal(size=(20, DIMENSIONS))):
         scores = np.einsum("ij,j->i", rows[::2], question)
         best = np.lexsort((np.arange(len(scores)), -scores))[:20]
-        hits = index.query_subset(question, subset).search(20)
+        hits = index.query(question, subset).search(20)
         assert hits == list(zip((2 * best + 1).tolist(), scores[best].tolist(), strict=True))
     assert 8 * 20 + 200 < max(candidate_counts) <= COUNT // 4
     index.close()

@@ -40,7 +40,7 @@ def store(tmp_path: Path) -> Iterator[Collection]:
     collection.close()
 
 
-def state(store: Collection) -> vectors._IndexState:
+def state(store: Collection) -> vectors.IndexState:
     assert store.vectors is not None
     return store.vectors._current()
 
@@ -55,7 +55,7 @@ def answers(store: Collection) -> list[object]:
             *(store.vectors.search(unit(seed), 12, condition) for condition in (None, ALL, SOME)),
             store.vectors.query(unit(seed), repeatable=True).search(12),
             store.vectors.score(unit(seed), keys),
-            store.vectors.query_subset(unit(seed), store.vectors.subset(np.arange(1, COUNT, 2, dtype=np.int64))).search(
+            store.vectors.query(unit(seed), store.vectors.subset(np.arange(1, COUNT, 2, dtype=np.int64))).search(
                 12
             ),
         )

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from pointsman.store.local.columns.metadata_columns import Table
     from pointsman.store.local.keyword.keyword_index import WordQuery
     from pointsman.store.local.truth.truth_rows import DocumentChange
-    from pointsman.store.local.vectors.vector_index import SubsetVectorQuery, VectorQuery
+    from pointsman.store.local.vectors.vector_index import VectorQuery
     from pointsman.values.filters import Filter
     from pointsman.values.types import AddResult
 
@@ -802,7 +802,7 @@ def _difference(subject: str, expected: set[int], actual: set[int]) -> list[str]
 
 
 def search_both(
-    words: WordQuery | None, vectors: VectorQuery | SubsetVectorQuery | None, depth: int, filters: Filter | None
+    words: WordQuery | None, vectors: VectorQuery | None, depth: int, filters: Filter | None
 ) -> Lists:
     """Search both indexes; each also scores the hits that only the other has.
 
@@ -838,7 +838,7 @@ def search_both(
 
 
 def score_both(
-    words: WordQuery | None, vectors: VectorQuery | SubsetVectorQuery | None, keys: Sequence[int]
+    words: WordQuery | None, vectors: VectorQuery | None, keys: Sequence[int]
 ) -> dict[str, dict[int, float]]:
     """Score documents by what is searched for in both indexes; see `search_both`."""
     scores: dict[str, dict[int, float]] = {}

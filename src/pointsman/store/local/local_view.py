@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pointsman.store.local.collection import Collection
     from pointsman.store.local.columns.permissions import VisibleDocuments
     from pointsman.store.local.keyword.keyword_index import IndexSubset, WordQuery
-    from pointsman.store.local.vectors.vector_index import SubsetVectorQuery, VectorSubset
+    from pointsman.store.local.vectors.vector_index import VectorQuery, VectorSubset
     from pointsman.values.filters import Filter
     from pointsman.values.types import Document
     from pointsman.values.views import View
@@ -102,7 +102,7 @@ class ViewStore(StoreView):
     def _search(self, store_query: StoreQuery) -> Lists:
         return search_both(*self._queries(store_query), store_query.depth, store_query.filters)
 
-    def _queries(self, store_query: StoreQuery) -> tuple[WordQuery | None, SubsetVectorQuery | None]:
+    def _queries(self, store_query: StoreQuery) -> tuple[WordQuery | None, VectorQuery | None]:
         """Return what a query asks of the two indexes."""
         text, vector, index = store_query.text, store_query.vector, self._collection.vectors
         subset = self._vectors() if vector is not None else None
@@ -110,7 +110,7 @@ class ViewStore(StoreView):
             self._collection.keyword.query(text, self._words())
             if text is not None and WORDS in self._store.info.scales
             else None,
-            index.query_subset(vector, subset)
+            index.query(vector, subset)
             if vector is not None and index is not None and subset is not None and len(subset.keys)
             else None,
         )

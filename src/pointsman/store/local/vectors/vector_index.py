@@ -113,7 +113,7 @@ _SURER_DEVIATIONS = _Deviations(6.0, 4.5, 6.0)  # where documents that do not ex
 
 
 @dataclass(frozen=True, slots=True)
-class _IndexState:
+class IndexState:
     """The state that searches use; a writer prepares a new one and swaps it in, so readers need no lock."""
 
     base: VectorBase
@@ -124,11 +124,11 @@ class _IndexState:
     dead: int = 0  # rows of the base that are no longer valid
 
     @classmethod
-    def of(cls, base: VectorBase) -> _IndexState:
+    def of(cls, base: VectorBase) -> IndexState:
         """Return the state of a base without a tail."""
         return cls(base, None, np.empty(0, np.int64), np.empty((0, base.rows.dimensions), np.float32), base.seq)
 
-    def applying(self, removals: NDArray[np.int64], keys: NDArray[np.int64], rows: NDArray[np.float32]) -> _IndexState:
+    def applying(self, removals: NDArray[np.int64], keys: NDArray[np.int64], rows: NDArray[np.float32]) -> IndexState:
         """Return this state after removing and then adding rows; the base is shared."""
         state = self._without(np.concatenate([removals, keys]))
         if not len(keys):
@@ -140,7 +140,7 @@ class _IndexState:
         tail_keys.flags.writeable = False
         return replace(state, tail_keys=tail_keys, tail=tail)
 
-    def _without(self, keys: NDArray[np.int64]) -> _IndexState:
+    def _without(self, keys: NDArray[np.int64]) -> IndexState:
         """Return this state without some keys; what has none of them is shared, as a copy of the tail takes long."""
         state = self
         if len(base_rows := _rows_of(self.base.keys, keys)):
@@ -175,18 +175,24 @@ class _IndexState:
 
 @dataclass(frozen=True, slots=True)
 class VectorQuery:
-    """A direction to search in, checked once, in one state of the index.
+    """A direction to search in, checked once, in one state of the index, or in some of its documents.
+
+    A matrix product rounds by the position of a row, which documents outside the part could shift, or the way in which
+    the index came about. So where that must not matter, it only chooses candidates, with some to spare, and each of
+    those is multiplied by itself.
 
     Attributes:
         state: of the index.
         vector: of length 1, or 0, which finds nothing.
         columns: evaluates filters.
-        repeatable: whether scores must not depend on where the index has its rows; see `SubsetVectorQuery`.
+        subset: the rows of the only documents that exist; None: all.
+        repeatable: whether scores must not depend on where the index has its rows; they never do in a subset.
     """
 
-    state: _IndexState
+    state: IndexState
     vector: NDArray[np.float32]
     columns: Columns
+    subset: VectorSubset | None = None
     repeatable: bool = False
 
     def search(self, k: int, filters: Filter | None = None) -> list[tuple[int, float]]:
@@ -194,28 +200,41 @@ class VectorQuery:
         state, vector = self.state, self.vector
         if k < 1 or not vector.any():
             return []
-        alive, tail_keys = state.alive, state.tail_keys
-        if filters is None:
+        is_exact = self.repeatable or self.subset is not None
+        margin = ROUNDING if is_exact else 0.0
+        valid, in_tail = self._rows(filters)
+        keys, scores = _base_top(state.base, vector, k, valid, margin)
+        if in_tail is None:
             tail_scores = state.tail @ vector if len(state.tail) <= GATHERED else all_dots(state.tail, vector)
+        elif is_exact and len(in_tail) >= 0.5 * len(state.tail):  # to copy its rows takes longer than to multiply all
+            tail_scores = all_dots(state.tail, vector)[in_tail]
         else:
-            matching = self.columns.mask(filters, state.base.keys)
-            alive = matching if alive is None else matching & alive
-            in_tail = np.flatnonzero(self.columns.mask(filters, tail_keys))
-            tail_keys, tail_scores = tail_keys[in_tail], ExactRows(state.tail).dots(in_tail, vector)
-        margin = ROUNDING if self.repeatable else 0.0
-        keys, scores = _base_top(state.base, vector, k, alive, margin)
-        keys, scores = np.concatenate([keys, tail_keys]), np.concatenate([scores, tail_scores])
-        if self.repeatable:
+            tail_scores = ExactRows(state.tail).dots(in_tail, vector)
+        keys = np.concatenate([keys, state.tail_keys if in_tail is None else state.tail_keys[in_tail]])
+        scores = np.concatenate([scores, tail_scores])
+        if is_exact:
             keys = keys[_best(scores, k, margin)]
             scores = _scores_by_row(state, vector, keys)
         return _top(keys, scores, k)
+
+    def _rows(self, filters: Filter | None) -> tuple[NDArray[np.bool_] | None, NDArray[np.intp] | None]:
+        """Return which rows of the base are searched, and the numbers of those of the tail; None: all."""
+        state, subset = self.state, self.subset
+        valid, in_tail = (state.alive, None) if subset is None else (subset.exists, subset.in_tail)
+        if filters is None:
+            return valid, in_tail
+        matching = self.columns.mask(filters, state.base.keys)
+        valid = matching if valid is None else matching & valid
+        if in_tail is None:
+            return valid, np.flatnonzero(self.columns.mask(filters, state.tail_keys))
+        return valid, in_tail[self.columns.mask(filters, state.tail_keys[in_tail])]
 
     def score(self, keys: Sequence[int]) -> list[float]:
         """See `VectorIndex.score`."""
         if not keys:
             return []
         key_array = np.asarray(keys, np.int64)
-        if self.repeatable:
+        if self.repeatable or self.subset is not None:
             exact: list[float] = _scores_by_row(self.state, self.vector, key_array).tolist()
             return exact
         scores = np.full(len(key_array), np.nan, np.float32)
@@ -224,44 +243,7 @@ class VectorQuery:
         return scores.tolist()
 
 
-class SubsetVectorQuery:
-    """A direction to search in, in a state of the index in which only some documents exist.
-
-    A matrix product rounds by the position of a row, which documents outside the part could shift. So it only chooses
-    candidates here, with some to spare, and each of those is multiplied by itself.
-
-    Args:
-        subset: the rows of the documents that exist.
-        vector: of length 1, or 0, which finds nothing.
-        columns: evaluates filters.
-    """
-
-    def __init__(self, subset: VectorSubset, vector: NDArray[np.float32], columns: Columns) -> None:
-        self.state, self._subset, self._vector, self._columns = subset.state, subset, vector, columns
-
-    def search(self, k: int, filters: Filter | None = None) -> list[tuple[int, float]]:
-        """See `VectorIndex.search`."""
-        state, vector = self._subset.state, self._vector
-        if k < 1 or not vector.any():
-            return []
-        exists, in_tail = self._subset.exists, self._subset.in_tail
-        if filters is not None:
-            exists = exists & self._columns.mask(filters, state.base.keys)
-            in_tail = in_tail[self._columns.mask(filters, state.tail_keys[in_tail])]
-        base_keys, scores = _base_top(state.base, vector, k, exists, ROUNDING)
-        keys = np.concatenate([base_keys, state.tail_keys[in_tail]])
-        is_part = len(in_tail) < 0.5 * len(state.tail)  # to copy all its rows takes longer than to multiply all
-        tail_scores = ExactRows(state.tail).dots(in_tail, vector) if is_part else all_dots(state.tail, vector)[in_tail]
-        candidates = keys[_best(np.concatenate([scores, tail_scores]), k, ROUNDING)]
-        return _top(candidates, _scores_by_row(state, vector, candidates), k)
-
-    def score(self, keys: Sequence[int]) -> list[float]:
-        """See `VectorIndex.score`."""
-        scores: list[float] = _scores_by_row(self._subset.state, self._vector, np.asarray(keys, np.int64)).tolist()
-        return scores
-
-
-def _scores_by_row(state: _IndexState, vector: NDArray[np.float32], keys: NDArray[np.int64]) -> NDArray[np.float32]:
+def _scores_by_row(state: IndexState, vector: NDArray[np.float32], keys: NDArray[np.int64]) -> NDArray[np.float32]:
     """Return the cosine of each key's vector, each multiplied by itself; NaN if there is no such vector."""
     scores = np.full(len(keys), np.nan, np.float32)
     for vectors, indices, rows in locate_rows(state, keys):
@@ -282,7 +264,7 @@ class VectorSubset:
         in_tail: the rows of the tail that are theirs.
     """
 
-    def __init__(self, state: _IndexState, keys: NDArray[np.int64]) -> None:
+    def __init__(self, state: IndexState, keys: NDArray[np.int64]) -> None:
         self.state, self.document_keys = state, keys
         exists = _is_in(state.base.keys, keys)
         self.exists = exists if state.alive is None else exists & state.alive
@@ -327,7 +309,7 @@ class VectorIndex:
         self._path, self._source, self._columns = path, source, columns
         self._identity, self._dimensions = identity, dimensions
         self._refresh = refresh or (lambda: None)
-        self._state: _IndexState | None = None
+        self._state: IndexState | None = None
         self._unusable = False  # the file on disk is unusable
         self._written_rows = 0  # rows since a write began
         self._anew = False  # the next update starts empty; until it ends, searches see the old state
@@ -356,9 +338,12 @@ class VectorIndex:
         self._refresh()
         return self.query(vector).score(keys)
 
-    def query(self, vector: NDArray[np.float32], *, repeatable: bool = False) -> VectorQuery:
-        """Return a query of the index as it is, without looking for changes by others."""
-        return VectorQuery(self._current(), direction(vector, self._dimensions), self._columns, repeatable)
+    def query(
+        self, vector: NDArray[np.float32], subset: VectorSubset | None = None, *, repeatable: bool = False
+    ) -> VectorQuery:
+        """Return a query of the index as it is, or of a part of it, without looking for changes by others."""
+        state = self._current() if subset is None else subset.state
+        return VectorQuery(state, direction(vector, self._dimensions), self._columns, subset, repeatable)
 
     def subset(self, keys: NDArray[np.int64], former: VectorSubset | None = None) -> VectorSubset:
         """Return the index as it is, as if only some documents existed.
@@ -371,10 +356,6 @@ class VectorIndex:
         if former is not None and former.state is state and former.document_keys is keys:
             return former
         return VectorSubset(state, keys)
-
-    def query_subset(self, vector: NDArray[np.float32], subset: VectorSubset) -> SubsetVectorQuery:
-        """Return a query of a part of the index."""
-        return SubsetVectorQuery(subset, direction(vector, self._dimensions), self._columns)
 
     def of(self, keys: Sequence[int]) -> NDArray[np.float32]:
         """Return the vectors of those keys that have one, in order, shape ``(at most len(keys), dimensions)``."""
@@ -487,14 +468,14 @@ class VectorIndex:
         with self._guard:
             self._state = None
 
-    def _current(self) -> _IndexState:
+    def _current(self) -> IndexState:
         state = self._state
         while state is None:
             self.catch_up()
             state = self._state
         return state
 
-    def _apply(self, state: _IndexState, target: int, *, save: bool) -> _IndexState:
+    def _apply(self, state: IndexState, target: int, *, save: bool) -> IndexState:
         """Update a state to ``target``; it keeps its number until then, as replaying twice is harmless."""
         for changes in _gather_changes(self._source.vector_changes(max(state.seq, 0))):
             removals = np.array([key for change in changes for key in change.gone], np.int64)
@@ -508,7 +489,7 @@ class VectorIndex:
     def _matrix(self, vectors: bytes) -> NDArray[np.float32]:
         return np.frombuffer(vectors, np.float32).reshape(-1, self._dimensions)
 
-    def _with_new_base(self, state: _IndexState) -> _IndexState:
+    def _with_new_base(self, state: IndexState) -> IndexState:
         """Write the state to a new base file; if that fails, it stays in memory, and is later derived again."""
         try:
             return self._rebase(state)
@@ -516,7 +497,7 @@ class VectorIndex:
             log.warning("vector index %s cannot be written now (%s); it is kept in memory", self._path, error)
             return state
 
-    def _rebase(self, state: _IndexState) -> _IndexState:
+    def _rebase(self, state: IndexState) -> IndexState:
         rows = state.base_rows
         keys = state.keys
         order = np.argsort(keys, kind="stable")
@@ -537,22 +518,22 @@ class VectorIndex:
         base = base_in(content, self._path, stamp, self._identity, self._dimensions, self._source)
         if state.alive is None and np.array_equal(base.keys[: len(rows)], state.base.keys):
             base.continue_codes(state.base)
-        return _IndexState.of(base)
+        return IndexState.of(base)
 
-    def _empty(self) -> _IndexState:
-        return _IndexState.of(
+    def _empty(self) -> IndexState:
+        return IndexState.of(
             VectorBase(np.empty(0, np.int64), ExactRows(np.empty((0, self._dimensions), np.float32)), -1, self._stamp())
         )
 
     def _stamp(self) -> object:
         return file_stamp(self._path)
 
-    def _load(self, *, with_codes: bool) -> _IndexState | None:
+    def _load(self, *, with_codes: bool) -> IndexState | None:
         """Return the base file if it is intact and ours; else None, with the reason logged."""
         self._unusable = False
         try:
             base = read_base(self._path, self._identity, self._dimensions, self._source, with_codes=with_codes)
-            return _IndexState.of(base)
+            return IndexState.of(base)
         except FileNotFoundError:
             return None
         except (*UNREADABLE, OSError, KeyError, struct.error) as error:
@@ -573,15 +554,15 @@ def _gather_changes(batches: Iterator[VectorChanges]) -> Iterator[list[VectorCha
         yield together
 
 
-def _sample(state: _IndexState, limit: int, seed: int = 0) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _sample(state: IndexState, limit: int, seed: int = 0) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return rows of the base and of the tail, up to ``limit`` together, drawn evenly."""
     rows = state.base_rows
     sample = np.random.default_rng(seed).permutation(len(state))[:limit]
     return rows[np.sort(sample[sample < len(rows)])], sample[sample >= len(rows)] - len(rows)
 
 
-def _exact_parts(state: _IndexState, order: NDArray[np.intp]) -> Iterator[NDArray[np.float32]]:
-    """Yield the vectors of a state in an order of `_IndexState.keys`."""
+def _exact_parts(state: IndexState, order: NDArray[np.intp]) -> Iterator[NDArray[np.float32]]:
+    """Yield the vectors of a state in an order of `IndexState.keys`."""
     rows = state.base_rows
     for start in range(0, len(order), BLOCK):
         block_rows = order[start : start + BLOCK]
@@ -592,7 +573,7 @@ def _exact_parts(state: _IndexState, order: NDArray[np.intp]) -> Iterator[NDArra
         yield block
 
 
-def _rounded_parts(state: _IndexState, order: NDArray[np.intp]) -> Iterator[NDArray[np.float32] | NDArray[np.int8]]:
+def _rounded_parts(state: IndexState, order: NDArray[np.intp]) -> Iterator[NDArray[np.float32] | NDArray[np.int8]]:
     """Yield the centre, the numbers and then the steps of the vectors of a state; see `RoundedRows`.
 
     Those that are rounded stay as they are, and with them the centre.
@@ -624,7 +605,7 @@ def _rounded_parts(state: _IndexState, order: NDArray[np.intp]) -> Iterator[NDAr
 
 
 def locate_rows(
-    state: _IndexState, keys: NDArray[np.int64]
+    state: IndexState, keys: NDArray[np.int64]
 ) -> Iterator[tuple[ExactRows | RoundedRows, NDArray[np.intp], NDArray[np.intp]]]:
     """Yield where the vectors of these keys are: rows, indices into ``keys``, and the number of the row for each."""
     for stored_keys, vectors, alive in (
