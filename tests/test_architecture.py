@@ -127,7 +127,6 @@ STILL_LONG = {
     "pointsman.store.local.collection",
     "pointsman.store.local.keyword.keyword_index",
     "pointsman.store.local.truth.truth_rows",
-    "pointsman.store.local.vectors.vector_index",
     "pointsman.values.citations",
     "pointsman.values.types",
 }

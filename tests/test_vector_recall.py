@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from pointsman.store.local.columns.metadata_columns import Columns
-from pointsman.store.local.vectors import vector_codes
-from pointsman.store.local.vectors import vector_index as vectors
+from pointsman.store.local.vectors import vector_base, vector_codes, vector_index, vector_query
 from pointsman.store.local.vectors.vector_index import VectorIndex
 from pointsman.values.filters import Range
 
@@ -44,8 +43,8 @@ def least_recall(folder: Path, vectors: NDArray[np.float32], crowd: NDArray[np.f
 
 @pytest.fixture(autouse=True)
 def quantise_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors, "_EXACT_ROWS", 1000)
-    monkeypatch.setattr(vectors, "_ROUNDED_ROWS", 1000)
+    monkeypatch.setattr(vector_base, "_EXACT_ROWS", 1000)
+    monkeypatch.setattr(vector_index, "_ROUNDED_ROWS", 1000)
     monkeypatch.setattr(vector_codes, "_LISTED_ROWS", 1)
 
 
@@ -57,14 +56,14 @@ def test_what_is_hard_to_tell_apart_is_found(kind: str, tmp_path: Path) -> None:
 
 def test_without_widening_near_copies_are_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the test above would show nothing."""
-    monkeypatch.setattr(vectors, "_DEVIATIONS", vectors._Deviations(-1e9, -1e9, 4.0))
+    monkeypatch.setattr(vector_query, "_DEVIATIONS", vector_query._Deviations(-1e9, -1e9, 4.0))
     vectors_by_kind = {name: (rows, crowd) for name, rows, crowd in kinds(COUNT, np.random.default_rng(13))}
     assert least_recall(tmp_path, *vectors_by_kind["near copies"]) < 0.9
 
 
 def test_without_lists_further_away_neighbours_are_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor would it of the lists: where vectors lie evenly, the nearest are in many of them."""
-    monkeypatch.setattr(vectors, "_DEVIATIONS", vectors._Deviations(3.5, 2.0, 0.0))
+    monkeypatch.setattr(vector_query, "_DEVIATIONS", vector_query._Deviations(3.5, 2.0, 0.0))
     vectors_by_kind = {name: (rows, crowd) for name, rows, crowd in kinds(COUNT, np.random.default_rng(13))}
     assert least_recall(tmp_path, *vectors_by_kind["even"]) < 0.9
 
@@ -90,7 +89,7 @@ def test_errors_are_judged_by_the_best_candidates_too() -> None:
     random = np.random.default_rng(23)
     scores = np.concatenate([random.uniform(0.69, 0.7, 100), random.uniform(0.1, 0.2, 900)]).astype(np.float32)
     rough = scores - np.where(np.arange(1000) < 100, np.float32(0.07), np.float32(0.0))
-    greatest = vectors._greatest_error(scores, rough, np.arange(100), vectors._DEVIATIONS, 0.016)
+    greatest = vector_query._greatest_error(scores, rough, np.arange(100), vector_query._DEVIATIONS, 0.016)
     assert greatest == pytest.approx(0.07 + 2 * 0.016, abs=1e-6)
 
 
@@ -155,14 +154,14 @@ def test_a_view_of_half_takes_all_rows_whose_codes_are_near_enough(
     index.catch_up(save=True)
     subset = index.subset(np.arange(1, COUNT + 1, 2))
     candidate_counts = []
-    quantised_top = vectors._quantised_top
+    quantised_top = vector_query._quantised_top
 
     def count_candidates(*arguments: Any) -> Any:
         candidates = quantised_top(*arguments)
         candidate_counts.append(0 if candidates is None else len(candidates[0]))
         return candidates
 
-    monkeypatch.setattr(vectors, "_quantised_top", count_candidates)
+    monkeypatch.setattr(vector_query, "_quantised_top", count_candidates)
     for question in unit(random.normal(size=(20, DIMENSIONS))):
         scores = np.einsum("ij,j->i", rows[::2], question)
         best = np.lexsort((np.arange(len(scores)), -scores))[:20]

@@ -13,7 +13,7 @@ import pytest
 
 from pointsman.store.local.truth import truth_rows as truth
 from pointsman.store.local.truth.truth_rows import Truth
-from pointsman.store.local.vectors import vector_index as vectors
+from pointsman.store.local.vectors import vector_index, vector_state
 from pointsman.store.local.vectors.vector_rows import ExactRows, RoundedRows, among_best, rounded_rows
 from pointsman.tools.errors import CorruptStoreError
 from pointsman.values.filters import Range
@@ -40,7 +40,7 @@ def store(tmp_path: Path) -> Iterator[Collection]:
     collection.close()
 
 
-def state(store: Collection) -> vectors.IndexState:
+def state(store: Collection) -> vector_state.IndexState:
     assert store.vectors is not None
     return store.vectors._current()
 
@@ -55,9 +55,7 @@ def answers(store: Collection) -> list[object]:
             *(store.vectors.search(unit(seed), 12, condition) for condition in (None, ALL, SOME)),
             store.vectors.query(unit(seed), repeatable=True).search(12),
             store.vectors.score(unit(seed), keys),
-            store.vectors.query(unit(seed), store.vectors.subset(np.arange(1, COUNT, 2, dtype=np.int64))).search(
-                12
-            ),
+            store.vectors.query(unit(seed), store.vectors.subset(np.arange(1, COUNT, 2, dtype=np.int64))).search(12),
         )
     ]
 
@@ -72,7 +70,7 @@ def test_answers_are_those_of_a_base_that_has_its_vectors_as_they_are(
 ) -> None:
     rounded_answers = answers(store)
     assert isinstance(state(store).base.rows, RoundedRows)
-    monkeypatch.setattr(vectors, "_ROUNDED_ROWS", COUNT)
+    monkeypatch.setattr(vector_index, "_ROUNDED_ROWS", COUNT)
     twin = opened(tmp_path / "twin")
     add(twin, corpus(COUNT))
     assert isinstance(state(twin).base.rows, ExactRows)
@@ -182,11 +180,11 @@ def test_a_base_that_becomes_small_has_its_vectors_again(store: Collection, tmp_
 def test_a_large_base_of_an_earlier_version_is_searched_until_it_is_written_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vectors, "_ROUNDED_ROWS", COUNT)
+    monkeypatch.setattr(vector_index, "_ROUNDED_ROWS", COUNT)
     store = opened(tmp_path)
     add(store, corpus(COUNT))
     store.close()
-    monkeypatch.setattr(vectors, "_ROUNDED_ROWS", 50)
+    monkeypatch.setattr(vector_index, "_ROUNDED_ROWS", 50)
     second = opened(tmp_path)
     assert isinstance(state(second).base.rows, ExactRows)
     exact_answers = answers(second)

@@ -22,7 +22,7 @@ from pointsman.retrieval.refine.compress import WindowExpander
 from pointsman.store.base_store import EmptyStore
 from pointsman.store.local.columns.permissions import PermissionTable
 from pointsman.store.local.folder_backend import LocalBackend
-from pointsman.store.local.vectors import vector_index
+from pointsman.store.local.vectors import vector_base, vector_index, vector_query
 from pointsman.store.store_values import StoreQuery
 from pointsman.tools.errors import InputError, UnknownNameError, UnmetNeedError
 from pointsman.tools.json_forms import plain_form
@@ -531,9 +531,9 @@ class TestExactness:
     def test_cosines_are_equal_whatever_is_hidden(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exact_rows: int
     ) -> None:
-        monkeypatch.setattr(vector_index, "_EXACT_ROWS", exact_rows)  # the second one is scanned by 4-bit codes
+        monkeypatch.setattr(vector_base, "_EXACT_ROWS", exact_rows)  # the second one is scanned by 4-bit codes
         monkeypatch.setattr(vector_index, "_ROUNDED_ROWS", exact_rows)
-        monkeypatch.setattr(vector_index, "_FEW_ROWS", exact_rows)
+        monkeypatch.setattr(vector_query, "_FEW_ROWS", exact_rows)
         random = np.random.default_rng(0)
         rows = random.standard_normal((5000, 64)).astype(np.float32)
         visible = random.random(5000) < 0.3

@@ -286,9 +286,9 @@ class Store(ABC):
         """The sequence number of the keyword index; lower than the documents' while the index is behind."""
         return self.statistics().sequence
 
-    def changed_since(self, sequence: int, most: int) -> int:  # noqa: ARG002
-        """Return the number of documents written or deleted after ``sequence``, at most ``most``; that if unknown."""
-        return most
+    def changed_since(self, sequence: int, limit: int) -> int:  # noqa: ARG002
+        """Return the number of documents written or deleted after ``sequence``, at most ``limit``; that if unknown."""
+        return limit
 
     def stored_words(self, lexicon: HasFrequencies) -> tuple[Speller, int] | None:  # noqa: ARG002
         """Return a speller that knows the words of the documents, and as of which write; None if none is stored."""

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from pointsman.store.local.columns.metadata_columns import Table
     from pointsman.store.local.keyword.keyword_index import WordQuery
     from pointsman.store.local.truth.truth_rows import DocumentChange
-    from pointsman.store.local.vectors.vector_index import VectorQuery
+    from pointsman.store.local.vectors.vector_query import VectorQuery
     from pointsman.values.filters import Filter
     from pointsman.values.types import AddResult
 
@@ -801,9 +801,7 @@ def _difference(subject: str, expected: set[int], actual: set[int]) -> list[str]
     return problems
 
 
-def search_both(
-    words: WordQuery | None, vectors: VectorQuery | None, depth: int, filters: Filter | None
-) -> Lists:
+def search_both(words: WordQuery | None, vectors: VectorQuery | None, depth: int, filters: Filter | None) -> Lists:
     """Search both indexes; each also scores the hits that only the other has.
 
     Args:

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from pointsman.store.history import History, PastRow, T
     from pointsman.store.local.keyword.keyword_index import WordQuery
     from pointsman.store.local.truth.truth_rows import DocumentChange
-    from pointsman.store.local.vectors.vector_index import VectorQuery
+    from pointsman.store.local.vectors.vector_query import VectorQuery
     from pointsman.text.spelling import HasFrequencies, Speller
     from pointsman.values.filters import Filter
     from pointsman.values.types import Document, Metadata
@@ -321,9 +321,9 @@ class LocalStore(Store):
         """Yield the last operation per key after a sequence number, in batches, deletions first."""
         return self.collection.truth.changes(since)
 
-    def changed_since(self, sequence: int, most: int) -> int:
+    def changed_since(self, sequence: int, limit: int) -> int:
         """See `Store`."""
-        return self.collection.truth.changed_since(sequence, most)
+        return self.collection.truth.changed_since(sequence, limit)
 
     def statistics(self) -> Statistics:
         """See `Store`; `count` counts the documents, unless vectors are still due."""

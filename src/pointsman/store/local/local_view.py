@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from pointsman.store.local.collection import Collection
     from pointsman.store.local.columns.permissions import VisibleDocuments
     from pointsman.store.local.keyword.keyword_index import IndexSubset, WordQuery
-    from pointsman.store.local.vectors.vector_index import VectorQuery, VectorSubset
+    from pointsman.store.local.vectors.vector_query import VectorQuery
+    from pointsman.store.local.vectors.vector_state import VectorSubset
     from pointsman.values.filters import Filter
     from pointsman.values.types import Document
     from pointsman.values.views import View

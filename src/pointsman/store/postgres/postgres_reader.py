@@ -76,11 +76,11 @@ class PostgresReader(Store):
         """Return the dimensions of the vectors; another process may just have stored the first ones."""
 
     @abstractmethod
-    def _search_statement(self, condition: Condition | None, *, words: bool, near: bool) -> str:
+    def _search_statement(self, condition: Condition | None, *, has_words: bool, has_vector: bool) -> str:
         """Return the search: a row per candidate, as `Tables.search` describes it."""
 
     @abstractmethod
-    def _score_statement(self, *, words: bool, near: bool) -> str:
+    def _score_statement(self, *, has_words: bool, has_vector: bool) -> str:
         """Return SQL for both scores of given documents."""
 
     def _condition(self, filters: Filter | None) -> Condition:
@@ -144,22 +144,15 @@ class PostgresReader(Store):
         return [self._lookup(query) for query in store_queries]
 
     def _lookup(self, store_query: StoreQuery) -> _Lookup:
-        words, has_vector, parameters = self._parameters(store_query)
-        if store_query.depth < 1 or not (words or has_vector):
-            return _Lookup(
-                WORDS if store_query.text is not None else "", NEAR if store_query.vector is not None else "", "", {}
+        has_words, has_vector, parameters = self._parameters(store_query)
+        statement = ""
+        if store_query.depth >= 1 and (has_words or has_vector):
+            condition = self._condition(store_query.filters)
+            parameters |= {"k": min(store_query.depth, LARGEST_ID), **condition.parameters}
+            statement = self._search_statement(
+                None if store_query.filters is None else condition, has_words=has_words, has_vector=has_vector
             )
-        condition = self._condition(store_query.filters)
-        parameters |= {"k": min(store_query.depth, LARGEST_ID), **condition.parameters}
-        statement = self._search_statement(
-            None if store_query.filters is None else condition, words=words, near=has_vector
-        )
-        return _Lookup(
-            WORDS if store_query.text is not None else "",
-            NEAR if store_query.vector is not None else "",
-            statement,
-            parameters,
-        )
+        return _Lookup(_lists_for(store_query), statement, parameters)
 
     def _parameters(self, store_query: StoreQuery) -> tuple[bool, bool, dict[str, Any]]:
         """Return whether there are words and a vector to search by, and the parameters for them."""
@@ -178,9 +171,7 @@ class PostgresReader(Store):
         rankings: dict[str, list[tuple[Any, float | None]]] = {}
         scores: dict[str, dict[Any, float]] = {}
         for name, rank_column, score_column in ((WORDS, 1, 2), (NEAR, 3, 4)):
-            if name not in self._scales or name not in (lookup.words, lookup.near):
-                continue
-            if name == NEAR and self.dimensions is None:
+            if name not in self._scales or name not in lookup.lists or (name == NEAR and self.dimensions is None):
                 continue
             pairs = [(-row[rank_column], row[0]) for row in rows if row[rank_column] is not None]
             rankings[name] = [(key, -score) for score, key in sorted(pairs)]
@@ -209,19 +200,17 @@ class PostgresReader(Store):
         if self._vectors_unknown(store_queries):
             self.latest_dimensions()
         for query, candidates in zip(store_queries, keys, strict=True):
-            words, has_vector, parameters = self._parameters(query)
-            statement = self._score_statement(words=words, near=has_vector)
-            names = WORDS if query.text is not None else "", NEAR if query.vector is not None else ""
-            lookups.append(
-                _Lookup(*names, statement, {**parameters, **self._condition(None).parameters, "ids": list(candidates)})
-            )
+            has_words, has_vector, parameters = self._parameters(query)
+            statement = self._score_statement(has_words=has_words, has_vector=has_vector)
+            parameters |= {**self._condition(None).parameters, "ids": list(candidates)}
+            lookups.append(_Lookup(_lists_for(query), statement, parameters))
         return lookups
 
     def _scores(self, lookup: _Lookup, rows: Sequence[Any]) -> Scores:
         return {
             name: {row[0]: _score(name, row[column]) for row in sorted(rows, key=itemgetter(0))}
             for name, column, source in ((WORDS, 1, WORDS), (NEAR, 2, NEAR), (MATCHED, 3, WORDS))
-            if source in self._scales and source in (lookup.words, lookup.near)
+            if source in self._scales and source in lookup.lists
         }
 
     # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -234,7 +223,7 @@ class PostgresReader(Store):
     def _reads(self, keys: Sequence[Any]) -> _Lookup:
         condition = self._condition(None)
         statement = f"{self._select} where d.id = any(%(ids)s::bigint[]) and {condition.sql}"
-        return _Lookup("", "", statement, {**condition.parameters, "ids": list(keys)})
+        return _Lookup((), statement, {**condition.parameters, "ids": list(keys)})
 
     def fetch(self, keys: Sequence[Any]) -> list[Document | None]:
         """See `Store`."""
@@ -341,13 +330,17 @@ class PostgresReader(Store):
 class _Lookup:
     """The statement for one query; if it is empty, there is nothing to search and the lists are empty."""
 
-    words: str
-    near: str
+    lists: tuple[str, ...]
     statement: str
     parameters: Mapping[str, Any]
 
     def __bool__(self) -> bool:
         return bool(self.statement)
+
+
+def _lists_for(store_query: StoreQuery) -> tuple[str, ...]:
+    """Return the names of the lists that a query asks for."""
+    return tuple(name for name, part in ((WORDS, store_query.text), (NEAR, store_query.vector)) if part is not None)
 
 
 @lru_cache(maxsize=256)

@@ -185,11 +185,11 @@ class PostgresViewStore(StoreView, PostgresReader):
         """See `PostgresReader`."""
         return self._store.latest_dimensions()
 
-    def _search_statement(self, condition: Condition | None, *, words: bool, near: bool) -> str:
-        return self._statements.search(condition, words=words, near=near)
+    def _search_statement(self, condition: Condition | None, *, has_words: bool, has_vector: bool) -> str:
+        return self._statements.search(condition, has_words=has_words, has_vector=has_vector)
 
-    def _score_statement(self, *, words: bool, near: bool) -> str:
-        return self._statements.score(words=words, near=near)
+    def _score_statement(self, *, has_words: bool, has_vector: bool) -> str:
+        return self._statements.score(has_words=has_words, has_vector=has_vector)
 
     def _condition(self, filters: Filter | None) -> Condition:
         condition = super()._condition(filters)

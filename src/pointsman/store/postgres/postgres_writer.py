@@ -100,21 +100,25 @@ class PostgresWriter(PostgresRows):
         """See `PostgresReader`."""
         return self._dimensions
 
-    def _search_statement(self, condition: Condition | None, *, words: bool, near: bool) -> str:
+    def _search_statement(self, condition: Condition | None, *, has_words: bool, has_vector: bool) -> str:
         row_limit = FEW if self._documents >= EXACT_ROWS else LARGEST_ID - 1
         return self._tables.search(
             condition,
-            words=words,
-            near=near,
+            has_words=has_words,
+            has_vector=has_vector,
             limit=row_limit,
             k1=self._record.k1,
             b=self._record.b,
             repeatable=self._retention is not None,
         )
 
-    def _score_statement(self, *, words: bool, near: bool) -> str:
+    def _score_statement(self, *, has_words: bool, has_vector: bool) -> str:
         return self._tables.score(
-            words=words, near=near, k1=self._record.k1, b=self._record.b, repeatable=self._retention is not None
+            has_words=has_words,
+            has_vector=has_vector,
+            k1=self._record.k1,
+            b=self._record.b,
+            repeatable=self._retention is not None,
         )
 
     def write(

@@ -364,8 +364,8 @@ scored as materialized (
         self,
         condition: Condition | None,
         *,
-        words: bool,
-        near: bool,
+        has_words: bool,
+        has_vector: bool,
         limit: int,
         k1: float,
         b: float,
@@ -390,14 +390,21 @@ scored as materialized (
                 f"few as materialized (select d.id from {self.doc} d where {condition.sql} limit {limit + 1})"
             )
             tables.append("n as materialized (select count(*) as n from few)")
-        if words:
+        if has_words:
             tables += [self._scored_words(k1, b, repeatable=repeatable), self._words(condition, limit)]
             pool.append("select id from words")
-        if near:
+        if has_vector:
             all_vectors = repeatable and condition is None
             tables.append(self._all_vectors() if all_vectors else self._nearest_vectors(condition, limit))
             pool.append("select id from near")
-        return _candidates(self, tables, pool, _exact_sum("idf") if repeatable else "sum(idf)", words=words, near=near)
+        return _candidates(
+            self,
+            tables,
+            pool,
+            _exact_sum("idf") if repeatable else "sum(idf)",
+            has_words=has_words,
+            has_vector=has_vector,
+        )
 
     def _words(self, condition: Condition | None, limit: int) -> str:
         if condition is None:
@@ -435,23 +442,17 @@ near as materialized (select id, -d as cosine from (
     cross join lateral (select from {self.doc} d where d.id = e.id and {condition.sql} offset 0) ok
     where (select n from n) > {limit} order by e.v {operator} limit 3 * %(k)s)) z order by d + 0, id limit %(k)s)"""
 
-    def score(self, *, words: bool, near: bool, k1: float, b: float, repeatable: bool = False) -> str:
+    def score(self, *, has_words: bool, has_vector: bool, k1: float, b: float, repeatable: bool = False) -> str:
         """Return SQL for both scores of given documents, and the sum of the idf of the words that each has."""
-        score_columns = "coalesce(s.score, 0)" if words else "null::float8"
-        score_columns += f", -(e.v {self.near()})" if near else ", null::float8"
-        score_columns += ", coalesce(s.matched, 0)" if words else ", null::float8"
-        score_table = self._scored_words(k1, b, repeatable=repeatable).replace(
+        scored = self._scored_words(k1, b, repeatable=repeatable).replace(
             "p.term = q.id)", "p.term = q.id and p.doc = any(%(ids)s::bigint[]))"
         )
-        return (
-            (f"with {score_table} " if words else "")
-            + f"select d.id, {score_columns} from unnest(%(ids)s::bigint[]) d(id)"
-            + (" left join scored s on s.doc = d.id" if words else "")
-            + (f" left join {self.vec} e on e.id = d.id" if near else "")
-        )
+        return _scoring(self, scored if has_words else "", "unnest(%(ids)s::bigint[]) d(id)", has_vector=has_vector)
 
 
-def _candidates(tables: Tables, lists: Sequence[str], pool: Sequence[str], idf: str, *, words: bool, near: bool) -> str:
+def _candidates(
+    tables: Tables, lists: Sequence[str], pool: Sequence[str], idf: str, *, has_words: bool, has_vector: bool
+) -> str:
     """Return the end of a search: a row for each candidate of its lists, with the columns of `Tables.search`.
 
     Args:
@@ -459,18 +460,38 @@ def _candidates(tables: Tables, lists: Sequence[str], pool: Sequence[str], idf: 
         lists: the tables of the search by name: ``words`` and ``scored`` if there are words, ``near`` if a vector.
         pool: statements that give the ids of the candidates.
         idf: adds up the idf of the query's words.
-        words: whether there are words.
-        near: whether there is a vector.
+        has_words: whether there are words.
+        has_vector: whether there is a vector.
     """
-    score_columns = "w.score, coalesce(s.score, 0)" if words else "null::float8, null::float8"
-    score_columns += f", n.cosine, -(e.v {tables.near()})" if near else ", null::float8, null::float8"
+    score_columns = "w.score, coalesce(s.score, 0)" if has_words else "null::float8, null::float8"
+    score_columns += f", n.cosine, -(e.v {tables.near()})" if has_vector else ", null::float8, null::float8"
     return (
         f"with {', '.join(lists)} select d.id, {score_columns}, d.key, y.text, y.metadata, "
-        f"{f'(select {idf} from q), coalesce(s.matched, 0)' if words else 'null::float8, null::float8'} "
+        f"{f'(select {idf} from q), coalesce(s.matched, 0)' if has_words else 'null::float8, null::float8'} "
         f"from ({' union '.join(pool)}) pool join {tables.doc} d on d.id = pool.id "
         f"join {tables.body} y on y.id = d.id"
-        + (" left join words w on w.id = d.id left join scored s on s.doc = d.id" if words else "")
-        + (f" left join near n on n.id = d.id left join {tables.vec} e on e.id = d.id" if near else "")
+        + (" left join words w on w.id = d.id left join scored s on s.doc = d.id" if has_words else "")
+        + (f" left join near n on n.id = d.id left join {tables.vec} e on e.id = d.id" if has_vector else "")
+    )
+
+
+def _scoring(tables: Tables, scored: str, documents: str, *, has_vector: bool) -> str:
+    """Return SQL for both scores of documents, and the sum of the idf of the words that each has.
+
+    Args:
+        tables: of the dataset.
+        scored: the tables of a search that score words; empty without words.
+        documents: where the documents ``d`` are from.
+        has_vector: whether there is a vector.
+    """
+    columns = "coalesce(s.score, 0)" if scored else "null::float8"
+    columns += f", -(e.v {tables.near()})" if has_vector else ", null::float8"
+    columns += ", coalesce(s.matched, 0)" if scored else ", null::float8"
+    return (
+        (f"with {scored} " if scored else "")
+        + f"select d.id, {columns} from {documents}"
+        + (" left join scored s on s.doc = d.id" if scored else "")
+        + (f" left join {tables.vec} e on e.id = d.id" if has_vector else "")
     )
 
 
@@ -540,12 +561,12 @@ scored as materialized (
   select h.doc, {_exact_sum("q.idf")} as matched, {_exact_sum(share)} as score
   from h join q on q.id = h.term cross join size group by h.doc)"""
 
-    def search(self, condition: Condition | None, *, words: bool, near: bool) -> str:
+    def search(self, condition: Condition | None, *, has_words: bool, has_vector: bool) -> str:
         """Return the search, with the columns of `Tables.search`."""
         tables, lists, pool = self._tables, [], []
         doc = f"join {tables.doc} d on d.id = "
         matching = "" if condition is None else f" and {condition.sql}"
-        if words:
+        if has_words:
             lists += [
                 self._scores(),
                 "words as materialized (select s.doc as id, s.score from scored s "
@@ -553,27 +574,19 @@ scored as materialized (
                 + "order by s.score desc, s.doc limit %(k)s)",
             ]
             pool.append("select id from words")
-        if near:
+        if has_vector:
             lists.append(
                 f"near as materialized (select id, -d as cosine from (select e.id, e.v {tables.near()} as d "
                 f"from {tables.vec} e {doc}e.id where {self.VISIBLE}{matching} offset 0) z order by d, id limit %(k)s)"
             )
             pool.append("select id from near")
-        return _candidates(tables, lists, pool, "sum(idf order by n)", words=words, near=near)
+        return _candidates(tables, lists, pool, "sum(idf order by n)", has_words=has_words, has_vector=has_vector)
 
-    def score(self, *, words: bool, near: bool) -> str:
+    def score(self, *, has_words: bool, has_vector: bool) -> str:
         """Return SQL like `Tables.score`."""
         tables = self._tables
-        score_columns = "coalesce(s.score, 0)" if words else "null::float8"
-        score_columns += f", -(e.v {tables.near()})" if near else ", null::float8"
-        score_columns += ", coalesce(s.matched, 0)" if words else ", null::float8"
-        return (
-            (f"with {self._scores()} " if words else "")
-            + f"select d.id, {score_columns} from {tables.doc} d"
-            + (" left join scored s on s.doc = d.id" if words else "")
-            + (f" left join {tables.vec} e on e.id = d.id" if near else "")
-            + f" where d.id = any(%(ids)s::bigint[]) and {self.VISIBLE}"
-        )
+        statement = _scoring(tables, self._scores() if has_words else "", f"{tables.doc} d", has_vector=has_vector)
+        return f"{statement} where d.id = any(%(ids)s::bigint[]) and {self.VISIBLE}"
 
 
 def finite(score: float | None) -> float:

@@ -178,10 +178,10 @@ class Truth:
         """Return the number of the last committed transaction; 0 before the first."""
         return int(self.meta("seq") or 0)
 
-    def changed_since(self, seq: int, most: int) -> int:
-        """Return the number of documents written or deleted after transaction ``seq``, counting at most ``most``."""
+    def changed_since(self, seq: int, limit: int) -> int:
+        """Return the number of documents written or deleted after transaction ``seq``, counting at most ``limit``."""
         changes = "SELECT 1 FROM documents WHERE seq > ? UNION ALL SELECT 1 FROM tombstones WHERE seq > ?"
-        return int(self._row(f"SELECT count(*) FROM ({changes} LIMIT ?)", seq, seq, most)[0])
+        return int(self._row(f"SELECT count(*) FROM ({changes} LIMIT ?)", seq, seq, limit)[0])
 
     def meta(self, name: str) -> str | None:
         """Return a value stored beside the documents, or None."""

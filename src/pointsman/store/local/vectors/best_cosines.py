@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import xxhash
 
-from pointsman.store.local.vectors.vector_index import ROUNDING, locate_rows
+from pointsman.store.local.vectors.vector_query import ROUNDING
 from pointsman.store.local.vectors.vector_rows import RoundedRows
+from pointsman.store.local.vectors.vector_state import locate_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from pointsman.store.local.vectors.vector_index import VectorSubset
+    from pointsman.store.local.vectors.vector_state import VectorSubset
 
 _TOGETHER: Final = 16_384
 """Rows that are multiplied at a time, to limit memory."""

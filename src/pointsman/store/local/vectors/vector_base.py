@@ -44,6 +44,7 @@ log = logging.getLogger(__name__)
 
 MAGIC = b"PMVECTOR"
 EXACT_FORMAT, ROUNDED_FORMAT = 1, 2
+_EXACT_ROWS = 50_000  # above this many rows the scan is quantised
 _CODES_ERRORS = (OSError, ValueError, RuntimeError)  # FAISS raises the last
 _CODES_FORMAT = b"3"  # enters what names the base in it: codes of an earlier form belong to none
 
@@ -68,6 +69,11 @@ class VectorBase:
         self._earlier: VectorCodes | None = None  # of an earlier base, whose rows begin this one in the same order
         self._building: threading.Thread | None = None
         self._guard = threading.Lock()
+
+    @property
+    def is_quantised(self) -> bool:
+        """Whether there are so many rows that their codes are scanned."""
+        return len(self.keys) > _EXACT_ROWS
 
     @property
     def codes(self) -> VectorCodes | None:
