@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from pointsman.store.local.keyword import keyword_index as keyword
+from pointsman.store.local.keyword import keyword_index
 from scores_kit import WITHIN, check, random_work
 from store_kit import opened
 
@@ -28,7 +28,7 @@ def main() -> int:
     options = parser.parse_args()
     kept = True
     for name, compact in (("built anew when mostly deleted", 20), ("never built anew", 10**9)):
-        keyword._COMPACT = compact
+        keyword_index._COMPACT = compact
         with tempfile.TemporaryDirectory() as folder:
             store = opened(Path(folder))
             deviations, questions = [], set()

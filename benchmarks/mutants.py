@@ -34,7 +34,7 @@ AREAS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "fusion": (("fusion.py",), ("fusion", "rerank_calibrated", "hybrid", "policy", "workflow")),
     "relevance": (("relevance.py", "background.py"), ("relevance", "refuse", "judging", "reading", "calibrate")),
     "keyword": (
-        ("keyword_index.py", "words_file.py", "term_codes.py", "facet_terms.py"),
+        ("keyword_index.py", "word_query.py", "keyword_state.py", "words_file.py", "term_codes.py", "facet_terms.py"),
         (
             "term_codes",
             "words_file",

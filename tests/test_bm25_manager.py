@@ -14,7 +14,7 @@ import pytest
 from pointsman import BM25IndexManager, Dataset
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.store.local.collection import Collection
-from pointsman.store.local.keyword import keyword_index as keyword
+from pointsman.store.local.keyword import keyword_index
 from pointsman.text.tokens import Analyzer
 from pointsman.tools.errors import InputError, LockedError
 from pointsman.values.types import Document, Hit
@@ -37,13 +37,13 @@ def store(tmp_path: Path) -> Iterator[Collection]:
 def analysis_log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The documents that have been analysed for an index."""
     texts: list[str] = []
-    postings = keyword._postings
+    postings = keyword_index._postings
 
     def counting(key: int, document: Document, codes: TermCodes) -> object:
         texts.append(document.id)
         return postings(key, document, codes)
 
-    monkeypatch.setattr(keyword, "_postings", counting)
+    monkeypatch.setattr(keyword_index, "_postings", counting)
     return texts
 
 

@@ -14,7 +14,7 @@ from pointsman import Workspace
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.store.local.columns.metadata_columns import MatchingRows
 from pointsman.store.local.keyword import facet_terms as _facets
-from pointsman.store.local.keyword import keyword_index as keyword
+from pointsman.store.local.keyword import keyword_schema, word_query
 from pointsman.store.local.keyword.facet_terms import narrowing
 from pointsman.values.filters import And, Equals, Exists, Filter, In, Or, Range, StartsWith, parse_filter
 from pointsman.values.types import Document
@@ -75,13 +75,13 @@ def keys_found_by(store: Collection, query: tantivy.Query) -> set[int]:
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(condition=conditions)
 def test_terms_miss_nothing_that_matches(store: Collection, condition: Filter) -> None:
-    query = narrowing(keyword._SCHEMA, condition, store.columns.matching_rows(condition).values)
+    query = narrowing(keyword_schema.SCHEMA, condition, store.columns.matching_rows(condition).values)
     assert query is None or matching(store, condition) <= keys_found_by(store, query)
 
 
 def test_values_that_share_a_term_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_facets, "_TERMS", 1)
-    monkeypatch.setattr(keyword, "_KEY_COST", 10**9)
+    monkeypatch.setattr(word_query, "_KEY_COST", 10**9)
     store = opened(tmp_path)
     add(store, [Document(f"d{number}", "railway switch", {"n": number % 50}) for number in range(1000)])
     condition = Equals("n", 49)
@@ -90,7 +90,7 @@ def test_values_that_share_a_term_are_told_apart(tmp_path: Path, monkeypatch: py
 
 
 def test_metadata_that_is_changed_later_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keyword, "_KEY_COST", 10**9)
+    monkeypatch.setattr(word_query, "_KEY_COST", 10**9)
     with Workspace(tmp_path, embedder=HashingEmbedder()) as workspace:
         dataset = workspace.dataset("lines")
         dataset.add([Document(str(number), "railway switch", {"language": "en"}) for number in range(2000)])
@@ -102,7 +102,7 @@ def test_metadata_that_is_changed_later_is_found(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_a_value_alone_is_told_exactly(store: Collection, value: Any) -> None:
     condition = Equals("language", value)
-    query = narrowing(keyword._SCHEMA, condition, no_values)
+    query = narrowing(keyword_schema.SCHEMA, condition, no_values)
     assert query is not None
     assert keys_found_by(store, query) == matching(store, condition)
 
@@ -122,7 +122,7 @@ def test_a_value_alone_is_told_exactly(store: Collection, value: Any) -> None:
 )
 def test_ranges_and_parts_of_strings_are_told_by_the_values_that_meet_them(store: Collection, text: str) -> None:
     condition = parse_filter(text)
-    query = narrowing(keyword._SCHEMA, condition, store.columns.matching_rows(condition).values)
+    query = narrowing(keyword_schema.SCHEMA, condition, store.columns.matching_rows(condition).values)
     assert query is not None
     assert keys_found_by(store, query) == matching(store, condition) != set()
 
@@ -130,7 +130,7 @@ def test_ranges_and_parts_of_strings_are_told_by_the_values_that_meet_them(store
 def test_more_values_than_a_query_can_list_tell_nothing(store: Collection) -> None:
     for text, is_told in (("number < 90", True), ("number < 150", False)):
         condition = parse_filter(text)
-        query = narrowing(keyword._SCHEMA, condition, store.columns.matching_rows(condition).values)
+        query = narrowing(keyword_schema.SCHEMA, condition, store.columns.matching_rows(condition).values)
         assert (query is not None) == is_told
 
 
@@ -156,9 +156,9 @@ def test_values_are_those_of_the_matching_documents_as_they_are(tmp_path: Path) 
 )
 def test_of_other_conditions_terms_tell_nothing(text: str) -> None:
     condition = In("number", ()) if text.endswith("[]") else parse_filter(text)
-    assert narrowing(keyword._SCHEMA, condition, no_values) is None
-    assert narrowing(keyword._SCHEMA, Or((Equals("language", "zh"), condition)), no_values) is None
-    assert narrowing(keyword._SCHEMA, And((Equals("language", "zh"), condition)), no_values) is not None
+    assert narrowing(keyword_schema.SCHEMA, condition, no_values) is None
+    assert narrowing(keyword_schema.SCHEMA, Or((Equals("language", "zh"), condition)), no_values) is None
+    assert narrowing(keyword_schema.SCHEMA, And((Equals("language", "zh"), condition)), no_values) is not None
 
 
 @pytest.mark.parametrize("repeatable", [False, True])
@@ -170,16 +170,16 @@ def test_of_what_seldom_has_the_words_little_is_read(
         Document(str(number), texts[number % 40], {"language": "en" if number % 40 < 19 else "zh"})
         for number in range(4000)
     ]
-    monkeypatch.setattr(keyword, "_KEY_COST", 10**9)
+    monkeypatch.setattr(word_query, "_KEY_COST", 10**9)
     limits: list[int] = []
-    read = keyword._read
+    read = word_query._read
 
     def note_limit(snapshot: Any, query: Any, limit: int, allowed: Any = None) -> Any:
         hits, count = read(snapshot, query, limit, allowed)
         limits.append(count)
         return hits, count
 
-    monkeypatch.setattr(keyword, "_read", note_limit)
+    monkeypatch.setattr(word_query, "_read", note_limit)
     store = opened(tmp_path)
     add(store, documents)
     condition = Equals("language", "zh")

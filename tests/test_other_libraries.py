@@ -368,15 +368,15 @@ def test_incremental_sync_analyses_only_changed_documents(tmp_path: Path, monkey
     manager = BM25IndexManager(tmp_path / "bm25", documents)
     manager.build_from_vector_store()
     ids: list[str] = []
-    from pointsman.store.local.keyword import keyword_index as keyword
+    from pointsman.store.local.keyword import keyword_index
 
-    postings = keyword._postings
+    postings = keyword_index._postings
 
     def noting(key: int, document: Document, codes: TermCodes) -> object:
         ids.append(document.id)
         return postings(key, document, codes)
 
-    monkeypatch.setattr(keyword, "_postings", noting)
+    monkeypatch.setattr(keyword_index, "_postings", noting)
     documents[7] = Document("7", "a zebra")
     manager.sync_incremental()
     assert ids == ["7"]

@@ -18,7 +18,7 @@ import pytest
 
 from pointsman.store.local.collection import Collection
 from pointsman.store.local.files_and_locks import replacing
-from pointsman.store.local.keyword import keyword_index as keyword
+from pointsman.store.local.keyword import keyword_index
 from pointsman.store.local.truth import truth_file
 from pointsman.store.local.truth import truth_rows as truth
 from pointsman.store.local.truth.truth_file import SOURCE
@@ -109,14 +109,14 @@ class TestWriting:
         sound(store)
 
     def test_interrupted_derivation_is_not_doubled(self, store: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
-        postings = keyword._postings
+        postings = keyword_index._postings
 
         def interrupt(key: int, document: Document, codes: TermCodes) -> object:
             if document.id == "d7":
                 raise KeyboardInterrupt
             return postings(key, document, codes)
 
-        monkeypatch.setattr(keyword, "_postings", interrupt)
+        monkeypatch.setattr(keyword_index, "_postings", interrupt)
         with pytest.raises(KeyboardInterrupt):
             add(store, corpus(10))
         monkeypatch.undo()
@@ -546,7 +546,7 @@ class TestRebuild:
         add(store, corpus(50))
         assert store.vectors is not None
         counts = []
-        postings = keyword._postings
+        postings = keyword_index._postings
 
         def search() -> None:
             assert store.vectors is not None
@@ -559,7 +559,7 @@ class TestRebuild:
             return postings(key, document, codes)
 
         expected = len(store.keyword.search("rail lamp", 99)), 50
-        monkeypatch.setattr(keyword, "_postings", searching)
+        monkeypatch.setattr(keyword_index, "_postings", searching)
         store.rebuild()
         assert counts == [expected] * 50
 

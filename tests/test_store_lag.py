@@ -16,7 +16,7 @@ import pytest
 
 from pointsman.store.local import collection
 from pointsman.store.local.collection import Collection
-from pointsman.store.local.keyword import keyword_index as keyword
+from pointsman.store.local.keyword import keyword_index
 from pointsman.values.types import Document
 from store_kit import add, corpus, opened, sound
 
@@ -51,7 +51,7 @@ def damage(path: Path, damage_kind: str) -> None:
 def test_while_another_builds_the_index(
     dataset_folder: Path, damage_kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    postings, build_started, go_on = keyword._postings, threading.Event(), threading.Event()
+    postings, build_started, go_on = keyword_index._postings, threading.Event(), threading.Event()
 
     def slowly(key: int, document: Document, codes: TermCodes) -> object:
         build_started.set()
@@ -59,7 +59,7 @@ def test_while_another_builds_the_index(
         return postings(key, document, codes)
 
     damage(dataset_folder, damage_kind)
-    monkeypatch.setattr(keyword, "_postings", slowly)
+    monkeypatch.setattr(keyword_index, "_postings", slowly)
     healer: list[Collection] = []
     thread = threading.Thread(target=lambda: healer.append(opened(dataset_folder)))
     thread.start()

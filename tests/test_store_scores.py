@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pointsman.store.local.keyword import keyword_files
-from pointsman.store.local.keyword import keyword_index as keyword
+from pointsman.store.local.keyword import keyword_files, keyword_index, keyword_state
 from pointsman.text import Analyzer
 from pointsman.values.types import Document
 from scores_kit import WITHIN, check, formula, random_work
@@ -29,7 +28,7 @@ def store(tmp_path: Path) -> Iterator[Collection]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_random_work(store: Collection, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keyword, "_COMPACT", 10**9 if seed % 2 else 20)
+    monkeypatch.setattr(keyword_index, "_COMPACT", 10**9 if seed % 2 else 20)
     worst = [check(store, live, query) for live, queries in random_work(store, seed, 25) for query in queries]
     assert max(worst) < WITHIN
     sound(store)
@@ -68,7 +67,7 @@ def test_a_word_that_occurs_in_another_is_not_counted_for_it(store: Collection) 
 
 @pytest.mark.parametrize("compact", [20, 10**9])
 def test_with_nearly_all_deleted(store: Collection, compact: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keyword, "_COMPACT", compact)
+    monkeypatch.setattr(keyword_index, "_COMPACT", compact)
     chance = random.Random(1)
     documents = {
         f"d{number}": Document(f"d{number}", " ".join(chance.choices(WORDS, k=5 + number % 200)), {"number": 1})
@@ -97,7 +96,7 @@ def test_an_index_that_was_built_before_the_first_document_counts_documents_alon
 
 
 def test_an_index_that_is_mostly_deleted_is_built_anew(store: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keyword, "_COMPACT", 20)
+    monkeypatch.setattr(keyword_index, "_COMPACT", 20)
     add(store, [Document(f"d{number}", "rail signal") for number in range(100)])
 
     def index_size() -> int:
@@ -115,4 +114,4 @@ def test_an_index_that_is_mostly_deleted_is_built_anew(store: Collection, monkey
 def test_lengths_in_one_byte() -> None:
     """Lucene's SmallFloat, which tantivy has: exact to 39, then steps that double."""
     steps = {39: 39, 40: 40, 41: 40, 54: 54, 55: 54, 56: 56, 59: 56, 60: 60, 87: 84, 88: 88, 95: 88, 151: 144, 152: 152}
-    assert {length: keyword._in_a_byte(length) for length in steps} == steps
+    assert {length: keyword_state._in_a_byte(length) for length in steps} == steps

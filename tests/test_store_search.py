@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pointsman.store.local.keyword import keyword_index as keyword
+from pointsman.store.local.keyword import word_query
 from pointsman.store.local.keyword.keyword_index import KeywordIndex
 from pointsman.store.local.vectors import vector_base, vector_index, vector_query, vector_state
 from pointsman.text import DEFAULT_ANALYZER
@@ -75,7 +75,7 @@ PATHS: dict[str, dict[str, float]] = {
 }
 
 
-MODULES = (keyword, vector_base, vector_index, vector_query)
+MODULES = (word_query, vector_base, vector_index, vector_query)
 
 
 @pytest.fixture(params=PATHS)

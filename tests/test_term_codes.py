@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from pointsman import Document
-from pointsman.store.local.keyword import keyword_index as keyword
-from pointsman.store.local.keyword import term_codes
+from pointsman.store.local.keyword import keyword_index, term_codes
 from pointsman.store.local.keyword.term_codes import MOST_CODES, TermCodes
 from scores_kit import WITHIN, check, random_work
 from store_kit import add, corpus, opened, sound
@@ -85,7 +84,7 @@ def test_an_index_of_an_earlier_version_is_read_and_written_on(
     documents = corpus(60)
     with monkeypatch.context() as patch:
         patch.setattr(TermCodes, "encode", encode_as_before)
-        patch.setattr(keyword, "_FORMAT", 3)
+        patch.setattr(keyword_index, "_FORMAT", 3)
         with closing(opened(tmp_path)) as store:
             add(store, documents)
             expected = store.keyword.search("rail signal", 50)

@@ -40,7 +40,7 @@ def store(tmp_path: Path) -> Iterator[Collection]:
     collection.close()
 
 
-def state(store: Collection) -> vector_state.IndexState:
+def state(store: Collection) -> vector_state.VectorState:
     assert store.vectors is not None
     return store.vectors._current()
 

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
     from pointsman.store.local.columns.column import Condition
     from pointsman.store.local.columns.metadata_columns import Table
-    from pointsman.store.local.keyword.keyword_index import WordQuery
+    from pointsman.store.local.keyword.word_query import WordQuery
     from pointsman.store.local.truth.truth_rows import DocumentChange
     from pointsman.store.local.vectors.vector_query import VectorQuery
     from pointsman.values.filters import Filter

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from pointsman.store.base_store import PastStates
     from pointsman.store.history import History, PastRow, T
-    from pointsman.store.local.keyword.keyword_index import WordQuery
+    from pointsman.store.local.keyword.word_query import WordQuery
     from pointsman.store.local.truth.truth_rows import DocumentChange
     from pointsman.store.local.vectors.vector_query import VectorQuery
     from pointsman.text.spelling import HasFrequencies, Speller

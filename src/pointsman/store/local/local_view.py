@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from pointsman.store.base_store import Store
     from pointsman.store.local.collection import Collection
     from pointsman.store.local.columns.permissions import VisibleDocuments
-    from pointsman.store.local.keyword.keyword_index import IndexSubset, WordQuery
+    from pointsman.store.local.keyword.keyword_state import IndexSubset
+    from pointsman.store.local.keyword.word_query import WordQuery
     from pointsman.store.local.vectors.vector_query import VectorQuery
     from pointsman.store.local.vectors.vector_state import VectorSubset
     from pointsman.values.filters import Filter

@@ -37,7 +37,7 @@ from pointsman.store.local.vectors.vector_codes import CODES
 from pointsman.store.local.vectors.vector_query import VectorQuery
 from pointsman.store.local.vectors.vector_rows import ExactRows, VectorReader
 from pointsman.store.local.vectors.vector_state import (
-    IndexState,
+    VectorState,
     VectorSubset,
     exact_parts,
     locate_rows,
@@ -104,7 +104,7 @@ class VectorIndex:
         self._path, self._source, self._columns = path, source, columns
         self._identity, self._dimensions = identity, dimensions
         self._refresh = refresh or (lambda: None)
-        self._state: IndexState | None = None
+        self._state: VectorState | None = None
         self._unusable = False  # the file on disk is unusable
         self._written_rows = 0  # rows since a write began
         self._anew = False  # the next update starts empty; until it ends, searches see the old state
@@ -263,14 +263,14 @@ class VectorIndex:
         with self._guard:
             self._state = None
 
-    def _current(self) -> IndexState:
+    def _current(self) -> VectorState:
         state = self._state
         while state is None:
             self.catch_up()
             state = self._state
         return state
 
-    def _apply(self, state: IndexState, target: int, *, save: bool) -> IndexState:
+    def _apply(self, state: VectorState, target: int, *, save: bool) -> VectorState:
         """Update a state to ``target``; it keeps its number until then, as replaying twice is harmless."""
         for changes in _gather_changes(self._source.vector_changes(max(state.seq, 0))):
             removals = np.array([key for change in changes for key in change.gone], np.int64)
@@ -284,7 +284,7 @@ class VectorIndex:
     def _matrix(self, vectors: bytes) -> NDArray[np.float32]:
         return np.frombuffer(vectors, np.float32).reshape(-1, self._dimensions)
 
-    def _with_new_base(self, state: IndexState) -> IndexState:
+    def _with_new_base(self, state: VectorState) -> VectorState:
         """Write the state to a new base file; if that fails, it stays in memory, and is later derived again."""
         try:
             return self._rebase(state)
@@ -292,7 +292,7 @@ class VectorIndex:
             log.warning("vector index %s cannot be written now (%s); it is kept in memory", self._path, error)
             return state
 
-    def _rebase(self, state: IndexState) -> IndexState:
+    def _rebase(self, state: VectorState) -> VectorState:
         rows = state.base_rows
         keys = state.keys
         order = np.argsort(keys, kind="stable")
@@ -313,22 +313,22 @@ class VectorIndex:
         base = base_in(content, self._path, stamp, self._identity, self._dimensions, self._source)
         if state.alive is None and np.array_equal(base.keys[: len(rows)], state.base.keys):
             base.continue_codes(state.base)
-        return IndexState.of(base)
+        return VectorState.of(base)
 
-    def _empty(self) -> IndexState:
-        return IndexState.of(
+    def _empty(self) -> VectorState:
+        return VectorState.of(
             VectorBase(np.empty(0, np.int64), ExactRows(np.empty((0, self._dimensions), np.float32)), -1, self._stamp())
         )
 
     def _stamp(self) -> object:
         return file_stamp(self._path)
 
-    def _load(self, *, with_codes: bool) -> IndexState | None:
+    def _load(self, *, with_codes: bool) -> VectorState | None:
         """Return the base file if it is intact and ours; else None, with the reason logged."""
         self._unusable = False
         try:
             base = read_base(self._path, self._identity, self._dimensions, self._source, with_codes=with_codes)
-            return IndexState.of(base)
+            return VectorState.of(base)
         except FileNotFoundError:
             return None
         except (*UNREADABLE, OSError, KeyError, struct.error) as error:

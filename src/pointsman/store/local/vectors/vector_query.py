@@ -10,7 +10,7 @@ import numpy as np
 
 from pointsman.store.local.vectors.vector_codes import CodesQuery
 from pointsman.store.local.vectors.vector_rows import GATHERED, ExactRows, RoundedRows, all_dots, among_best
-from pointsman.store.local.vectors.vector_state import IndexState, VectorSubset, locate_rows
+from pointsman.store.local.vectors.vector_state import VectorState, VectorSubset, locate_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +68,7 @@ class VectorQuery:
         repeatable: whether scores must not depend on where the index has its rows; they never do in a subset.
     """
 
-    state: IndexState
+    state: VectorState
     vector: NDArray[np.float32]
     columns: Columns
     subset: VectorSubset | None = None
@@ -122,7 +122,7 @@ class VectorQuery:
         return scores.tolist()
 
 
-def _scores_by_row(state: IndexState, vector: NDArray[np.float32], keys: NDArray[np.int64]) -> NDArray[np.float32]:
+def _scores_by_row(state: VectorState, vector: NDArray[np.float32], keys: NDArray[np.int64]) -> NDArray[np.float32]:
     """Return the cosine of each key's vector, each multiplied by itself; NaN if there is no such vector."""
     scores = np.full(len(keys), np.nan, np.float32)
     for vectors, indices, rows in locate_rows(state, keys):

@@ -22,7 +22,7 @@ _CENTRE_ROWS = 4096  # rows whose mean is the centre that vectors are rounded fr
 
 
 @dataclass(frozen=True, slots=True)
-class IndexState:
+class VectorState:
     """The state that searches use; a writer prepares a new one and swaps it in, so readers need no lock."""
 
     base: VectorBase
@@ -33,11 +33,11 @@ class IndexState:
     dead: int = 0  # rows of the base that are no longer valid
 
     @classmethod
-    def of(cls, base: VectorBase) -> IndexState:
+    def of(cls, base: VectorBase) -> VectorState:
         """Return the state of a base without a tail."""
         return cls(base, None, np.empty(0, np.int64), np.empty((0, base.rows.dimensions), np.float32), base.seq)
 
-    def applying(self, removals: NDArray[np.int64], keys: NDArray[np.int64], rows: NDArray[np.float32]) -> IndexState:
+    def applying(self, removals: NDArray[np.int64], keys: NDArray[np.int64], rows: NDArray[np.float32]) -> VectorState:
         """Return this state after removing and then adding rows; the base is shared."""
         state = self._without(np.concatenate([removals, keys]))
         if not len(keys):
@@ -49,7 +49,7 @@ class IndexState:
         tail_keys.flags.writeable = False
         return replace(state, tail_keys=tail_keys, tail=tail)
 
-    def _without(self, keys: NDArray[np.int64]) -> IndexState:
+    def _without(self, keys: NDArray[np.int64]) -> VectorState:
         """Return this state without some keys; what has none of them is shared, as a copy of the tail takes long."""
         state = self
         if len(base_rows := _rows_of(self.base.keys, keys)):
@@ -95,7 +95,7 @@ class VectorSubset:
         in_tail: the rows of the tail that are theirs.
     """
 
-    def __init__(self, state: IndexState, keys: NDArray[np.int64]) -> None:
+    def __init__(self, state: VectorState, keys: NDArray[np.int64]) -> None:
         self.state, self.document_keys = state, keys
         exists = _is_in(state.base.keys, keys)
         self.exists = exists if state.alive is None else exists & state.alive
@@ -115,15 +115,15 @@ def _is_in(stored_keys: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[n
     return look_up(keys, stored_keys)[1]
 
 
-def sampled_rows(state: IndexState, limit: int, seed: int = 0) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def sampled_rows(state: VectorState, limit: int, seed: int = 0) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return rows of the base and of the tail, up to ``limit`` together, drawn evenly."""
     rows = state.base_rows
     sample = np.random.default_rng(seed).permutation(len(state))[:limit]
     return rows[np.sort(sample[sample < len(rows)])], sample[sample >= len(rows)] - len(rows)
 
 
-def exact_parts(state: IndexState, order: NDArray[np.intp]) -> Iterator[NDArray[np.float32]]:
-    """Yield the vectors of a state in an order of `IndexState.keys`."""
+def exact_parts(state: VectorState, order: NDArray[np.intp]) -> Iterator[NDArray[np.float32]]:
+    """Yield the vectors of a state in an order of `VectorState.keys`."""
     rows = state.base_rows
     for start in range(0, len(order), BLOCK):
         block_rows = order[start : start + BLOCK]
@@ -134,7 +134,7 @@ def exact_parts(state: IndexState, order: NDArray[np.intp]) -> Iterator[NDArray[
         yield block
 
 
-def rounded_parts(state: IndexState, order: NDArray[np.intp]) -> Iterator[NDArray[np.float32] | NDArray[np.int8]]:
+def rounded_parts(state: VectorState, order: NDArray[np.intp]) -> Iterator[NDArray[np.float32] | NDArray[np.int8]]:
     """Yield the centre, the numbers and then the steps of the vectors of a state; see `RoundedRows`.
 
     Those that are rounded stay as they are, and with them the centre.
@@ -166,7 +166,7 @@ def rounded_parts(state: IndexState, order: NDArray[np.intp]) -> Iterator[NDArra
 
 
 def locate_rows(
-    state: IndexState, keys: NDArray[np.int64]
+    state: VectorState, keys: NDArray[np.int64]
 ) -> Iterator[tuple[ExactRows | RoundedRows, NDArray[np.intp], NDArray[np.intp]]]:
     """Yield where the vectors of these keys are: rows, indices into ``keys``, and the number of the row for each."""
     for stored_keys, vectors, alive in (

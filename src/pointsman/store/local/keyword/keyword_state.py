@@ -1,0 +1,206 @@
+"""One state of a keyword index, or of some of its documents, with what is counted of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any
+
+import tantivy
+
+from pointsman.store.bm25 import BM25, idf, query_terms
+from pointsman.store.local.keyword.keyword_schema import CODES, MARKER, SCHEMA, all_addresses, term_query
+from pointsman.store.local.keyword.term_codes import TermCodes
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+WEIGHTS_APART = 0.0003  # an error of a word's weight that is tolerated in the choice of candidates
+_POSTINGS = 8_000_000  # keys of documents that are kept for the words of queries
+_EXACT_TO = 40  # lengths below are exact in tantivy's one byte
+
+
+class KeywordState:
+    """One searcher and the values computed for it; a reload replaces it as a whole, so threads never see a mix."""
+
+    def __init__(self, searcher: tantivy.Searcher, seq: int, codes: TermCodes) -> None:
+        self.searcher, self.seq, self.codes = searcher, seq, codes
+        self.size = self.documents = max(searcher.num_docs - 1 - bool(codes), 0)  # all but those of the index itself
+        self.tolerance = WEIGHTS_APART
+        self.frequencies: dict[str, int] = {}
+        self.weights: dict[str, float] = {}
+        self.counted = 0  # documents in tantivy's statistics, including markers and deleted ones; 0: not read yet
+        self.counted_length = 1.0  # their mean length
+        self._some_dead = True
+        self._ratios: dict[int, float] = {}
+        self._postings: dict[str, NDArray[np.int64]] = {}
+        self._postings_size = 0
+
+    @cached_property
+    def average_length(self) -> float:
+        """The mean length of the living documents, in tokens."""
+        total = self.searcher.aggregate(tantivy.Query.all_query(), {"sum": {"sum": {"field": "length"}}})["sum"]
+        return float(total["value"]) / max(self.documents, 1) or 1.0
+
+    def ratio(self, length: int) -> float:
+        """Return BM25 of a word that occurs once in a document of this length, over tantivy's score of it.
+
+        If a word occurs more often, the ratio is nearer to 1; so, between 1 and this, is that of a whole query.
+        """
+        ratio = self._ratios.get(length)
+        if ratio is None:
+            norm_of_tantivy = BM25(self.counted_length).norm(_in_a_byte(length))
+            ratio = self._ratios[length] = (1 + norm_of_tantivy) / (1 + BM25(self.average_length).norm(length))
+        return ratio
+
+    @property
+    def greatest_ratio(self) -> float:
+        """No document's score is more than this many times tantivy's."""
+        return max(1.0, self.average_length / self.counted_length)
+
+    def learn(self, term: str) -> bool:
+        """Read tantivy's statistics through a term; return False when no living document contains it."""
+        if not self.counted:
+            query = term_query(term)
+            hits = self.searcher.search(query, 1, count=False).hits
+            if not hits:
+                return False
+            explanation = json.loads(query.explain(self.searcher, hits[0][1]).to_json())
+            numbers = {detail["description"]: detail["value"] for detail in _explanation_parts(explanation)}
+            self.counted_length = float(numbers["avgdl, average length of field"])
+            self.counted = int(numbers["N, total number of docs"])
+            own_count = self.searcher.doc_freq("key", MARKER) + self.searcher.doc_freq("key", CODES)
+            self._some_dead = self.counted > self.documents + own_count
+        return True
+
+    def count(self, term: str) -> int:
+        """Return the number of living documents that contain a term."""
+        n = self.frequencies.get(term)
+        if n is None:  # counted by a search when the dictionary's number includes deleted documents
+            if len(self.frequencies) > 100_000:
+                self.frequencies.clear()
+            n = self.searcher.doc_freq("body", term)
+            if n and (not self.learn(term) or self._some_dead):
+                n = self.searcher.search(term_query(term), 1, count=True).count or 0  # type: ignore[attr-defined]  # stubs lack it
+            self.frequencies[term] = n
+        return n
+
+    def frequency(self, text: str) -> int:
+        """Return how many documents contain the rarest word of a text; 0 if a word is in none or the text has none."""
+        return min(map(self.count, query_terms(text)), default=0)
+
+    def idf(self, term: str) -> float:
+        """Return Lucene's idf of a term over the living documents."""
+        return idf(self.documents, self.count(term))
+
+    def weight(self, term: str) -> float:
+        """Return the factor that corrects tantivy's score of a term for the deleted documents it counts."""
+        weight = self.weights.get(term)
+        if weight is None:
+            if len(self.weights) > 100_000:
+                self.weights.clear()
+            frequency = self.searcher.doc_freq("body", term)
+            weight = self.idf(term) / idf(self.counted, frequency) if frequency and self.learn(term) else 1.0
+            # Scaled terms cost tantivy half as much time again, so negligible corrections are skipped.
+            weight = self.weights[term] = 1.0 if abs(weight - 1) < self.tolerance else weight
+        return weight
+
+    def occurs(self, term: str) -> bool:  # noqa: ARG002  (a part of the documents has to count)
+        """Whether a term may occur in a document."""
+        return True
+
+    # ── for parts of the documents ───────────────────────────────────────────────────────────────────────────────
+
+    def postings(self, term: str) -> NDArray[np.int64]:
+        """Return the keys of the living documents that contain a term, in no order."""
+        import numpy as np
+
+        keys = self._postings.get(term)
+        if keys is None:
+            limit = max(1, self.searcher.doc_freq("body", term))
+            query = tantivy.Query.const_score_query(term_query(term), 0.0)  # to score and sort them takes as long again
+            addresses = [address for _, address in self.searcher.search(query, limit, count=False).hits]
+            keys = np.array(self.searcher.fast_field_values("key", addresses), np.int64)
+            if self._postings_size > _POSTINGS:
+                self._postings, self._postings_size = {}, 0
+            self._postings[term] = keys
+            self._postings_size += len(keys) + 50
+        return keys
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int32]:
+        """The length of each document by its key, in tokens; 0 for a key without a document."""
+        import numpy as np
+
+        addresses = all_addresses(self.searcher)
+        keys = np.array(self.searcher.fast_field_values("key", addresses), np.int64)
+        lengths = np.zeros(int(keys.max(initial=0)) + 1, np.int32)
+        living = keys >= 0
+        lengths[keys[living]] = np.array(self.searcher.fast_field_values("length", addresses), object)[living]
+        return lengths
+
+
+class IndexSubset(KeywordState):
+    """A snapshot in which only some documents exist: every number is theirs, and every score is exact.
+
+    Args:
+        snapshot: the snapshot.
+        keys: the keys of the documents, ascending.
+    """
+
+    def __init__(self, snapshot: KeywordState, keys: NDArray[np.int64]) -> None:
+        import numpy as np
+
+        super().__init__(snapshot.searcher, snapshot.seq, snapshot.codes)
+        self._snapshot, self.keys, self.documents, self.tolerance = snapshot, keys, len(keys), 0.0
+        self._exists = np.zeros(max(len(snapshot.lengths), int(keys.max(initial=0)) + 1), np.bool_)
+        self._exists[keys] = True
+
+    def is_of(self, snapshot: KeywordState) -> bool:
+        """Whether this is a subset of a snapshot."""
+        return self._snapshot is snapshot
+
+    @cached_property
+    def average_length(self) -> float:
+        """The mean length of these documents, in tokens."""
+        lengths = self._snapshot.lengths
+        total = lengths[self.keys[self.keys < len(lengths)]].sum(dtype="int64")
+        return float(total) / max(self.documents, 1) or 1.0
+
+    def count(self, term: str) -> int:
+        """Return the number of these documents that contain a term."""
+        n = self.frequencies.get(term)
+        if n is None:
+            if len(self.frequencies) > 100_000:
+                self.frequencies.clear()
+            n = self.frequencies[term] = int(self._exists[self._snapshot.postings(term)].sum())
+        return n
+
+    def occurs(self, term: str) -> bool:
+        """Whether a term occurs in any of these documents."""
+        return self.count(term) > 0
+
+
+@cache
+def empty_state() -> KeywordState:
+    """Return the state of an index that is not there."""
+    return KeywordState(tantivy.Index(SCHEMA).searcher(), -1, TermCodes())
+
+
+def _in_a_byte(length: int) -> int:
+    """Return a length as tantivy stores it: exact to 39, then 4 significant bits (Lucene's `SmallFloat.intToByte4`)."""
+    if length < _EXACT_TO:
+        return length
+    excess = length - 24
+    shift = excess.bit_length() - 4
+    return 24 + (excess >> shift << shift)
+
+
+def _explanation_parts(explanation: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield a tantivy explanation and all its nested parts."""
+    yield explanation
+    for detail in explanation.get("details", ()):
+        yield from _explanation_parts(detail)
