@@ -522,7 +522,7 @@ class Collection:
             LockedError: another process is doing so, and does not finish.
         """
         try:
-            with self._lock.line(monotonic() + _COMPLETING_SECONDS):
+            with self._lock.turn(monotonic() + _COMPLETING_SECONDS):
                 self._lock.acquire()
                 if read_manifest(self._directory) is None:
                     log.warning("%s has no %s; rewriting it", self._directory, MANIFEST)
@@ -601,7 +601,7 @@ class Collection:
                 self._open_blocks += 1
                 return
         try:
-            with self._lock.line(deadline):
+            with self._lock.turn(deadline):
                 while True:
                     try:
                         with self._writing:

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NOT_FOR_US: Final = frozenset({errno.EACCES, errno.EPERM})
 _NO_HANDLES: Final = frozenset({errno.EMFILE, errno.ENFILE})
-_LEAST_ROOM: Final = 1 << 20  # bytes; with less free space, an unexplained failure is attributed to a full disk
+_LEAST_FREE_SPACE: Final = 1 << 20  # bytes; with less free space, an unexplained failure is attributed to a full disk
 _HOLD_SECONDS: Final = 10.0  # for a process that is changing a directory, which takes milliseconds
 _HEALING_SECONDS: Final = 2.0  # for a reader that is bringing the indexes up to date, which takes milliseconds
 POLL_SECONDS: Final = 0.005
@@ -49,7 +49,7 @@ def store_error(path: Path, error: OSError, note: str = "") -> StoreError:
         note: what is safe nevertheless, if that is not obvious.
     """
     if error.errno in _FULL:
-        return full(path, note)
+        return disk_full_error(path, note)
     reason = error.strerror or str(error)
     if error.errno == errno.EROFS:
         return StoreError(f"{path} cannot be written to: {reason}")
@@ -61,7 +61,7 @@ def store_error(path: Path, error: OSError, note: str = "") -> StoreError:
     return StoreError(f"{path}: {reason}; {note}; check the disk and try again")
 
 
-def full(path: Path, note: str = "") -> StorageFullError:
+def disk_full_error(path: Path, note: str = "") -> StorageFullError:
     """Return the error for a full disk."""
     note = note or "earlier acknowledged writes are kept"
     return StorageFullError(
@@ -70,13 +70,13 @@ def full(path: Path, note: str = "") -> StorageFullError:
     )
 
 
-def room(directory: Path) -> bool:
-    """Whether there is room for new files."""
+def has_free_space(directory: Path) -> bool:
+    """Whether there is space for new files."""
     try:
         state = os.statvfs(directory)
     except OSError:
         return True  # unknown; the next operation will show
-    return state.f_bavail * state.f_frsize >= _LEAST_ROOM and (state.f_favail > 0 or not state.f_files)
+    return state.f_bavail * state.f_frsize >= _LEAST_FREE_SPACE and (state.f_favail > 0 or not state.f_files)
 
 
 @contextmanager
@@ -162,7 +162,7 @@ def make_directory(directory: Path) -> None:
         sync_directory(directory.parent)
     except OSError as error:
         if error.errno in _FULL:
-            raise full(directory) from error
+            raise disk_full_error(directory) from error
         raise StoreError(f"{directory} cannot be created: {error.strerror}; name another path") from error
 
 
@@ -449,15 +449,11 @@ class WriterLock:
         if self.held:
             return
         deadline = monotonic() + _HEALING_SECONDS
-        try:
+        with self._errors_translated():
             while not self._lock.acquire():
                 if healing or self._note()[1] == "writing" or monotonic() >= deadline:
                     raise self._locked_error()
                 sleep(POLL_SECONDS)
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise store_error(self._directory, error) from error
         with suppress(OSError):  # on a full disk, messages to others lack the number
             self._holder.write_text(f"{os.getpid()}{' healing' if healing else ''}")
 
@@ -473,7 +469,7 @@ class WriterLock:
             queue_lock.release()
 
     @contextmanager
-    def line(self, until: float) -> Iterator[None]:
+    def turn(self, until: float) -> Iterator[None]:
         """Wait in the queue, at most until a time of ``monotonic``; within the block it is our turn to take the lock.
 
         Raises:
@@ -482,15 +478,11 @@ class WriterLock:
             StoreError: the directory is not writable.
         """
         queue_lock = ExclusiveLock(self._queue)  # a separate one for each waiter, also within a process
-        try:
+        with self._errors_translated():
             while not queue_lock.acquire():
                 if monotonic() >= until:
                     raise self._locked_error()
                 sleep(POLL_SECONDS)
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise store_error(self._directory, error) from error
         try:
             yield
         finally:
@@ -498,14 +490,24 @@ class WriterLock:
 
     def release(self) -> None:
         """Release the lock."""
-        self.unsign()
+        self.remove_note()
         self._lock.release()
 
-    def unsign(self) -> None:
+    def remove_note(self) -> None:
         """Remove the note of the lock's holder, before its directory is renamed."""
         if self._lock.in_place:
             with suppress(OSError):  # a wrong note only affects a message
                 self._holder.unlink()
+
+    @contextmanager
+    def _errors_translated(self) -> Iterator[None]:
+        """Convert errors of the operating system to ours, but for a directory that is not there."""
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise store_error(self._directory, error) from error
 
     def _locked_error(self) -> LockedError:
         return LockedError(

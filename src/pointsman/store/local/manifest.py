@@ -169,7 +169,7 @@ def drop_directory(directory: Path, lock: WriterLock, identity: str | None = Non
                 return False
             if identity is not None and (read_manifest(directory) or {}).get("identity") != identity:
                 raise replaced_error(directory)
-            lock.unsign()
+            lock.remove_note()
             remove_directory(directory)
     except FileNotFoundError:
         return False

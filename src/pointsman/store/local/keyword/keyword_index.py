@@ -38,11 +38,11 @@ from pointsman.store.bm25 import K1, B
 from pointsman.store.local.files_and_locks import (
     collect_leftovers,
     directory_aside,
+    disk_full_error,
     file_stamp,
-    full,
+    has_free_space,
     make_directory,
     replace_directory,
-    room,
     store_error,
 )
 from pointsman.store.local.keyword.facet_terms import FIELD as FACETS
@@ -272,8 +272,10 @@ class KeywordIndex:
     def _unwritten(self, error: BaseException) -> StoreError:
         note = "the documents are stored; the index will be updated as soon as it can be written"
         cause = _as_os_error(error)
-        if cause.errno is None and not room(self._directory.parent):  # tantivy does not report why a thread died
-            return full(self._directory, note)
+        if cause.errno is None and not has_free_space(
+            self._directory.parent
+        ):  # tantivy does not report why a thread died
+            return disk_full_error(self._directory, note)
         return store_error(self._directory, cause, note)
 
     def clear(self) -> None:

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 # A first byte is never a second one, so codes can be looked for like text; and neither is what ends them.
-_FIRST, _SECONDS, _END = 0x80, 0x80, b"\xff"
-MOST_CODES: Final = (0xFF - _FIRST) * _SECONDS
+_LOWEST_FIRST_BYTE: Final = 0x80
+_SECOND_BYTES: Final = 0x80  # as many there are, from 0 up
+_END_OF_CODES: Final = b"\xff"
+MOST_CODES: Final = (0xFF - _LOWEST_FIRST_BYTE) * _SECOND_BYTES
 """As many terms can have codes: some 130 kB on disk."""
 _LEARNT_FROM: Final = 2000
 """Documents after which terms get codes; small datasets have none."""
@@ -51,7 +53,7 @@ class TermCodes:
         counts = Counter(filterfalse(self._codes.__contains__, tokens))
         lines = [term if count == 1 else f"{term} {count}" for term, count in counts.items()]
         self._learn(counts)
-        return b"".join(codes) + _END + "\n".join(["", *lines, ""]).encode()
+        return b"".join(codes) + _END_OF_CODES + "\n".join(["", *lines, ""]).encode()
 
     def _learn(self, terms: Iterable[str]) -> None:
         if len(self) == MOST_CODES:
@@ -72,7 +74,7 @@ class TermCodes:
         forms = [(self._codes.get(term), f"\n{term}\n".encode(), f"\n{term} ".encode()) for term in terms]
         all_counts = []
         for content in documents:
-            code_list, end, lines = content.partition(_END)
+            code_list, end, lines = content.partition(_END_OF_CODES)
             if not end:  # of an earlier version, which had no codes
                 code_list, lines = b"", content
             counts = []
@@ -89,4 +91,4 @@ class TermCodes:
 
 
 def _code(number: int) -> bytes:
-    return bytes((_FIRST + number // _SECONDS, number % _SECONDS))
+    return bytes((_LOWEST_FIRST_BYTE + number // _SECOND_BYTES, number % _SECOND_BYTES))

@@ -17,7 +17,14 @@ from urllib.parse import quote
 
 import xxhash
 
-from pointsman.store.local.files_and_locks import full, make_private, room, steady, store_error, sync_directory
+from pointsman.store.local.files_and_locks import (
+    disk_full_error,
+    has_free_space,
+    make_private,
+    steady,
+    store_error,
+    sync_directory,
+)
 from pointsman.store.local.truth.tally import Tally
 from pointsman.tools.errors import CorruptStoreError, LockedError, ReplacedError, StoreError
 from pointsman.tools.sqlite import SQLITE_ERRORS, damage, error_code
@@ -248,8 +255,8 @@ def translated_error(path: Path, error: Exception) -> StoreError:
     if (problem := damage(error)) is not None:
         return damaged_error(path, problem)
     code = error_code(error)
-    if code == sqlite3.SQLITE_FULL or (code in _NO_ROOM and not room(path.parent)):
-        return full(path, "nothing of this batch was written; earlier acknowledged writes are kept")
+    if code == sqlite3.SQLITE_FULL or (code in _NO_ROOM and not has_free_space(path.parent)):
+        return disk_full_error(path, "nothing of this batch was written; earlier acknowledged writes are kept")
     if code == sqlite3.SQLITE_BUSY:
         return LockedError(f"{path} has been in use by another process for more than {_BUSY_SECONDS:.0f} s")
     if code in _NO_ROOM:
