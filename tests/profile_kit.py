@@ -18,7 +18,7 @@ LIBRARY = f"{Path(pointsman.__file__).parent}/"
 
 
 class Profile:
-    """What a call enters of the library, in any thread.
+    """What a call enters of the library, in this thread and those that it starts.
 
     Clocks of the library stand still meanwhile: what is read again after a while would make the counts depend on how
     busy the machine is.

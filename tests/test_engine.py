@@ -37,6 +37,7 @@ from pointsman.retrieval.refine.rerank import BaseReranker
 from pointsman.retrieval.request import SearchRequest, StrategyName
 from pointsman.retrieval.run import telemetry
 from pointsman.retrieval.strategies import BaseRetrievalStrategy, HybridStrategy
+from pointsman.store.local.local_store import LocalStore
 from pointsman.store.local.truth.truth_rows import Truth
 from pointsman.text import query_tokens
 from pointsman.tools.errors import UnknownNameError
@@ -385,11 +386,11 @@ class TestCost:
     def test_files(self, workspace: Workspace, options: dict[str, Any]) -> None:
         self.search(workspace, **options)
         files = Profile(lambda: self.search(workspace, **options)).files.keys() - {"embedders/scripted_embedders.py"}
-        assert len(files) <= 34, "\n".join(sorted(files))
+        assert len(files) <= 37, "\n".join(sorted(files))
 
-    @pytest.mark.parametrize("embedder", [None, HashingEmbedder()], ids=["default", "hashing"])
+    @pytest.mark.parametrize(("embedder", "most"), [(None, 158), (HashingEmbedder(), 144)], ids=["default", "hashing"])
     def test_a_question_asked_again_asks_each_thing_once(
-        self, tmp_path: Path, embedder: HashingEmbedder | None, monkeypatch: pytest.MonkeyPatch
+        self, tmp_path: Path, embedder: HashingEmbedder | None, most: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         question, workspace = "railway switch", Workspace(tmp_path, embedder=embedder)
         workspace.dataset("rails").add([Document(str(n), f"a railway switch guides trains to {n}") for n in range(10)])
@@ -407,13 +408,42 @@ class TestCost:
         assert profile.calls["StoredDataset.store"] == 1
         assert profile.calls["Collection.refresh"] == 1
         assert profile.calls["Analyzer.query_tokens"] == 1
-        # 17 are calls of stages by `search`; two ask whether the dataset has views, others whether it is closed
-        assert profile.moves <= 203
+        assert profile.calls["StoredWorkspace.access"] == 1
+        assert profile.moves <= most  # those of the default embedder's calibration are more
         assert profile.calls.total() <= 700
         monkeypatch.setattr(Hit, "__init__", count_build)
         answer = workspace.search(question, 4)
         assert {hit.id for hit in answer} <= set(builds)
         assert max(builds.values()) <= 2, builds
+
+    def test_a_search_with_an_unknown_word_reads_each_thing_once(
+        self, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for _ in range(3):
+            assert workspace.search("railway swich", 4).spelling is not None
+        profile = Profile(lambda: workspace.search("railway swich", 4))
+        assert len(profile.files) <= 38, "\n".join(sorted(profile.files))
+        calls: Counter[str] = Counter()  # in any thread; those of the pool are older than a profile
+        for kind, name in ((Truth, "metas"), (LocalStore, "statistics")):
+            original = getattr(kind, name)
+
+            def count_call(self: Any, ask: Any = original) -> Any:
+                calls[ask.__qualname__] += 1
+                return ask(self)
+
+            monkeypatch.setattr(kind, name, count_call)
+        workspace.search("railway swich", 4)
+        assert calls == {"Truth.metas": 1, "LocalStore.statistics": 1}
+
+    def test_with_access_on_principals_are_checked_once(self, workspace: Workspace) -> None:
+        rails = workspace.dataset("rails")
+        rails.add([Document(f"open {id_}", text) for id_, text in TEXTS.items()], access=["group:staff"])
+        workspace.switch_access(on=True)
+        for _ in range(3):
+            assert len(workspace.search("railway switch", 4, principals=["group:staff"])) > 1
+        profile = Profile(lambda: workspace.search("railway switch", 4, principals=["group:staff"]))
+        assert (profile.calls["check_principals"], profile.calls["StoredWorkspace.access"]) == (1, 1)
+        assert len(profile.files) <= 53, "\n".join(sorted(profile.files))
 
     def test_sql_statements(self, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
         self.search(workspace)

@@ -26,7 +26,7 @@ from pointsman.retrieval.refine.refuse import Refuser
 from pointsman.retrieval.request import SearchRequest
 from pointsman.retrieval.retrievers.hybrid_retriever import TIMEOUT
 from pointsman.retrieval.run.candidates import DEPTH
-from pointsman.retrieval.run.source import Source
+from pointsman.retrieval.run.source import Source, check_all_searchable
 from pointsman.retrieval.search import search, unanswered
 from pointsman.tools.audit_log import AuditLog, log_of
 from pointsman.tools.errors import InputError, PointsmanError, RetrievalError, UnknownNameError, UnmetNeedError
@@ -246,6 +246,8 @@ class Engine:
         seconds: float | None = None,
     ) -> list[RetrievalContext]:
         """Search by recipes of one strategy, one for each question; if it fails, fall back to plain search."""
+        if recipes[0].alone:  # what searches by itself may read any of them
+            await mode.blocking(partial(check_all_searchable, sources_named(request, sources)))
         try:
             return await search(recipes, queries, mode, seconds)
         except RetrievalError as error:

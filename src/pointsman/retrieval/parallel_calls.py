@@ -25,7 +25,7 @@ from pointsman.tools.errors import InputError
 from pointsman.tools.sync_and_async import in_daemon, in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 
 log = logging.getLogger(__name__)
 
@@ -400,6 +400,12 @@ class Breaker:
                 self._state[name] = (count, perf_counter() + self._seconds, cause)  # this one tries, others wait
                 return None
             return f"left out for another {remaining:.0f} s after {count} failures in a row, the last: {cause}"
+
+    def left_out(self, names: Iterable[str]) -> dict[str, str]:
+        """Which of these names are left out, and why."""
+        if not self._state:
+            return {}
+        return {name: reason for name in names if (reason := self.why_not(name)) is not None}
 
     def record(self, name: str, error: Exception | None) -> None:
         """Note how a call ended.

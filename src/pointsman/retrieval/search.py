@@ -71,7 +71,7 @@ async def search(
     """
     recipe, timeout = recipes[0], _timeout(recipes[0], len(queries), seconds)
     sources = [source for source in recipe.sources.values() if isinstance(source, Source)]
-    with reading_each(sources) as readings, _spending(recipe, len(queries), timeout):
+    with _spending(recipe, len(queries), timeout), reading_each(sources) as readings:
         routings, rewritings, rankings, contexts = [], [], [], []
         for own_recipe, query in zip(recipes, queries, strict=True):
             inquiry = Inquiry(own_recipe, query, mode, readings, Journal(timeout, own_recipe.notes))

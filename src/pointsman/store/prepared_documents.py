@@ -58,9 +58,22 @@ def document_of(id_: str, text: str | None, metadata: str, content: bytes) -> Do
     Raises:
         ValueError: the content differs from what was stored, or the metadata is not JSON.
     """
-    if text is not None and digest(text, metadata) != content:
-        raise ValueError("the content does not match its checksum")
-    return Document(id_, text or "", metadata_of(metadata))
+    return documents_of([(id_, text, metadata, content)])[0]
+
+
+def documents_of(rows: Sequence[tuple[str, str | None, str, bytes]]) -> list[Document]:
+    """Return documents as they were stored, each from what `document_of` takes.
+
+    Raises:
+        ValueError: as `document_of` does, for one of them.
+    """
+    for _, text, metadata, content in rows:
+        if text is not None and digest(text, metadata) != content:
+            raise ValueError("the content does not match its checksum")
+    metadata_of_each = [metadata_of(metadata) for _, _, metadata, _ in rows]
+    return [
+        Document(id_, text or "", metadata) for (id_, text, _, _), metadata in zip(rows, metadata_of_each, strict=True)
+    ]
 
 
 def prepare(document: Document) -> Prepared:

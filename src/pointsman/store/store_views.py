@@ -12,7 +12,7 @@ from pointsman.values.types import Document
 from pointsman.values.views import ACCESS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from pointsman.values.views import View
 
@@ -91,7 +91,12 @@ class StoreView(Store):
         return Statistics(1, documents, notes, due, store_statistics.recorded_state)
 
 
-def without_access(document: Document) -> Document:
-    """Return a document without what it says about access."""
-    metadata = {name: value for name, value in document.metadata.items() if name != ACCESS}
-    return Document(document.id, document.text, metadata)
+def without_access(documents: Sequence[Document]) -> list[Document]:
+    """Return documents without what they say about access."""
+    metadata_of_each = [
+        {name: value for name, value in document.metadata.items() if name != ACCESS} for document in documents
+    ]
+    return [
+        Document(document.id, document.text, metadata)
+        for document, metadata in zip(documents, metadata_of_each, strict=True)
+    ]

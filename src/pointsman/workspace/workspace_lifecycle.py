@@ -74,7 +74,8 @@ class StoredWorkspace(FittedWorkspace):
             InputError: the name is invalid, or the dataset was created with another ``indexing_technique``.
             UnmetNeedError: it is for pictures, and nothing is configured that embeds them.
         """
-        check_name(name)
+        if name not in self._datasets:
+            check_name(name)
         with self._opening:
             attachment = self._attachment(name)
             if attachment is not None:
@@ -88,9 +89,7 @@ class StoredWorkspace(FittedWorkspace):
                     f"{indexing_technique!r}"
                 )
             holds_images = self._holds_images(name, record, images)
-            dataset = self._datasets.get(name)
-            if dataset is not None and dataset.is_closed:
-                dataset = None
+            dataset = self._dataset_in_use(name)
             if dataset is not None and record is None and dataset.opened:
                 self._datasets.pop(name).release()  # another process has deleted it
                 dataset = None
@@ -107,6 +106,11 @@ class StoredWorkspace(FittedWorkspace):
         return self._with_changes(dataset, description, versions)
 
     adataset = async_twin(dataset)
+
+    def _dataset_in_use(self, name: str) -> Dataset | None:
+        """Return the dataset of this name if it has been asked for, and nobody has closed it since."""
+        dataset = self._datasets.get(name)
+        return None if dataset is None or dataset.is_closed else dataset
 
     def _with_changes(self, dataset: Dataset, description: str | None, versions: str | None) -> Dataset:
         """Return a dataset after changing what is given and differs."""
@@ -156,11 +160,12 @@ class StoredWorkspace(FittedWorkspace):
 
     def _record(self, name: str) -> DatasetRecord | None:
         """Return the record of a dataset: the current one in a folder, a recent one in a server."""
-        if not self.backend.is_remote:
-            return self.backend.about(name)
+        backend = self._backend  # whoever asks has made sure that the workspace is open
+        if not backend.is_remote:
+            return backend.about(name)
         time = monotonic()
         if self._records is None or time - self._records[0] > _FRESH:
-            self._records = time, {record.name: record for record in self.backend.datasets()}
+            self._records = time, {record.name: record for record in backend.datasets()}
         return self._records[1].get(name)
 
     def _forget_records(self) -> None:
@@ -329,7 +334,7 @@ class StoredWorkspace(FittedWorkspace):
     def names(self) -> list[str]:
         """Return the names of all datasets, sorted."""
         attachments = self._attached()
-        if self.access:
+        if attachments and self.access:
             attachments = {name: record for name, record in attachments.items() if _has_columns(name, record)}
         return sorted({*self.own_names(), *attachments})
 
@@ -337,8 +342,9 @@ class StoredWorkspace(FittedWorkspace):
 
     def own_names(self) -> list[str]:
         """Return the names of the datasets stored in the workspace, sorted; attached collections are not."""
-        if not self.backend.is_remote:
-            return self.backend.names()
+        backend = self.backend
+        if not backend.is_remote:
+            return backend.names()
         self._record("")
         return sorted(self._records[1] if self._records is not None else ())
 
@@ -450,15 +456,15 @@ class StoredWorkspace(FittedWorkspace):
         if principals is None:
             check_all_searchable(datasets)
             return list(datasets)
-        return [self._view_of(dataset, principals) for dataset in datasets]
+        view = View.of(principals)
+        return [self._view_of(dataset, view) for dataset in datasets]
 
     ain_view = async_twin(in_view)
 
-    def _view_of(self, dataset: Dataset, principals: Iterable[str] | View) -> Dataset:
+    def _view_of(self, dataset: Dataset, view: View) -> Dataset:
         """Return what exists of a dataset; of an attached collection that does not answer, one that says so."""
         if dataset.name not in self._foreign:
-            return dataset.in_view(principals)
-        view = View.of(principals)
+            return dataset.in_view(view)
         try:
             return limited(lambda: dataset.in_view(view), _VIEW_SECONDS, f"view of {dataset.name}", _late_view)
         except PointsmanError as error:
@@ -477,7 +483,9 @@ class StoredWorkspace(FittedWorkspace):
         for dataset in datasets:
             if dataset.name not in self._calibrations.known and dataset is self._datasets.get(dataset.name):
                 self._calibrate_if_needed(dataset)
-        return self.in_view(datasets, request.principals)
+        if request.principals is None:  # the search itself makes sure that nobody has to say who asks
+            return datasets
+        return self.in_view(datasets, View.of_request(request.principals))
 
     def source(self, name: str) -> Dataset:
         """Return a dataset to search beside others; if its manifest is unreadable, only its own part of a search fails.

@@ -51,6 +51,7 @@ class RoutedRecipe:
         examined: how many hits of the ranking the answer is chosen from.
         weighs: whether the policy weighs the lists.
         has_later_stages: whether a stage after the branches may take longer than a computation.
+        judged: by dataset, the embedders whose cosines a calibration judges there; None stands for words alone.
     """
 
     plan: Plan
@@ -60,6 +61,7 @@ class RoutedRecipe:
     examined: int
     weighs: bool
     has_later_stages: bool
+    judged: Mapping[str, frozenset[str | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,13 +150,13 @@ class Recipe:
             self.examined,
             self.weighs and plan.strategy == "hybrid",
             any(not refiner.in_place for refiner in self.refiners),
+            {name: frozenset(relevance.embedder for relevance in self.judges(name)) for name in names},
         )
 
-    def has_odds(self, name: str, embedder: str | None) -> bool:
-        """Whether the cosines of an embedder can be judged in a dataset."""
+    def judges(self, name: str) -> Sequence[Relevance]:
+        """What may judge the hits of a dataset, in this order."""
         fitted = self.fitted.get(name)
-        own_calibrations = () if fitted is None else fitted.relevance
-        return any(calibration.embedder == embedder for calibration in (*own_calibrations, *self.calibrations))
+        return self.calibrations if fitted is None else (*fitted.relevance, *self.calibrations)
 
     def deciding(self, what: str, value: str, by: str, reason: str) -> Recipe:
         """A copy with one more decision."""
@@ -229,7 +231,8 @@ class Recipe:
 
     def depth_of(self, scale: str) -> int:
         """How many hits the stages after the fusion need."""
-        return max([self.examined, *(refiner.depth(self.examined, scale) for refiner in self.refiners)])
+        examined = self.examined
+        return max([examined, *[refiner.depth(examined, scale) for refiner in self.refiners]])
 
 
 def method_for(sources: Sequence[Any], method: str, policy: Policy | None = None) -> tuple[str, str]:

@@ -110,6 +110,22 @@ def words_of(dataset: Source, *, limit: int = MOST_CHARACTERS) -> DatedWords:
         return words
 
 
+def _known_words(dataset: Source) -> DatedWords | None:
+    """Return the words if they were read from the dataset as the search that runs here sees it."""
+    entry = _spellers.get(dataset)
+    if entry is None or entry.words is None:
+        return None
+    return entry.words if reading_of(dataset).read().sequence == entry.sequence else None
+
+
+def _joined(words_by_dataset: Sequence[DatedWords]) -> DatedWords | None:
+    """Return the words of several datasets as those of one; None if there is no dataset."""
+    if len(words_by_dataset) < 2:
+        return words_by_dataset[0] if words_by_dataset else None
+    sequences = {name: sequence for words in words_by_dataset for name, sequence in words.sequences.items()}
+    return DatedWords(_merge_spellers([words.speller for words in words_by_dataset]), sequences)
+
+
 def _stored_words(dataset: Source, entry: _SpellerEntry) -> DatedWords | None:
     """Return the words that the store keeps; they count as read slowly, and are read again like those."""
     stored = dataset.store.stored_words(LEXICON)
@@ -205,6 +221,9 @@ class Vocabulary:
         return self._note(self.words())
 
     def _words_in_time(self, seconds: float) -> DatedWords | None:
+        known_words = [words for dataset in self.datasets if (words := _known_words(dataset)) is not None]
+        if len(known_words) == len(self.datasets):  # nothing is read, so there is nothing to wait for
+            return _joined(known_words)
         key = tuple(map(id, self.datasets))
         with _guard:
             reading = _readings.get(key)
@@ -225,10 +244,7 @@ class Vocabulary:
             if words is None:
                 return None
             words_by_dataset.append(words)
-        if len(words_by_dataset) < 2:
-            return words_by_dataset[0] if words_by_dataset else None
-        sequences = {name: sequence for words in words_by_dataset for name, sequence in words.sequences.items()}
-        return DatedWords(_merge_spellers([words.speller for words in words_by_dataset]), sequences)
+        return _joined(words_by_dataset)
 
     def _note(self, words: DatedWords | None) -> Speller | None:
         """Return the speller; note in the readings of the search that runs here what it is of."""

@@ -163,7 +163,7 @@ class SimpleHybridRetriever(BaseRetriever):
             mode,
             [journal],
             breaker=self._breaker,
-            budget=journal.deadline.left(),
+            budget=journal.deadline.left,
         )
         if not answers[0].results:
             raise nothing_answered(answers[0].failed)

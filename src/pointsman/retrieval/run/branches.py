@@ -6,6 +6,7 @@ import logging
 import re
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import attrgetter, itemgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -18,7 +19,7 @@ from pointsman.tools.sync_and_async import in_thread
 from pointsman.values.types import Query, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pointsman.retrieval.run.journal import Journal
     from pointsman.retrieval.run.reading import Reading
@@ -78,7 +79,7 @@ class SourceBranch:
     def __init__(self, reading: Reading, lists: tuple[bool, bool], absent_script: float = 0.0) -> None:
         self.reading, self.name, self.absent_script = reading, reading.name, absent_script
         self.searches_words, self.searches_vectors = lists
-        self.is_local = reading.can(Capability.LOCAL)
+        self.is_local = reading.is_local
 
     def calls(self, questions: Sequence[Question], depth: int) -> list[tuple[list[int], DualCall[list[Results]]]]:
         """See `Branch`."""
@@ -98,7 +99,7 @@ class SourceBranch:
         store = self.reading.store
         statistics = self.reading.read()
         store_queries = [self._store_query(question, depth, statistics) for question in questions]
-        lists = store.search([store_query for store_query, _ in store_queries])
+        lists = store.search(list(map(itemgetter(0), store_queries)))
         if gaps := self._gaps(questions, lists):
             try:
                 scores = store.score([store_queries[index][0] for index in gaps], list(gaps.values()))
@@ -119,7 +120,7 @@ class SourceBranch:
 
         store_queries = await in_thread(prepare)
         store = self.reading.store
-        lists = await store.asearch([prepare for prepare, _ in store_queries])
+        lists = await store.asearch(list(map(itemgetter(0), store_queries)))
         if gaps := self._gaps(questions, lists):
             try:
                 scores = await store.ascore([store_queries[index][0] for index in gaps], list(gaps.values()))
@@ -282,7 +283,7 @@ async def ask(
     journals: Sequence[Journal],
     *,
     breaker: Breaker,
-    budget: float | None = None,
+    budget: Callable[[], float | None],
 ) -> list[BranchAnswers]:
     """Search all branches for all questions at once; branches that fail or are late are noted, and the others answer.
 
@@ -293,12 +294,13 @@ async def ask(
         mode: how to wait.
         journals: one per question; each gets a span, and any failure, for every branch.
         breaker: leaves out branches that keep failing, unless all do.
-        budget: seconds for all of them.
+        budget: returns the seconds for all of them, when they begin; None: no limit.
 
     Returns:
         The results of each question.
     """
-    left_out = {branch.name: reason for branch in branches if (reason := breaker.why_not(branch.name)) is not None}
+    seconds = budget()
+    left_out = breaker.left_out(map(attrgetter("name"), branches))
     available_branches = [branch for branch in branches if branch.name not in left_out] or list(branches)
     start = perf_counter()
     jobs = [
@@ -312,10 +314,10 @@ async def ask(
     failures: list[dict[str, Exception]] = [{} for _ in questions]
     outcomes, causes = [], list[tuple[str, Exception]]()
     for wave in _waves(calls, one_each=len(calls) <= len(available_branches) or len({id(j) for j in journals}) == 1):
-        outcomes += await mode.all(wave, budget)
+        outcomes += await mode.all(wave, seconds)
     for (number, branch, positions, _), outcome in zip(jobs, outcomes, strict=True):
         error = outcome.error or (RuntimeError("it gave no answer") if outcome.answer is None else None)
-        if not isinstance(error, TimeoutError) or budget is None or budget >= _PATIENCE:
+        if not isinstance(error, TimeoutError) or seconds is None or seconds >= _PATIENCE:
             breaker.record(branch.name, error)  # a branch that had too little time has not failed
         if error is not None:
             causes.append((branch.name, error))
@@ -356,13 +358,9 @@ def _note(journal: Journal, span: Span, label: str, answer: Results | None, erro
         journal.tell(span)
 
 
-def _waves(calls: Sequence[DualCall[Any]], *, one_each: bool) -> Iterator[Sequence[DualCall[Any]]]:
+def _waves(calls: Sequence[DualCall[Any]], *, one_each: bool) -> list[Sequence[DualCall[Any]]]:
     """All calls at once; if retrievers are asked many questions, a few at a time, so that none is overloaded."""
-    if one_each:
-        yield calls
-        return
-    for start in range(0, len(calls), _AT_ONCE):
-        yield calls[start : start + _AT_ONCE]
+    return [calls] if one_each else [calls[start : start + _AT_ONCE] for start in range(0, len(calls), _AT_ONCE)]
 
 
 def nothing_answered(failures: Mapping[str, Exception]) -> Exception:
@@ -427,4 +425,4 @@ def _span(name: str, answer: Results | None, error: Exception | None, millisecon
     lists = answer.pool.lists
     counts = ", ".join(f"{len(ranking)} by {source}" for source, ranking in lists.items())
     detail = f"{name}: {counts or 'nothing'}" if list(lists) != [name] else name
-    return Span("retrieve", detail, milliseconds, len(answer.pool), "; ".join(answer.degraded) or None, start)
+    return Span("retrieve", detail, milliseconds, answer.size, "; ".join(answer.degraded) or None, start)

@@ -34,7 +34,7 @@ from pointsman.retrieval.fusion import (
     rank_sum,
     share_by,
 )
-from pointsman.store.store_values import MATCHED, NEAR, WORDS
+from pointsman.store.store_values import MATCHED, NEAR, WORDS, Scale
 from pointsman.tools.errors import UnknownNameError
 from pointsman.values.protocols import Key
 from pointsman.values.types import Hit, HitKey, Provenance
@@ -271,12 +271,15 @@ class Results:
         pool: the lists, with all scores that are known.
         shared: whether a key stands for the same document in every branch, as with retrievers.
         degraded: what did not work as requested.
+        scored: the lists that `score` knows.
+        size: the number of distinct candidates that came.
     """
 
-    __slots__ = ("degraded", "pool", "shared")
+    __slots__ = ("degraded", "pool", "scored", "shared", "size")
 
     def __init__(self, pool: Pool[Any], *, shared: bool = False, degraded: tuple[str, ...] = ()) -> None:
-        self.pool, self.shared, self.degraded = pool, shared, degraded
+        self.pool, self.shared, self.degraded, self.size = pool, shared, degraded, len(pool)
+        self.scored: Collection[str] = ()
 
     def fetch(self, keys: Sequence[Any], list_positions: Sequence[Place]) -> list[Fetched]:
         """What keys stand for; `build_hits` makes hits of it.
@@ -301,10 +304,6 @@ class Results:
     def score(self, source: str, key: HitKey) -> float | None:  # noqa: ARG002
         """The score that a list would give a document outside it; None if it cannot be computed."""
         return None
-
-    def can_score(self, source: str) -> bool:  # noqa: ARG002
-        """Whether `score` knows this list."""
-        return False
 
     def with_scores(self, added: Scores) -> Results:
         """A copy with additional raw scores, by list and key."""
@@ -341,18 +340,25 @@ class StoreResults(Results):
         store_query: the look that was searched for.
         lists: the lists that the store returned.
         degraded: what did not work as requested.
+
+    Attributes:
+        embedder: the name of the embedder behind the cosines; None if there are none.
     """
 
-    __slots__ = ("documents", "idf", "reading", "store_query")
+    __slots__ = ("documents", "embedder", "idf", "reading", "store_query")
 
     def __init__(self, reading: Reading, store_query: StoreQuery, lists: Lists, degraded: tuple[str, ...] = ()) -> None:
         super().__init__(_pool(reading, lists), degraded=(*degraded, *lists.degraded))
         self.reading, self.store_query, self.documents, self.idf = reading, store_query, lists.documents, lists.idf
+        self.scored = SCALES.keys() & self.pool.scores.keys()
+        info = reading.info
+        self.embedder = info.embedder if info is not None and "vector" in self.pool.lists else None
 
     @property
     def spread(self) -> CosineSpread | None:
         """The distribution of cosines in the source, as of this search; None if its scores are not our cosines."""
-        return self.reading.spread if self.reading.has_cosines else None
+        info = self.reading.info
+        return self.reading.spread if info is not None and info.scales.get(NEAR) is Scale.COSINE else None
 
     def fetch(self, keys: Sequence[Any], list_positions: Sequence[Place]) -> list[Fetched]:  # noqa: ARG002
         """See `Results`."""
@@ -379,21 +385,18 @@ class StoreResults(Results):
 
     def score(self, source: str, key: HitKey) -> float | None:
         """See `Results`."""
-        if key[0] not in {self.reading.name, None} or not self.can_score(source):
+        if key[0] not in {self.reading.name, None} or source not in self.scored:
             return None
         own_key = self.keys([key[1]]).get(key[1])
         scores = {} if own_key is None else self.reading.store.score([self.store_query], [[own_key]])[0]
         score = scores.get(source, {}).get(own_key)
         return None if score is None or math.isnan(score) else score
 
-    def can_score(self, source: str) -> bool:
-        """See `Results`."""
-        return source in SCALES and source in self.pool.scores
-
 
 def _pool(reading: Reading, lists: Lists) -> Pool[Any]:
     """Name each list by its scale; a list whose scores are on another scale also carries its source's name."""
-    scales, due = {} if reading.info is None else reading.info.scales, reading.vectors_due > 0
+    statistics, scales = reading.statistics, {} if reading.info is None else reading.info.scales
+    due = statistics is not None and statistics.vectors_due > 0
     if all(scales.get(name) == SCALES.get(name) for name in lists.rankings):
         return Pool(lists.rankings, lists.scores, due)
     names = {
@@ -517,6 +520,7 @@ class MergedResults(Results):
             }
         super().__init__(replace(merged_pool, lists=lists, raised=raised), degraded=degraded)
         self._stores, self._other_results = stores, other_results
+        self.scored = {source for results in stores.values() for source in results.scored}
 
     def fetch(self, keys: Sequence[Any], list_positions: Sequence[Place]) -> list[Fetched]:
         """See `Results`."""
@@ -563,10 +567,6 @@ class MergedResults(Results):
         """See `Results`."""
         scores = [results.score(source, key) for results in self._stores.values()]
         return max((score for score in scores if score is not None), default=None)
-
-    def can_score(self, source: str) -> bool:
-        """See `Results`."""
-        return any(results.can_score(source) for results in self._stores.values())
 
 
 def keys_in_stores(results: Mapping[int, Results]) -> dict[Any, Any]:

@@ -74,7 +74,7 @@ def raised_cosines(
         for number, results in results_of_each.items()
         if isinstance(results, StoreResults)
         and results.store_query.vector is not None
-        and embedder_of(results) in embedders
+        and results.embedder in embedders
         and (background := results.reading.background) is not None
         and math.isfinite(background.best.get(script, math.nan))
     }
@@ -157,8 +157,6 @@ class Verdict:
 
     def of(self, hits: Sequence[Hit]) -> tuple[Hit, ...]:
         """Return the hits with their relevance; those that a stage made from other hits keep what they came with."""
-        if not self.relevance:
-            return tuple(hits)
         levels = [self.relevance.get(key, hit.relevance) for key, hit in zip(keys_of(hits), hits, strict=True)]
         return tuple(
             [
@@ -177,7 +175,7 @@ NOTHING = Verdict({}, {})
 
 
 def judge(
-    results_of_each: Mapping[int, Results],
+    results_of_each: Mapping[int, StoreResults],
     all_results: Results,
     query: Query,
     documents: Mapping[Any, Document],
@@ -189,7 +187,7 @@ def judge(
     """Judge how relevant hits are.
 
     Args:
-        results_of_each: the results of each branch, by its number.
+        results_of_each: the results of each dataset whose scores a calibration judges, by the number of its branch.
         all_results: those of all branches together, with scores for candidates that only a variant of the query found.
         query: the query that was searched for.
         documents: the documents of the hits, by their keys in ``all_results``.
@@ -205,8 +203,6 @@ def judge(
     script, is_lookup = script_of(query.text), words_of(query.text) <= LOOKED_UP
     own_words = has_own_words(query.text, script)
     for number, results in results_of_each.items():
-        if not isinstance(results, StoreResults):
-            continue
         name = results.reading.name
         by_own_key = {
             key[1] if many else key: (key, document)
@@ -215,8 +211,6 @@ def judge(
         }
         fit = fitted.get(name)
         judges = (*fit.relevance, *calibrations) if fit is not None else calibrations
-        if not any(calibration.embedder == embedder_of(results) for calibration in judges):
-            continue  # no calibration could use the evidence
         evidence, positions_by_key = evidence_of(
             results, all_results, {own_key: key for own_key, (key, _) in by_own_key.items()}, script, terms
         )
@@ -272,11 +266,6 @@ def has_own_words(text: str, script: Script) -> bool:
 def _is_of(key: Any, number: int) -> bool:
     """Whether a key belongs to this store; a retriever's key is an id, or a dataset's name and an id."""
     return type(key) is tuple and type(key[0]) is int and key[0] == number
-
-
-def embedder_of(results: StoreResults) -> str | None:
-    """Return the name of the embedder behind a dataset's cosines; None if the results have no cosines."""
-    return results.reading.embedder_name if "vector" in results.pool.lists else None
 
 
 def evidence_of(

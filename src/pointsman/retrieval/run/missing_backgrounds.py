@@ -8,63 +8,17 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from pointsman.retrieval.parallel_calls import DualCall, describe
-from pointsman.retrieval.run.candidates import StoreResults
-from pointsman.retrieval.run.judging import embedder_of
-from pointsman.store.store_values import Capability
 from pointsman.tools.sync_and_async import in_thread
 from pointsman.values.trace import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pointsman.retrieval.parallel_calls import Breaker, Mode
-    from pointsman.retrieval.run.branches import BranchAnswers
     from pointsman.retrieval.run.journal import Journal
     from pointsman.retrieval.run.reading import Reading
 
 log = logging.getLogger(__name__)
-
-
-def new_readings(
-    lists: Mapping[str, tuple[bool, bool]],
-    readings: Mapping[str, Reading],
-    text: str,
-    has_odds: Callable[[str, str | None], bool],
-) -> list[Reading]:
-    """Return the datasets in this process that no search has judged yet by their cosines, as this one will.
-
-    Args:
-        lists: whether words and vectors of each dataset are searched.
-        readings: the datasets, by name.
-        text: the question.
-        has_odds: whether the cosines of an embedder can be judged in a dataset.
-    """
-    return [
-        reading
-        for name, (_, searches_vectors) in lists.items()
-        if searches_vectors
-        and (reading := readings[name]).is_new
-        and (info := reading.info) is not None
-        and has_odds(name, info.embedder)
-        and text in reading.source.query_vectors
-        and (reading.can(Capability.LOCAL) or getattr(reading.source, "is_view", False))
-    ]
-
-
-def lacking_background(answers: Iterable[BranchAnswers], has_odds: Callable[[str, str | None], bool]) -> list[Reading]:
-    """Return the datasets whose hits cannot be judged by their cosines before their background is measured.
-
-    Args:
-        answers: of the branches to a question and its variants.
-        has_odds: whether the cosines of an embedder can be judged in a dataset.
-    """
-    lacking: dict[Reading, None] = {}
-    for results in [results for answer in answers for results in answer.results.values()]:
-        if not isinstance(results, StoreResults) or not results.reading.lacks_background:
-            continue
-        if results.store_query.vector is not None and has_odds(results.reading.name, embedder_of(results)):
-            lacking[results.reading] = None
-    return list(lacking)
 
 
 async def measure_backgrounds(

@@ -21,7 +21,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from pointsman.retrieval.fusion import CosineSpread
-from pointsman.store.store_values import NEAR, SPREAD_NOTE, VERSIONS, Capability, Scale
+from pointsman.store.store_values import SPREAD_NOTE, VERSIONS, Capability
 from pointsman.tools.errors import InputError, StoreError, UnmetNeedError
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class Reading:
         statistics: of the store; None before they are read.
         spread: the distribution of cosines between queries and random documents; None while no vector is stored.
         embeds: whether queries can be embedded for it; if not, its search says why.
+        is_local: whether the store is in this process; False while that is not known.
         is_new: whether it has vectors that no search in this process has been judged by.
         background: the cosines that unrelated questions have here; None if they are unknown, or not measured yet. If
             it is known before the search and documents are in several languages, it is that of questions without
@@ -71,7 +72,7 @@ class Reading:
 
     __slots__ = (
         *("_background_key", "_has_vector", "_store"),
-        *("background", "embeds", "info", "is_new", "name", "source", "spread", "statistics", "versions"),
+        *("background", "embeds", "info", "is_local", "is_new", "name", "source", "spread", "statistics", "versions"),
         "words_sequence",
     )
 
@@ -83,7 +84,7 @@ class Reading:
         self.background: Background | None = None
         self.versions: Versions | None = None
         self.words_sequence: int | None = None
-        self.embeds = self.is_new = self._has_vector = False
+        self.embeds = self.is_local = self.is_new = self._has_vector = False
         self._store: Store | None = None
         self._background_key = ""
 
@@ -100,11 +101,6 @@ class Reading:
         return None if self.statistics is None else self.statistics.recorded_state
 
     @property
-    def vectors_due(self) -> int:
-        """The number of documents that still lack their vector."""
-        return 0 if self.statistics is None else self.statistics.vectors_due
-
-    @property
     def embedder_name(self) -> str | None:
         """The name of the embedder of the stored vectors; None while no vector is stored."""
         return None if self.info is None else self.info.embedder
@@ -118,6 +114,7 @@ class Reading:
             store = self.store
             if store.known:
                 self.info = store.info
+                self.is_local = self.can(Capability.LOCAL)
             self.embeds = self.embedder_name is not None and self._has_embedder()
             self.is_new = self.embeds and self.source.remembered_background is None
 
@@ -152,11 +149,6 @@ class Reading:
         self._store = None
 
     # ── cosines ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-    @property
-    def has_cosines(self) -> bool:
-        """Whether the scores of the vector list are cosines."""
-        return self.info is not None and self.info.scales.get(NEAR) is Scale.COSINE
 
     def vector_of(self, text: str, *, as_passage: bool = False) -> NDArray[np.float32] | None:
         """The vector to search by, shape ``(dimensions,)``; None while no vector is stored.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pointsman.retrieval.fusion import LISTS
 from pointsman.store.store_values import Capability
@@ -139,10 +139,11 @@ def principals_missing(name: str) -> InputError:
     )
 
 
-def check_all_searchable(sources: Iterable[Source]) -> None:
-    """Check that sources may be searched as they are; see `Source.check_searchable`."""
+def check_all_searchable(sources: Iterable[Any]) -> None:
+    """Check that those of the sources that are datasets may be searched as they are; see `Source.check_searchable`."""
     for source in sources:
-        source.check_searchable()
+        if isinstance(source, Source):
+            source.check_searchable()
 
 
 def words_in(text: str, statistics: Statistics, minimum: float, store: Store) -> str:

@@ -59,6 +59,7 @@ class VariantResults(Results):
         pool: Pool[Any] = main_results.pool if main_results is not None else Pool()
         lists = {**pool.lists, **{label: ranking for label, (ranking, _) in variants.items()}}
         super().__init__(Pool(lists, pool.scores), shared=self._all_results[0].shared)
+        self.scored = () if main_results is None else main_results.scored
 
     def fetch(self, keys: Sequence[Any], list_positions: Sequence[Place]) -> list[Fetched]:  # noqa: ARG002
         """See `Results`."""
@@ -79,10 +80,6 @@ class VariantResults(Results):
     def score(self, source: str, key: HitKey) -> float | None:
         """See `Results`."""
         return None if self._main_results is None else self._main_results.score(source, key)
-
-    def can_score(self, source: str) -> bool:
-        """See `Results`."""
-        return self._main_results is not None and self._main_results.can_score(source)
 
 
 def keys_beside(main_results: Results | None, variant_results: Beside) -> list[Any]:

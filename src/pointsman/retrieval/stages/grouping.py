@@ -97,7 +97,7 @@ async def fill(
             mode,
             [journal] * len(questions),
             breaker=breaker,
-            budget=journal.deadline.for_branches(has_later_stages=recipe.has_later_stages),
+            budget=partial(journal.deadline.for_branches, has_later_stages=recipe.has_later_stages),
         )
         last_answers = [
             replace(answer, results={numbers[position]: results for position, results in answer.results.items()})

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import itemgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -138,8 +139,11 @@ async def fuse(retrieval: Retrieval) -> FusedLists:
     main_results, variant_results, problem_of_variant = await _results_of_texts(retrieval)
     incomplete = problem_of_variant or incomplete
     spread = _spread(retrieval)
+    reasons = _reasons(retrieval, main_results)
     weights, reason = _weigh(retrieval, main_results, spread)
-    if reasons := [*_reasons(retrieval, main_results), *([reason] if reason else [])]:
+    if reason:
+        reasons.append(reason)
+    if reasons:
         plan = replace(plan, weights=weights, reason="; ".join([plan.reason, *reasons]))
     results, fusion = main_results, None
     if variant_results:
@@ -180,7 +184,7 @@ def _candidates(inquiry: Inquiry, results: Results, fusion: Fusion[Any], *, vers
     if versioned:
         depth = max(depth, inquiry.recipe.depth)  # what is in force may stand far below what it supersedes
     top = fusion.ranking[:depth]
-    keys = [key for key, _ in top]
+    keys = list(map(itemgetter(0), top))
     return FirstCandidates(results, fusion.scale, top, keys, provenance(results.pool, keys, fusion.share))
 
 
@@ -340,19 +344,26 @@ def judge(fused_lists: FusedLists, versions: Sequence[Fetched]) -> RankedHits:
         for key, version in zip(candidates.keys, versions, strict=True)
         if version is not None
     }
+    search_plan = fused_lists.retrieval.rewriting.search_plan
+    judgeable_results = {
+        number: results
+        for number, results in fused_lists.retrieval.answers[0].results.items()
+        if isinstance(results, StoreResults) and results.embedder in search_plan.recipe.judged[results.reading.name]
+    }
     try:
-        verdict = verdict_on(
-            fused_lists.retrieval.answers[0].results,
-            candidates.results,
-            fused_lists.query,
-            documents,
-            inquiry.recipe.calibrations,
-            inquiry.recipe.fitted,
-            many=len(fused_lists.retrieval.rewriting.search_plan.names) > 1,
-        )
+        if judgeable_results:
+            verdict = verdict_on(
+                judgeable_results,
+                candidates.results,
+                fused_lists.query,
+                documents,
+                inquiry.recipe.calibrations,
+                inquiry.recipe.fitted,
+                many=len(search_plan.names) > 1,
+            )
     except Exception as error:  # noqa: BLE001  (reported in the answer)
         inquiry.journal.failed("judge", perf_counter(), error, "hits have no relevance")
-    best = verdict.best
+    best = verdict.best if judgeable_results else None
     relevance = None if best is None else verdict.relevance
     hits = tuple(build_hits(candidates.results, candidates.top, versions, candidates.steps, relevance))
     if best is None:
@@ -518,7 +529,9 @@ def limit_hits(ranked_hits: RankedHits) -> AnswerHits:
     if recipe.grouping is not None and refused is None:  # refiners may have added hits
         ranking = recipe.grouping.limit(ranking)
         decisions = (*decisions, recipe.grouping.decision(ranking, fused_lists.examined))
-    hits = verdict.of(ranking.hits[: fused_lists.examined])
+    hits = tuple(ranking.hits[: fused_lists.examined])
+    if verdict.relevance:
+        hits = verdict.of(hits)
     if recipe.coverage is not None:
         from pointsman.retrieval.stages.answer_limits import cut_to_cover
 
@@ -529,7 +542,7 @@ def limit_hits(ranked_hits: RankedHits) -> AnswerHits:
         decisions = (*decisions, decision)
     if refused is not None and refused.near_misses:
         refused = replace(refused, near_misses=verdict.of(refused.near_misses[: recipe.k]))
-    confidence = verdict.confidence(refused.near_misses if refused else hits)
+    confidence = verdict.confidence(refused.near_misses if refused else hits) if verdict.datasets else None
     if recipe.min_relevance is not None and refused is None:
         from pointsman.retrieval.stages.answer_limits import relevant_enough
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pointsman.retrieval.parallel_calls import DualCall, attempt, cause_of, describe
 from pointsman.retrieval.plan.routed_lookup import RoutedLookup
 from pointsman.retrieval.run.branches import Question, ask, nothing_answered
+from pointsman.retrieval.run.candidates import StoreResults
 from pointsman.retrieval.run.source import Source, check_all_searchable
 from pointsman.tools.errors import ModelError
 from pointsman.tools.sync_and_async import in_thread
@@ -306,7 +307,7 @@ async def retrieve(rewritings: Sequence[Rewriting], unembedded: Mapping[int, Exc
             inquiry.mode,
             [rewritings[position].search_plan.inquiry.journal for position in positions for _ in texts[position]],
             breaker=inquiry.recipe.breaker,
-            budget=inquiry.journal.deadline.for_branches(has_later_stages=recipe.has_later_stages),
+            budget=partial(inquiry.journal.deadline.for_branches, has_later_stages=recipe.has_later_stages),
         )
         start = 0
         for position, questions in texts.items():
@@ -342,23 +343,24 @@ async def measure_new(rewritings: Sequence[Rewriting]) -> list[Reading]:
     A store elsewhere is not kept waiting for, unless it is a view, which must answer as a store of its own would; the
     first search of vectors that were imported there is judged as of one language.
     """
-    inquiry = rewritings[0].search_plan.inquiry
-    for reading in inquiry.readings.values():
-        info, has_odds = reading.info, inquiry.recipe.has_odds
-        if reading.is_new and info is not None and has_odds(reading.name, info.embedder):
-            from pointsman.retrieval.run.missing_backgrounds import new_readings
-
-            readings_of_each = [
-                new_readings(
-                    rewriting.search_plan.recipe.lists,
-                    inquiry.readings,
-                    rewriting.query.text,
-                    rewriting.search_plan.inquiry.recipe.has_odds,
-                )
-                for rewriting in rewritings
+    readings, inquiries = rewritings[0].search_plan.inquiry.readings, []
+    readings_of_each = []
+    for rewriting in rewritings:
+        recipe = rewriting.search_plan.recipe
+        inquiries.append(rewriting.search_plan.inquiry)
+        readings_of_each.append(
+            [
+                reading
+                for name, (_, searches_vectors) in recipe.lists.items()
+                if searches_vectors
+                and (reading := readings[name]).is_new
+                and reading.info is not None
+                and reading.info.embedder in recipe.judged[name]
+                and rewriting.query.text in reading.source.query_vectors
+                and (reading.is_local or getattr(reading.source, "is_view", False))
             ]
-            return await _measure([rewriting.search_plan.inquiry for rewriting in rewritings], readings_of_each)
-    return []
+        )
+    return await _measure(inquiries, readings_of_each)
 
 
 async def measure(retrievals: Sequence[Retrieval], tried: Sequence[Reading]) -> None:
@@ -368,22 +370,18 @@ async def measure(retrievals: Sequence[Retrieval], tried: Sequence[Reading]) -> 
         retrievals: the questions.
         tried: what was to be measured before the search; if it was late, it is not waited for again.
     """
-    inquiries = [retrieval.rewriting.search_plan.inquiry for retrieval in retrievals]
-    for reading in inquiries[0].readings.values():
-        info, has_odds = reading.info, inquiries[0].recipe.has_odds
-        if reading.lacks_background and info is not None and has_odds(reading.name, info.embedder):
-            from pointsman.retrieval.run.missing_backgrounds import lacking_background
-
-            readings_of_each = [
-                [
-                    reading
-                    for reading in lacking_background(retrieval.answers, inquiry.recipe.has_odds)
-                    if reading not in tried
-                ]
-                for retrieval, inquiry in zip(retrievals, inquiries, strict=True)
-            ]
-            await _measure(inquiries, readings_of_each)
-            return
+    inquiries, readings_of_each = [], []
+    for retrieval in retrievals:
+        search_plan = retrieval.rewriting.search_plan
+        inquiries.append(search_plan.inquiry)
+        lacking: dict[Reading, None] = {}
+        for results in [results for answer in retrieval.answers for results in answer.results.values()]:
+            if isinstance(results, StoreResults) and results.store_query.vector is not None:
+                reading = results.reading
+                if results.embedder in search_plan.recipe.judged[reading.name] and reading.lacks_background:
+                    lacking[reading] = None
+        readings_of_each.append([reading for reading in lacking if reading not in tried])
+    await _measure(inquiries, readings_of_each)
 
 
 async def _measure(inquiries: Sequence[Inquiry], readings_of_each: Sequence[Sequence[Reading]]) -> list[Reading]:

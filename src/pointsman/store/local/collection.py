@@ -185,7 +185,7 @@ class Collection:
         if (
             self._seen_sequence == seq == self.keyword.applied
             and self._columns_seq in (seq, -1)
-            and not self._wants_base
+            and (self._vectors is None or not self._vectors.wants_base)
         ):
             return
         if self._deriving.acquire(blocking=False):  # else another thread is updating; this search uses what there is
@@ -536,10 +536,6 @@ class Collection:
         finally:
             self._lock.release()
 
-    @property
-    def _wants_base(self) -> bool:
-        return self._vectors is not None and self._vectors.wants_base
-
     def _let_go(self) -> None:
         self.keyword.close()
         self.best_cosines = BestCosines()  # they hold on to a state of the vectors
@@ -554,7 +550,7 @@ class Collection:
 
     def _heal(self) -> None:
         """After a crash or damage, update the indexes on disk, unless a live writer is about to."""
-        if self.keyword.applied == self.truth.sequence() and not self._wants_base:
+        if self.keyword.applied == self.truth.sequence() and (self._vectors is None or not self._vectors.wants_base):
             return
         if monotonic() < self._heal_again or not self._writing.acquire(blocking=False):
             return

@@ -127,8 +127,8 @@ class LocalStore(Store):
 
     def _queries(self, store_query: StoreQuery) -> tuple[WordQuery | None, VectorQuery | None]:
         """Return what a query asks of the two indexes."""
-        vectors = self.collection.vectors if store_query.vector is not None else None
         repeatable = KEPT_DAYS in self._values()  # the answer must not depend on how the indexes came about
+        vectors = self.collection.vectors if store_query.vector is not None else None
         return (
             self.collection.keyword.query(store_query.text, repeatable=repeatable)
             if store_query.text is not None and WORDS in self._scales

@@ -21,7 +21,7 @@ from pointsman.store.store_values import WORDS, Lists, Page, Scores, StoreQuery
 from pointsman.store.store_views import StoreView, without_access
 from pointsman.tools.batching import batched
 from pointsman.values.filters import And, Exists
-from pointsman.values.views import permissions_of
+from pointsman.values.views import ACCESS, permissions_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -65,6 +65,7 @@ class ViewStore(StoreView):
         self._word_subset: IndexSubset | None = None
         self._vector_subset: VectorSubset | None = None
         self._names: frozenset[str] | None = None
+        self._shown: dict[str, bool] = {}
 
     @property
     def state(self) -> str:
@@ -154,12 +155,16 @@ class ViewStore(StoreView):
 
     def _without_access(self, documents: Sequence[Document | None]) -> list[Document | None]:
         """Return the documents without what they say about access; None for those that others have just hidden."""
-        return [
-            None
-            if document is None or permissions_of(document.metadata) not in self._visible.permissions
-            else without_access(document)
-            for document in documents
-        ]
+        shown = without_access([document for document in documents if document is not None and self._shows(document)])
+        by_id = {document.id: document for document in shown}
+        return [None if document is None else by_id.get(document.id) for document in documents]
+
+    def _shows(self, document: Document) -> bool:
+        """Whether documents that say this about access exist in the view; few things are said, so each is read once."""
+        said = repr(document.metadata.get(ACCESS))
+        if said not in self._shown:
+            self._shown[said] = permissions_of(document.metadata) in self._visible.permissions
+        return self._shown[said]
 
     def fetch(self, keys: Sequence[Any]) -> list[Document | None]:
         """See `Store`."""

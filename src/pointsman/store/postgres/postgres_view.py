@@ -198,7 +198,7 @@ class PostgresViewStore(StoreView, PostgresReader):
         return condition
 
     def _document(self, key: str, text: str, metadata: str) -> Document:
-        return without_access(super()._document(key, text, metadata))
+        return without_access([super()._document(key, text, metadata)])[0]
 
     # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -170,7 +170,7 @@ class Dataset(EditableDataset):
             return self
         if self._has_access() is False:
             raise InputError(ACCESS_IS_OFF)
-        return self.in_view(request.principals)
+        return self.in_view(View.of_request(request.principals))
 
     def search(self, query: str | Query, k: int = 5, **options: Unpack[SearchOptions]) -> RetrievalContext:
         """Search only this dataset; options and result are those of `Workspace.search`."""

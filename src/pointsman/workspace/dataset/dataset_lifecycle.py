@@ -92,7 +92,8 @@ class StoredDataset(Source):
         self._bm25_changed = changed_bm25(self._bm25)
         self._store: Store | None = store
         self._opening = threading.RLock()
-        self._is_closed = False
+        self.is_closed = False
+        """Whether it was closed; every further use is an error."""
         self.used = 0.0  # when last, by ``monotonic``
         self.record: DatasetRecord | None = None  # what `follow` was last told
         self._engine, self._on_make, self._on_open = engine or _default_engine, on_make, on_open
@@ -338,17 +339,12 @@ class StoredDataset(Source):
             yield
 
     def _check_open(self) -> None:
-        if self._is_closed:
+        if self.is_closed:
             raise InputError(f"dataset {self.name!r} is closed; open it again with workspace.dataset or Dataset.load")
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether it was closed; every further use is an error."""
-        return self._is_closed
 
     def close(self) -> None:
         """Close files and release the writer's lock. Every further use is an `InputError`."""
-        self._is_closed = True
+        self.is_closed = True
         self.release()
 
     aclose = async_twin(close)

@@ -81,4 +81,7 @@ class Corrector(BaseTransformer):
         return Transformed(replace(query, text=text), (original,), detail, spelling=Spelling(text, query.text, True))
 
     def _is_known(self, word: str) -> bool:
-        return any(reading_of(dataset).store.frequencies([word])[0] > 0 for dataset in self.datasets)
+        for dataset in self.datasets:  # noqa: SIM110  (a generator is a call of its own)
+            if reading_of(dataset).store.frequencies([word])[0] > 0:
+                return True
+        return False

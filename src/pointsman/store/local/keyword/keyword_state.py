@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -92,9 +92,9 @@ class KeywordState:
         """Return how many documents contain the rarest word of a text; 0 if a word is in none or the text has none."""
         return min(map(self.count, query_terms(text)), default=0)
 
-    def idf(self, term: str) -> float:
-        """Return Lucene's idf of a term over the living documents."""
-        return idf(self.documents, self.count(term))
+    def idfs(self, terms: Iterable[str]) -> list[float]:
+        """Return Lucene's idf of each term over the living documents."""
+        return [idf(self.documents, frequency) for frequency in list(map(self.count, terms))]
 
     def weight(self, term: str) -> float:
         """Return the factor that corrects tantivy's score of a term for the deleted documents it counts."""
@@ -103,7 +103,7 @@ class KeywordState:
             if len(self.weights) > 100_000:
                 self.weights.clear()
             frequency = self.searcher.doc_freq("body", term)
-            weight = self.idf(term) / idf(self.counted, frequency) if frequency and self.learn(term) else 1.0
+            weight = self.idfs([term])[0] / idf(self.counted, frequency) if frequency and self.learn(term) else 1.0
             # Scaled terms cost tantivy half as much time again, so negligible corrections are skipped.
             weight = self.weights[term] = 1.0 if abs(weight - 1) < self.tolerance else weight
         return weight

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import compress
-from operator import attrgetter
+from operator import attrgetter, mul
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tantivy
@@ -65,7 +65,7 @@ class WordQuery:
         self._constants, self._repeatable = (k1, b), repeatable
         self._keys = snapshot.keys if isinstance(snapshot, IndexSubset) else None
         self._query = _any_of(snapshot, self.terms) if any(map(snapshot.learn, self.terms)) else None
-        self._weights = [count * snapshot.idf(term) for term, count in self.terms.items()]
+        self._weights = list(map(mul, self.terms.values(), snapshot.idfs(self.terms)))
         self.idf = math.fsum(self._weights)
         self.matched: dict[int, float] = {}
 

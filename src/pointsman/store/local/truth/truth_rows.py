@@ -41,7 +41,7 @@ from pointsman.store.local.truth.truth_file import (
     translated_error,
     value_of,
 )
-from pointsman.store.prepared_documents import UNREADABLE, document_of, storable
+from pointsman.store.prepared_documents import UNREADABLE, document_of, documents_of, storable
 from pointsman.tools.batching import batched
 from pointsman.tools.errors import CorruptStoreError, StoreError
 from pointsman.tools.sqlite import SQLITE_ERRORS
@@ -105,16 +105,21 @@ def document_in(row: Sequence[Any]) -> Document:
     Raises:
         ValueError: the row differs from what was written.
     """
-    id_, text, metadata, digests, seq, key = row
     try:
-        if isinstance(text, bytes):
-            text = unpack_text(text)
-        content, check = digests[:DIGEST], digests[DIGEST:]
-        if check and check != row_check(key, seq, id_, metadata, content):
-            raise ValueError("the row does not match its checksum")
-        return document_of(id_, text, metadata, content)
+        return document_of(*_content_of_row(row))
     except UNREADABLE as error:
-        raise ValueError(f"document {id_!r:.80}, key {key!r:.20}: {error}") from error
+        raise ValueError(f"document {row[0]!r:.80}, key {row[-1]!r:.20}: {error}") from error
+
+
+def _content_of_row(row: Sequence[Any]) -> tuple[str, str | None, str, bytes]:
+    """Return what `document_of` takes, after verifying the checksum of the row."""
+    id_, text, metadata, digests, seq, key = row
+    if isinstance(text, bytes):
+        text = unpack_text(text)
+    content, check = digests[:DIGEST], digests[DIGEST:]
+    if check and check != row_check(key, seq, id_, metadata, content):
+        raise ValueError("the row does not match its checksum")
+    return id_, text, metadata, content
 
 
 def vectors_in(rows: Sequence[tuple[int, object]]) -> list[bytes]:
@@ -204,9 +209,10 @@ class Truth:
         for start in range(0, len(keys), VARIABLES):
             batch = keys[start : start + VARIABLES]
             sql = f"SELECT {ROW} FROM documents WHERE key IN ({marks(batch)})"
-            documents.update([(row[-1], self._document(row)) for row in self._rows(sql, *batch)])
-        if missing := [key for key in keys if key not in documents]:
-            self._check_gone(missing)
+            rows = self._rows(sql, *batch)
+            documents.update(zip([row[-1] for row in rows], self._documents(rows), strict=True))
+        if missing := set(keys) - documents.keys():
+            self._check_gone(sorted(missing))
         return list(map(documents.get, keys))
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
@@ -214,7 +220,7 @@ class Truth:
         documents: dict[str, Document] = {}
         for batch in batched(filter(storable, ids), VARIABLES):
             sql = f"SELECT {ROW} FROM documents WHERE id IN ({marks(batch)})"
-            documents.update((row[0], self._document(row)) for row in self._rows(sql, *batch))
+            documents.update((document.id, document) for document in self._documents(self._rows(sql, *batch)))
         if any(id_ not in documents for id_ in ids):
             self._trust("ids")
         return [documents.get(id_) for id_ in ids]
@@ -239,7 +245,7 @@ class Truth:
         """Return up to ``limit`` documents with keys above ``after`` and the key to continue after, None at the end."""
         sql = f"SELECT {ROW} FROM documents WHERE key > ? ORDER BY key LIMIT ?"
         rows = self._rows(sql, after, limit)
-        return list(map(self._document, rows)), rows[-1][-1] if len(rows) == limit else None
+        return self._documents(rows), rows[-1][-1] if len(rows) == limit else None
 
     def metadata(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Yield every key with its metadata."""
@@ -624,6 +630,13 @@ class Truth:
             return document_in(row)
         except ValueError as error:
             raise self._damaged(str(error)) from error
+
+    def _documents(self, rows: Sequence[Sequence[Any]]) -> list[Document]:
+        """Return `_document` of each row."""
+        try:
+            return documents_of([_content_of_row(row) for row in rows])
+        except UNREADABLE:
+            return list(map(self._document, rows))  # its error names the document
 
     def _id(self, row: Sequence[Any]) -> str:
         """Return the id in the columns of `_ROW_WITHOUT_TEXT` after verifying its checksum; decode nothing else."""
