@@ -125,7 +125,6 @@ STILL_LONG = {
     "pointsman.retrieval.engine",
     "pointsman.retrieval.run.candidates",
     "pointsman.store.local.collection",
-    "pointsman.store.local.truth.truth_rows",
     "pointsman.values.citations",
     "pointsman.values.types",
 }

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from pointsman import Document, Workspace
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.store.local.manifest import read_manifest, write_manifest
-from pointsman.store.local.truth import truth_rows as truth
-from pointsman.store.local.truth import writable_truth
+from pointsman.store.local.truth import sealed_rows, writable_truth
 from pointsman.store.local.truth.packing import pack_text, pack_vectors, unpack_text, unpack_vectors
 from pointsman.tools.errors import CorruptStoreError
 from store_kit import collection_of
@@ -125,7 +124,7 @@ def answers(workspace: Workspace) -> list[Any]:
 def test_a_dataset_of_the_format_before_is_read_and_written_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(writable_truth, "pack_text", lambda text: text)
-        patch.setattr(truth, "pack_vectors", list)
+        patch.setattr(sealed_rows, "pack_vectors", list)
         with open_at(tmp_path) as workspace:
             workspace.dataset("notes").add(DOCUMENTS, vectors=ROWS)
             expected = answers(workspace)

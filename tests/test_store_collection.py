@@ -19,8 +19,8 @@ import pytest
 from pointsman.store.local.collection import Collection
 from pointsman.store.local.files_and_locks import replacing
 from pointsman.store.local.keyword import keyword_index
-from pointsman.store.local.truth import truth_file
-from pointsman.store.local.truth import truth_rows as truth
+from pointsman.store.local.truth import truth_file, truth_rows
+from pointsman.store.local.truth.sealed_rows import DIGEST
 from pointsman.store.local.truth.truth_file import SOURCE
 from pointsman.store.local.truth.writable_truth import WritableTruth
 from pointsman.store.local.vectors import vector_state
@@ -350,7 +350,7 @@ class TestHostileInput:
         deep = '{"source":"a.md","x":' + "[" * 2500 + "]" * 2500 + "}"
         with closing(WritableTruth(tmp_path / "documents.sqlite")) as one_truth:
             other_row = prepare(Document("2", "y", {"source": "a.md"}))
-            one_truth.upsert([Prepared(Document("1", "x"), deep, bytes(truth.DIGEST)), other_row])
+            one_truth.upsert([Prepared(Document("1", "x"), deep, bytes(DIGEST)), other_row])
             assert (one_truth.ids(), one_truth.ids(source="a.md")) == (["1", "2"], ["2"])
 
     def test_k_beyond_all_documents(self, store: Collection) -> None:
@@ -583,7 +583,7 @@ class TestRebuild:
 
 class TestLog:
     def test_every_key_once_and_deletions_first(self, store: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(truth, "_PAGE", 7)
+        monkeypatch.setattr(truth_rows, "_PAGE", 7)
         add(store, corpus(50))
         start = store.truth.sequence()
         add(store, corpus(20, seed=5))
@@ -602,7 +602,7 @@ class TestLog:
     def test_what_is_written_meanwhile_comes_next_time(
         self, store: Collection, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(truth, "_PAGE", 10)
+        monkeypatch.setattr(truth_rows, "_PAGE", 10)
         add(store, corpus(30))
         target = store.truth.sequence()
         changes = []

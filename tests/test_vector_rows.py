@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from pointsman.store.local.truth import truth_rows as truth
+from pointsman.store.local.truth import truth_rows
 from pointsman.store.local.truth.truth_rows import Truth
 from pointsman.store.local.vectors import vector_index, vector_state
 from pointsman.store.local.vectors.vector_rows import ExactRows, RoundedRows, among_best, rounded_rows
@@ -210,7 +210,7 @@ def test_vectors_without_checksums_are_read_among_others(store: Collection, tmp_
 
 
 def test_vectors_of_many_keys_in_any_order(store: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(truth, "_PAGE", 30)
+    monkeypatch.setattr(truth_rows, "_PAGE", 30)
     keys = np.random.default_rng(4).permutation(np.arange(1, COUNT + 1)).tolist()
     read_keys, content = store.truth.vectors_of(keys, store.truth.sequence())
     assert read_keys == sorted(keys)

@@ -51,7 +51,7 @@ from pointsman.store.local.manifest import (
     sync_names,
     write_manifest,
 )
-from pointsman.store.local.truth.truth_rows import NO_VECTOR
+from pointsman.store.local.truth.sealed_rows import NO_VECTOR
 from pointsman.store.local.truth.writable_truth import WritableTruth
 from pointsman.store.local.vectors.best_cosines import BestCosines
 from pointsman.store.local.vectors.vector_index import VectorIndex

@@ -20,14 +20,13 @@ import sqlite3
 import weakref
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
-
-import xxhash
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pointsman.store.history import KeptVersions
 from pointsman.store.local.files_and_locks import make_private
 from pointsman.store.local.truth import local_history as history
-from pointsman.store.local.truth.packing import pack_vectors, unpack_text, unpack_vectors
+from pointsman.store.local.truth.sealed_rows import ROW, ROW_WITHOUT_TEXT, document_in, documents_in, id_in, vectors_in
 from pointsman.store.local.truth.tally import Tally, TallyName, sum_over
 from pointsman.store.local.truth.truth_file import (
     SOURCE,
@@ -41,7 +40,7 @@ from pointsman.store.local.truth.truth_file import (
     translated_error,
     value_of,
 )
-from pointsman.store.prepared_documents import UNREADABLE, document_of, documents_of, storable
+from pointsman.store.prepared_documents import storable
 from pointsman.tools.batching import batched
 from pointsman.tools.errors import CorruptStoreError, StoreError
 from pointsman.tools.sqlite import SQLITE_ERRORS
@@ -54,13 +53,9 @@ if TYPE_CHECKING:
     from pointsman.store.history import PastRow
     from pointsman.values.types import Document
 
-NO_VECTOR: Final = b""
-"""In place of a vector: the document has none, and loses the one that it had."""
 
-DIGEST, _ROW_CHECK = 16, 6  # bytes; lengths that one flipped bit cannot turn into one another
-# With its checksum a vector, packed or not, has three bytes more than a multiple of four: no one bit makes that none.
-_PACKED_CHECK, _VECTOR_CHECK = 5, 7
-_NUMBER = 4  # bytes per number in a vector
+T = TypeVar("T")
+
 VARIABLES = 500  # bound parameters per statement; every SQLite allows 999
 _PAGE = 2000  # rows read at a time from a whole table or the log
 _IDLE = 8  # connections kept open for the next caller
@@ -81,66 +76,6 @@ class VectorChanges:
     gone: list[int]
     keys: list[int]
     vectors: bytes
-
-
-def row_check(key: int, seq: int, id_: str, metadata: str, content: bytes) -> bytes:
-    """Return the checksum of a row without its text, which ``content``, the digest, covers."""
-    return xxhash.xxh3_64_digest(f"{key}\n{seq}\n{len(id_)}\n{id_}{metadata}".encode() + content)[:_ROW_CHECK]
-
-
-def seal_vectors(vectors: Sequence[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
-    """Return keys and vectors as they are stored: packed, each with a checksum of that and its key."""
-    contents = pack_vectors([vector for _, vector in vectors])
-    return [(key, content + _vector_check(key, content)) for (key, _), content in zip(vectors, contents, strict=True)]
-
-
-def _vector_check(key: int, content: bytes) -> bytes:
-    length = _PACKED_CHECK if len(content) % _NUMBER else _VECTOR_CHECK
-    return xxhash.xxh3_64_digest(b"%d\n" % key + content)[:length]
-
-
-def document_in(row: Sequence[Any]) -> Document:
-    """Return the document in the columns of `ROW` after verifying its checksums.
-
-    Raises:
-        ValueError: the row differs from what was written.
-    """
-    try:
-        return document_of(*_content_of_row(row))
-    except UNREADABLE as error:
-        raise ValueError(f"document {row[0]!r:.80}, key {row[-1]!r:.20}: {error}") from error
-
-
-def _content_of_row(row: Sequence[Any]) -> tuple[str, str | None, str, bytes]:
-    """Return what `document_of` takes, after verifying the checksum of the row."""
-    id_, text, metadata, digests, seq, key = row
-    if isinstance(text, bytes):
-        text = unpack_text(text)
-    content, check = digests[:DIGEST], digests[DIGEST:]
-    if check and check != row_check(key, seq, id_, metadata, content):
-        raise ValueError("the row does not match its checksum")
-    return id_, text, metadata, content
-
-
-def vectors_in(rows: Sequence[tuple[int, object]]) -> list[bytes]:
-    """Return the vectors in rows, each a key and what is stored of it, after verifying their checksums.
-
-    Raises:
-        ValueError: a vector differs from what was written.
-    """
-    return unpack_vectors([_content(key, raw) for key, raw in rows])
-
-
-def _content(key: int, raw: object) -> bytes:
-    """Return a vector, which may be packed, after verifying its checksum."""
-    if isinstance(raw, bytes):
-        if len(raw) % _NUMBER == 0:  # written by a version without checksums
-            return raw
-        for length in (_PACKED_CHECK, _VECTOR_CHECK):
-            content = raw[:-length]
-            if raw[-length:] == _vector_check(key, content):
-                return content
-    raise ValueError(f"the vector of key {key!r:.20} does not match its checksum")
 
 
 class Truth:
@@ -249,12 +184,12 @@ class Truth:
 
     def metadata(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Yield every key with its metadata."""
-        rows = self._pages(f"SELECT {_ROW_WITHOUT_TEXT} FROM documents")
+        rows = self._pages(f"SELECT {ROW_WITHOUT_TEXT} FROM documents")
         return ((row[-1], self._document(row).metadata) for row in rows)
 
     def fields(self, *, texts: bool) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Yield every key with the fields that filters see; without ``texts`` the text is empty."""
-        rows = self._pages(f"SELECT {ROW if texts else _ROW_WITHOUT_TEXT} FROM documents")
+        rows = self._pages(f"SELECT {ROW if texts else ROW_WITHOUT_TEXT} FROM documents")
         return ((row[-1], self._document(row).fields) for row in rows)
 
     def alive(self) -> Iterator[tuple[int, bool]]:
@@ -265,11 +200,11 @@ class Truth:
     def ids(self, *, source: str | None = None) -> list[str]:
         """Return every id, or those whose metadata names this ``source``."""
         if source is None:
-            return [self._id(row) for row in self._rows(f"SELECT {_ROW_WITHOUT_TEXT} FROM documents ORDER BY key")]
+            return [self._id(row) for row in self._rows(f"SELECT {ROW_WITHOUT_TEXT} FROM documents ORDER BY key")]
         if not storable(source):
             return []
         # SQLite ends a text of JSON at a NUL, and writes a list as text, so what it lists is compared again here.
-        sql = f"SELECT {_ROW_WITHOUT_TEXT} FROM documents WHERE {SOURCE} = ? ORDER BY key"  # exactly as in the index
+        sql = f"SELECT {ROW_WITHOUT_TEXT} FROM documents WHERE {SOURCE} = ? ORDER BY key"  # exactly as in the index
         ids = []
         for row in self._rows(sql, source.partition("\0")[0]):
             id_, stored_source = self._id(row), self._document(row).metadata.get("source")
@@ -284,7 +219,7 @@ class Truth:
         """Return the ids of the keys that exist, in the order of ``keys``."""
         ids: dict[int, str] = {}
         for batch in batched(keys, VARIABLES):
-            sql = f"SELECT {_ROW_WITHOUT_TEXT} FROM documents WHERE key IN ({marks(batch)})"
+            sql = f"SELECT {ROW_WITHOUT_TEXT} FROM documents WHERE key IN ({marks(batch)})"
             ids.update((row[-1], self._id(row)) for row in self._rows(sql, *batch))
         return [ids[key] for key in keys if key in ids]
 
@@ -294,7 +229,7 @@ class Truth:
         Texts are read only if ``texts`` is set. Each batch reads its own snapshot, so a writer is never blocked; what
         it changes meanwhile has a higher number and is returned next time.
         """
-        for deleted, rows in self._log(since, ROW if texts else _ROW_WITHOUT_TEXT, "documents d"):
+        for deleted, rows in self._log(since, ROW if texts else ROW_WITHOUT_TEXT, "documents d"):
             yield [DocumentChange(key, None) for key in deleted] or [
                 DocumentChange(row[-1], self._document(row)) for row in rows
             ]
@@ -304,7 +239,7 @@ class Truth:
 
         Metadata that says nothing of access and validity is not decoded, and left empty.
         """
-        for deleted, rows in self._log(since, _ROW_WITHOUT_TEXT, "documents d"):
+        for deleted, rows in self._log(since, ROW_WITHOUT_TEXT, "documents d"):
             yield deleted, [(row[-1], row[-2], self._metadata_for_views(row)) for row in rows]
 
     def _metadata_for_views(self, row: Sequence[Any]) -> Mapping[str, Any]:
@@ -439,13 +374,9 @@ class Truth:
 
         Their rows and vectors are verified; None for a key without a document at that time.
         """
-        with self._connection() as connection:
-            connection.execute("BEGIN")  # one state of all tables
-            try:
-                keys = history.changed_keys(connection, first, second)
-                rows = {row.key: row for row in history.state_at(connection, keys, second)}
-            finally:
-                connection.execute("ROLLBACK")
+        with self._snapshot() as connection:
+            keys = history.changed_keys(connection, first, second)
+            rows = {row.key: row for row in history.state_at(connection, keys, second)}
         for key, row in rows.items():
             document = self._document((row.id, row.text, row.metadata, row.digest, row.seq, row.key))
             vector = row.vector and self._vectors([(key, row.vector)])[0]
@@ -509,12 +440,8 @@ class Truth:
         """
         if not self._has_tally or index_name in self._sound_indexes:
             return
-        with self._connection() as connection:
-            connection.execute("BEGIN")  # one state of both
-            try:
-                is_right = sum_over(connection, index_name) == getattr(self._tally(connection), index_name)
-            finally:
-                connection.execute("ROLLBACK")
+        with self._snapshot() as connection:
+            is_right = sum_over(connection, index_name) == getattr(self._tally(connection), index_name)
         if not is_right:
             raise self._damaged(f"the index of its {index_name} does not list what was written")
         self._sound_indexes.add(index_name)
@@ -548,22 +475,12 @@ class Truth:
         return existing
 
     def _row(self, sql: str, *values: object) -> Any:
-        connection = self._lend()
-        try:
+        with self._connection() as connection:
             return connection.execute(sql, values).fetchone()
-        except SQLITE_ERRORS as error:
-            raise self._translated_error(error) from error
-        finally:
-            self._take_back(connection)
 
     def _rows(self, sql: str, *values: object) -> list[Any]:
-        connection = self._lend()
-        try:
+        with self._connection() as connection:
             return connection.execute(sql, values).fetchall()
-        except SQLITE_ERRORS as error:
-            raise self._translated_error(error) from error
-        finally:
-            self._take_back(connection)
 
     def _pages(self, select: str) -> Iterator[Any]:
         """Yield the rows of a large table by ``key``, their last column; no read stays open between pages."""
@@ -581,6 +498,16 @@ class Truth:
             raise self._translated_error(error) from error
         finally:
             self._take_back(connection)
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[TruthConnection]:
+        """Within the block, all tables are read as of one moment."""
+        with self._connection() as connection:
+            connection.execute("BEGIN")
+            try:
+                yield connection
+            finally:
+                connection.execute("ROLLBACK")
 
     def _lend(self) -> TruthConnection:
         """Return an idle or new connection for any thread (appending to a list and popping from it are atomic)."""
@@ -617,45 +544,27 @@ class Truth:
     def _translated_error(self, error: Exception) -> StoreError:
         return translated_error(self._path, error)
 
-    def _value(self, name: str, raw: object) -> str:
-        """Return a value of ``meta`` after verifying its checksum."""
+    def _verified(self, read: Callable[..., T], *values: Any) -> T:
+        """Return what is in a row after verifying its checksums."""
         try:
-            return value_of(name, raw, checked=self._checked)
+            return read(*values)
         except ValueError as error:
             raise self._damaged(str(error)) from error
+
+    def _value(self, name: str, raw: object) -> str:
+        return self._verified(partial(value_of, checked=self._checked), name, raw)
 
     def _document(self, row: Sequence[Any]) -> Document:
-        """Return the document in the columns of `ROW` after verifying its checksums."""
-        try:
-            return document_in(row)
-        except ValueError as error:
-            raise self._damaged(str(error)) from error
+        return self._verified(document_in, row)
 
     def _documents(self, rows: Sequence[Sequence[Any]]) -> list[Document]:
-        """Return `_document` of each row."""
-        try:
-            return documents_of([_content_of_row(row) for row in rows])
-        except UNREADABLE:
-            return list(map(self._document, rows))  # its error names the document
+        return self._verified(documents_in, rows)
 
     def _id(self, row: Sequence[Any]) -> str:
-        """Return the id in the columns of `_ROW_WITHOUT_TEXT` after verifying its checksum; decode nothing else."""
-        id_, _, metadata, digests, seq, key = row
-        try:
-            if len(digests) in {DIGEST, DIGEST + _ROW_CHECK} and (
-                len(digests) == DIGEST or digests[DIGEST:] == row_check(key, seq, id_, metadata, digests[:DIGEST])
-            ):
-                return str(id_)
-        except (TypeError, AttributeError) as error:
-            raise self._damaged(f"document {id_!r:.80}, key {key!r:.20}: {error}") from error
-        raise self._damaged(f"document {id_!r:.80}, key {key!r:.20}: the row does not match its checksum")
+        return self._verified(id_in, row)
 
     def _vectors(self, rows: Sequence[tuple[int, object]]) -> list[bytes]:
-        """Return the vectors in rows after verifying their checksums."""
-        try:
-            return vectors_in(rows)
-        except ValueError as error:
-            raise self._damaged(str(error)) from error
+        return self._verified(vectors_in, rows)
 
     def _check_gone(self, keys: Sequence[int]) -> None:
         """Check that missing documents have been deleted and not lost.
@@ -686,8 +595,6 @@ def _complaint(reader: Callable[..., object], *values: object) -> list[str]:
 
 
 _FOR_VIEWS = tuple(f'"{key}"' for key in (ACCESS, VALID_FROM, VALID_TO))
-ROW = "id, text, metadata, digest, seq, key"
-_ROW_WITHOUT_TEXT = "id, NULL, metadata, digest, seq, key"
 _VECTORS_OF = "documents d LEFT JOIN vectors v ON v.key = d.key"
 LAST_KEY = "SELECT max(ifnull((SELECT max(key) FROM documents), 0), ifnull((SELECT max(key) FROM tombstones), 0))"
 
