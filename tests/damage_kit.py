@@ -18,7 +18,7 @@ from pointsman import Document, Workspace
 from pointsman.embedders.cached_embedder import CachedEmbedder
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.service.server.access.api_keys import KeyStore
-from pointsman.store.local import collection
+from pointsman.store.local.columns import followed_columns
 from pointsman.store.local.vectors import vector_base, vector_index, vector_state
 from pointsman.tools.errors import RetrievalError, StoreError
 from pointsman.values.filters import Equals
@@ -186,7 +186,7 @@ def _make(folder: Path, copy: Path, *, killed: bool) -> str:
     ignored = shutil.ignore_patterns("*-shm", "*.lock")
     with (
         patch.object(vector_state, "_REBASE_ROWS", 100),
-        patch.object(collection, "_COLUMNS_AGAIN", 100),
+        patch.object(followed_columns, "_COLUMNS_AGAIN", 100),
         patch.object(vector_base, "_EXACT_ROWS", 100),
         patch.object(vector_index, "_ROUNDED_ROWS", 100),
         _opened(folder) as workspace,

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pointsman.store.local import collection
 from pointsman.store.local import files_and_locks as files
+from pointsman.store.local import manifest
 from pointsman.store.local.collection import Collection
 from pointsman.store.local.files_and_locks import remove_file, replacing
 from pointsman.store.local.manifest import drop_collection
-from pointsman.store.local.truth import truth_rows as truth
+from pointsman.store.local.truth import truth_file
 from pointsman.values.types import Document
 from store_kit import add, corpus, write_files_early
 
@@ -129,7 +129,7 @@ def on_workspace(root: Path) -> None:
 
 def without_syncing_names() -> None:
     """Let directories be synced no more, to see that it matters."""
-    for module in (collection, files, truth):
+    for module in (files, manifest, truth_file):
         module.sync_directory = lambda _: None  # type: ignore[attr-defined]
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from pointsman.store.local import collection
 from pointsman.store.local.collection import Collection
+from pointsman.store.local.columns import followed_columns
 from pointsman.store.local.keyword import term_codes
 from pointsman.store.local.local_store import LocalStore
 from pointsman.store.local.vectors import vector_base, vector_codes, vector_index, vector_query, vector_state
@@ -60,7 +61,7 @@ def write_files_early(rows: int, set_limit: Callable[[object, str, int], None] =
         (vector_base, "_EXACT_ROWS"),
         (vector_index, "_ROUNDED_ROWS"),
         (collection, "_BESIDE_CHANGES"),
-        (collection, "_COLUMNS_AGAIN"),
+        (followed_columns, "_COLUMNS_AGAIN"),
         (term_codes, "_LEARNT_FROM"),
     ):
         set_limit(module, limit, rows)

@@ -124,7 +124,6 @@ def test_circles_are_recognised() -> None:
 STILL_LONG = {
     "pointsman.retrieval.engine",
     "pointsman.retrieval.run.candidates",
-    "pointsman.store.local.collection",
     "pointsman.values.citations",
     "pointsman.values.types",
 }

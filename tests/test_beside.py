@@ -11,16 +11,19 @@ import weakref
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pointsman.store.local import at_once as _beside
-from pointsman.store.local import collection as local_collection
-from pointsman.store.local.collection import Collection, search_both
+from pointsman.store.local import index_search
+from pointsman.store.local.index_search import search_both
 from pointsman.store.local.keyword import keyword_files
 from pointsman.store.store_values import NEAR, WORDS
+from pointsman.tools.system import at_once as _beside
 from store_kit import add, corpus, opened, unit
+
+if TYPE_CHECKING:
+    from pointsman.store.local.collection import Collection
 
 
 @pytest.fixture
@@ -28,7 +31,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Collectio
     """A dataset whose vectors count as many, on a machine of two processors."""
     monkeypatch.setattr(_beside, "_PROCESSORS", 2)
     monkeypatch.setattr(_beside, "_threads", _beside._Threads())
-    monkeypatch.setattr(local_collection, "_BESIDE_ROWS", 10)
+    monkeypatch.setattr(index_search, "_BESIDE_ROWS", 10)
     collection = opened(tmp_path)
     add(collection, corpus(300))
     assert collection.vectors is not None
@@ -61,7 +64,7 @@ def test_many_vectors_are_scanned_in_another_thread(store: Collection, monkeypat
     words, vectors = store.keyword.query("rail signal"), Query(store)
     answers = [search_both(words, vectors, 20, None) for _ in range(3)]  # type: ignore[arg-type]
     assert all(name.startswith("pointsman-beside") for name in vectors.threads), vectors.threads
-    monkeypatch.setattr(local_collection, "_BESIDE_ROWS", 10**6)
+    monkeypatch.setattr(index_search, "_BESIDE_ROWS", 10**6)
     alone = search_both(words, vectors, 20, None)  # type: ignore[arg-type]
     assert vectors.threads[-1] == threading.current_thread().name
     assert {*alone.rankings} == {WORDS, NEAR}

@@ -6,17 +6,21 @@ import logging
 import random
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pointsman.store.local import collection
-from pointsman.store.local.collection import COLUMNS, Collection
+from pointsman.store.local.columns import followed_columns
 from pointsman.store.local.columns.columns_file import check_table, saved_state
+from pointsman.store.local.columns.followed_columns import COLUMNS
+from pointsman.store.local.index_status import compare
 from pointsman.store.local.truth.truth_rows import Truth
 from pointsman.values.filters import And, Equals, Exists, Filter, In, Not, Range, StartsWith
 from pointsman.values.types import Document
 from store_kit import add, corpus, opened, sound
+
+if TYPE_CHECKING:
+    from pointsman.store.local.collection import Collection
 
 FILTERS: list[Filter] = [
     Equals("number", 7),
@@ -35,7 +39,7 @@ FILTERS: list[Filter] = [
 
 @pytest.fixture(autouse=True)
 def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collection, "_COLUMNS_AGAIN", 20)
+    monkeypatch.setattr(followed_columns, "_COLUMNS_AGAIN", 20)
 
 
 def with_odd_values(documents: list[Document]) -> list[Document]:
@@ -154,7 +158,9 @@ def test_verifying_writes_a_damaged_file_again(tmp_path: Path) -> None:
     add(store, with_odd_values(corpus(100)))
     path = tmp_path / "dataset" / COLUMNS
     path.write_bytes(flip_bit(path.read_bytes()))
-    assert f"{COLUMNS} is damaged: its checksum is wrong" in store._compare().problems
+    indexes = store.keyword, store.columns, store.vectors
+    problems = compare(tmp_path / "dataset", store.truth, *indexes).problems
+    assert f"{COLUMNS} is damaged: its checksum is wrong" in problems
     sound(store)
     check_table(path)
     store.close()
@@ -203,7 +209,7 @@ def test_a_writer_counts_only_what_it_has_written_since(tmp_path: Path, monkeypa
         return counts[-1]
 
     monkeypatch.setattr(type(store.truth), "changed_since", count_changes)
-    file = tmp_path / "dataset" / collection.COLUMNS
+    file = tmp_path / "dataset" / COLUMNS
     content, documents = file.read_bytes(), corpus(160)
     for number in range(100, 148):
         add(store, documents[number : number + 1])

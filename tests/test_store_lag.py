@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pointsman.store.local import collection
+from pointsman.store.local import index_status
 from pointsman.store.local.collection import Collection
 from pointsman.store.local.keyword import keyword_index
 from pointsman.values.types import Document
@@ -104,7 +104,7 @@ def test_behind_for_longer_than_a_moment(dataset_folder: Path, monkeypatch: pyte
     add(writer, corpus(7, prefix="n"))
     reader.keyword.search("rail", 5)
     assert reader.lagging() is None  # its writer may be about to
-    monkeypatch.setattr(collection, "_LAG_SECONDS", 0.0)
+    monkeypatch.setattr(index_status, "_LAG_SECONDS", 0.0)
     lag = reader.lagging()
     assert lag is not None
     assert "keyword index of 'dataset' lacks the last 7 changes" in lag

@@ -349,8 +349,8 @@ def test_collection_is_only_opened_in_a_directory_that_is_held(tmp_path: Path, m
         opened_while_held.append(held[-1])
         return WritableTruth(path, create=create)
 
-    monkeypatch.setattr(collection_module, "steady", absent_once)
-    monkeypatch.setattr(collection_module, "WritableTruth", open_truth)
+    monkeypatch.setattr(manifest_module, "steady", absent_once)
+    monkeypatch.setattr(manifest_module, "WritableTruth", open_truth)
     with closing(Collection(tmp_path / "rails")) as collection:
         assert len(collection.truth) == 0
     assert held[0] is False

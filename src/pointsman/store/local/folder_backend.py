@@ -26,7 +26,6 @@ from pointsman.store.backend import (
     check_record,
     check_version,
 )
-from pointsman.store.local.disk_use import bytes_by_part
 from pointsman.tools.errors import CorruptStoreError, FormatVersionError, InputError, LockedError, UnknownNameError
 from pointsman.tools.system.locations import with_home
 
@@ -145,6 +144,8 @@ class LocalBackend(Backend):
 
     def bytes_by_part(self, name: str) -> dict[str, int]:
         """See `Backend`."""
+        from pointsman.store.local.disk_use import bytes_by_part
+
         return bytes_by_part(self.folder(name))
 
     def record(self, kind: str, name: str = "") -> Record | None:

@@ -16,7 +16,11 @@ import numpy as np
 
 from pointsman.store.base_store import Store
 from pointsman.store.history import PastStore, digest_of
-from pointsman.store.local.collection import Collection, score_both, search_both
+from pointsman.store.local.collection import Collection
+from pointsman.store.local.index_search import (
+    score_both,
+    search_both,
+)
 from pointsman.store.local.keyword.words_file import WORDS_FILE, are_words_due, read_words, write_words
 from pointsman.store.local.local_view import ViewStore
 from pointsman.store.local.truth.local_history import KEPT_DAYS, KEPT_FROM, RECEIPT_KEY, UNNOTED
@@ -84,6 +88,7 @@ class LocalStore(Store):
     """
 
     maintains_itself = False
+    folder: Path
 
     def __init__(self, directory: Path, about: Mapping[str, Any], *, k1: float = 1.2, b: float = 0.75) -> None:
         self.collection = Collection(directory, about=dict(about), k1=k1, b=b)
@@ -369,7 +374,7 @@ class LocalStore(Store):
 
     def stored_words(self, lexicon: HasFrequencies) -> tuple[Speller, int] | None:
         """See `Store`."""
-        path = self.collection.file(WORDS_FILE)
+        path = self.folder / WORDS_FILE
         try:
             speller, sequence = read_words(path, self.info.identity, lexicon)
         except FileNotFoundError:
@@ -390,11 +395,11 @@ class LocalStore(Store):
                 log.debug("the words of %s are not stored now: %s", self.info.identity, error)
 
     def _words_are_due(self, sequence: int) -> bool:
-        path, identity = self.collection.file(WORDS_FILE), self.info.identity
+        path, identity = self.folder / WORDS_FILE, self.info.identity
         return are_words_due(path, identity, sequence, self.count, self.changed_since)
 
     def _write_words(self, speller: Speller, sequence: int) -> None:
-        path = self.collection.file(WORDS_FILE)
+        path = self.folder / WORDS_FILE
         try:
             write_words(path, speller, self.info.identity, sequence)
         except OSError as error:

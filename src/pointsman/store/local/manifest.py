@@ -6,6 +6,7 @@ import errno
 import json
 import logging
 from contextlib import suppress
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import xxhash
@@ -14,6 +15,8 @@ from pointsman.store.local.files_and_locks import (
     WriterLock,
     collect_leftovers,
     directory_aside,
+    file_stamp,
+    keep_private,
     make_directory,
     read_regular,
     remove_directory,
@@ -38,6 +41,7 @@ FORMAT = 3
 _READABLE = {1, 2, FORMAT}  # the first has no checksums in the manifest and in ``meta``, and both pack nothing
 MANIFEST = "manifest.json"
 TRUTH = "documents.sqlite"
+_COMPLETING_SECONDS = 10.0
 
 
 def read_manifest(directory: Path) -> dict[str, Any] | None:
@@ -112,6 +116,64 @@ def create_collection(directory: Path, about: Mapping[str, Any] | None = None) -
                 raise
         sync_names(directory)
     return True
+
+
+def open_collection(
+    directory: Path, about: Mapping[str, Any], lock: WriterLock
+) -> tuple[WritableTruth, dict[str, Any], object]:
+    """Return the documents of a collection, its manifest, and the stamp of that; create it if there is none.
+
+    Args:
+        directory: its path.
+        about: stored in the manifest of a new collection.
+        lock: of its writer.
+
+    Raises:
+        CorruptStoreError: manifest and documents do not belong together.
+        StoreError: the path is no directory, or cannot be used.
+    """
+    while True:
+        create_collection(directory, about)
+        with steady(directory) as exists:
+            stamp = file_stamp(directory / MANIFEST)
+            manifest = read_manifest(directory) if exists else None
+            if manifest is not None:
+                keep_private(directory)
+                truth = WritableTruth(directory / TRUTH, create=False)
+                if manifest.get("identity") != truth.identity:
+                    truth.close()
+                    raise CorruptStoreError(
+                        f"{directory}: {MANIFEST} and {TRUTH} belong to different datasets; "
+                        "restore both from one backup"
+                    )
+                return truth, manifest, stamp
+        if exists:
+            _complete(directory, about, lock)
+        elif directory.exists() and not directory.is_dir():
+            raise StoreError(f"{directory} is not a directory; delete it, or name another path")
+        # otherwise another process has just deleted it
+
+
+def _complete(directory: Path, about: Mapping[str, Any], lock: WriterLock) -> None:
+    """Turn a directory without a manifest into a collection.
+
+    Raises:
+        LockedError: another process is doing so, and does not finish.
+    """
+    try:
+        with lock.turn(monotonic() + _COMPLETING_SECONDS):
+            lock.acquire()
+            if read_manifest(directory) is None:
+                log.warning("%s has no %s; rewriting it", directory, MANIFEST)
+                truth = WritableTruth(directory / TRUTH)
+                truth.close()
+                with translated(directory):
+                    write_manifest(directory, {"format": FORMAT, "identity": truth.identity, **about})
+                    sync_names(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        log.debug("%s was deleted while it was completed", directory)
+    finally:
+        lock.release()
 
 
 def _is_occupied(directory: Path) -> bool:

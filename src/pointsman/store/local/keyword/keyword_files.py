@@ -13,9 +13,9 @@ import zlib
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from pointsman.store.local.at_once import at_once, in_turn
 from pointsman.store.local.files_and_locks import file_stamp, open_regular, read_regular
 from pointsman.store.prepared_documents import UNREADABLE
+from pointsman.tools.system.at_once import at_once, in_turn
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -168,10 +168,6 @@ class Truth:
         """Return the keys of all documents, ascending."""
         return [key for (key,) in self._rows("SELECT key FROM documents ORDER BY key")]
 
-    def is_empty(self) -> bool:
-        """Whether there are no documents."""
-        return self._row("SELECT 1 FROM documents LIMIT 1") is None
-
     def documents(self) -> Iterator[Document]:
         """Yield every document in the order of first arrival; concurrent writes may or may not be included."""
         return map(self._document, self._pages(f"SELECT {ROW} FROM documents"))
@@ -354,8 +350,7 @@ class Truth:
             complaints.append(f"{missing} documents are not there, and were not deleted")
         return complaints[:10]
 
-    # ── what it was before (see `pointsman.store.local.truth.local_history`)
-    # ─────────────────────────────────────────────────
+    # ── what it was before: see `pointsman.store.local.truth.local_history` ───────────────────────────────────────
 
     def kept_versions(self) -> KeptVersions | None:
         """Return what is kept of former versions; None in a dataset that keeps none."""

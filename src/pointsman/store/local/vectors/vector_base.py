@@ -18,7 +18,6 @@ import numpy as np
 import xxhash
 
 from pointsman.store.local.arrays_file import check_arrays
-from pointsman.store.local.at_once import at_once
 from pointsman.store.local.files_and_locks import file_stamp
 from pointsman.store.local.vectors.vector_codes import (
     CODES,
@@ -31,6 +30,7 @@ from pointsman.store.local.vectors.vector_codes import (
     write_codes,
 )
 from pointsman.store.local.vectors.vector_rows import ExactRows, RoundedRows
+from pointsman.tools.system.at_once import at_once
 
 if TYPE_CHECKING:
     from pathlib import Path
