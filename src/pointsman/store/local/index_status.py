@@ -52,7 +52,7 @@ class IndexStatus:
         truth, keyword = self._truth, self._keyword
         seq = truth.sequence()
         lags = []
-        if words and keyword.shown < seq and not (keyword.shown < 0 and not len(truth)):
+        if words and keyword.shown < seq and not (keyword.shown < 0 and not truth.page(0, 1)[0]):
             lags.append(("keyword index", keyword.shown))
         if vectors is not None and vectors.loaded and vectors.applied < seq:
             lags.append(("vector index", vectors.applied))
