@@ -64,7 +64,7 @@ class Store(ABC):
     """Whether the documents are those of a collection of others, which is only read."""
     maintains_itself: ClassVar[bool] = True
     """Whether `verify`, `rebuild` and `save` are another program's business."""
-    known: bool = True
+    has_answered: bool = True
     """Whether it has answered; until then `info` may take as long as the retries of a server that is away."""
     folder: Path | None = None
     """Where files can be kept beside the documents; None: nowhere."""

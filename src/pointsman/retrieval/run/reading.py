@@ -112,7 +112,7 @@ class Reading:
         """
         with suppress(StoreError):  # the branch meets it again, and reports it
             store = self.store
-            if store.known:
+            if store.has_answered:
                 self.info = store.info
                 self.is_local = self.can(Capability.LOCAL)
             self.embeds = self.embedder_name is not None and self._has_embedder()

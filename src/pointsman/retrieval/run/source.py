@@ -88,7 +88,7 @@ class Source(ABC):
         Also False of an attached collection that has not been asked yet: this never waits for its server.
         """
         try:
-            return self.store.known and self.store.info.can(capability)
+            return self.store.has_answered and self.store.info.can(capability)
         except StoreError:
             return False
 

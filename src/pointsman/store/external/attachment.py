@@ -169,7 +169,7 @@ class AttachedStore(Store):
     """Why such a collection has no views even if columns say who may see a row; empty if it has them."""
 
     is_attached = True
-    known = False
+    has_answered = False
 
     def __init__(self, attachment: Attachment) -> None:
         self._attachment = attachment
@@ -213,7 +213,7 @@ class AttachedStore(Store):
             except StoreUnavailableError as error:
                 self._absence = time.monotonic() + AWAY_SECONDS, error
                 raise
-            self.known, self._absence = True, None
+            self.has_answered, self._absence = True, None
         capabilities = {Capability.FILTERS, *([Capability.VECTORS] if facts.readable else [])}
         if self._attachment.access is not None and not self.views_obstacle:
             capabilities.add(Capability.VIEWS)
@@ -273,7 +273,7 @@ class AttachedView(StoreView):
     A subclass is a store of the collection's kind, too; it calls `measure_by` and sets ``_state`` when it is made.
     """
 
-    known = True
+    has_answered = True
     _state: str
 
     @property
