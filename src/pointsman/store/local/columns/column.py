@@ -346,9 +346,9 @@ class VocabularyColumn(Column):
         return code
 
     def _decode(self, cells: NDArray[Any]) -> list[Any] | None:
-        sorted_count = len(self._sorted_texts)
-        fresh_texts = list(self._fresh) if len(cells) and cells[-1] >= sorted_count else []
-        return [self._sorted_texts[code] if code < sorted_count else fresh_texts[code - sorted_count] for code in cells.tolist()]
+        count = len(self._sorted_texts)
+        fresh_texts = list(self._fresh) if len(cells) and cells[-1] >= count else []
+        return [self._sorted_texts[code] if code < count else fresh_texts[code - count] for code in cells.tolist()]
 
     def _recode(self, cells: NDArray[Any]) -> NDArray[Any]:
         """Drop the strings that no document uses any more."""
