@@ -122,9 +122,7 @@ class TableStore(AttachedStore):
         statements = [self._statement(query) for query in store_queries]
 
         def rows(connection: Connection[Any]) -> list[list[Any]]:
-            return [
-                connection.execute(sql.encode(), parameters).fetchall() if sql else [] for sql, parameters in statements
-            ]
+            return [connection.execute(sql, parameters).fetchall() if sql else [] for sql, parameters in statements]
 
         answers = self._connections.run(rows)
         return [
@@ -232,7 +230,7 @@ class TableStore(AttachedStore):
         )
 
     def _rows(self, sql: str, **parameters: Any) -> list[Any]:
-        return self._connections.run(lambda connection: connection.execute(sql.encode(), parameters).fetchall())
+        return self._connections.run(lambda connection: connection.execute(sql, parameters).fetchall())
 
     @property
     def _columns(self) -> _Columns:
@@ -309,7 +307,7 @@ class TableStore(AttachedStore):
         if dimensions < 0:
             row = connection.execute(
                 f"select {_quote_name(schema)}.vector_dims({_quote_name(vector)}) from {table} "
-                f"where {_quote_name(vector)} is not null limit 1".encode()
+                f"where {_quote_name(vector)} is not null limit 1"
             ).fetchone()
             dimensions = 0 if row is None else int(row[0])
         distance = _distance(connection, table, vector)

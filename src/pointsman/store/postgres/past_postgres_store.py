@@ -14,7 +14,6 @@ import numpy as np
 
 from pointsman.store.history import History, PastRow, PastStore, T
 from pointsman.store.postgres import postgres_history as history
-from pointsman.store.postgres.postgres_reader import as_sql
 from pointsman.store.postgres.postgres_writer import PostgresWriter
 from pointsman.store.postgres.statements import Tables, catalogue, escaped
 from pointsman.store.prepared_documents import Prepared, metadata_of
@@ -116,11 +115,9 @@ class _Copy(PostgresWriter):
         if dimensions is not None:
             self._fix_embedder(cursor, state, embedder or "", dimensions)
         elif state.dimensions is not None:
-            cursor.execute(as_sql(f"drop table {self._tables.vec}"))
+            cursor.execute(f"drop table {self._tables.vec}")
             schema, number = self._tables.schema, self._tables.number
-            cursor.execute(
-                as_sql(f'update "{schema}".dataset set embedder = null, dimensions = null where number = {number}')
-            )
+            cursor.execute(f'update "{schema}".dataset set embedder = null, dimensions = null where number = {number}')
 
     def _replace(self, cursor: Cursor[Any], keys: Sequence[int], rows: Sequence[PastRow], width: int | None) -> None:
         """Replace the documents of some keys."""
@@ -133,7 +130,7 @@ class _Copy(PostgresWriter):
         old_tokens = self._tokens_of(cursor, keys)
         with self._counting(cursor, state.seq + 1, keys, new_keys):
             self._write_postings(cursor, old_tokens, [])
-            cursor.execute(as_sql(f"delete from {self._tables.doc} where id = any(%s::bigint[])"), (list(keys),))
+            cursor.execute(f"delete from {self._tables.doc} where id = any(%s::bigint[])", (list(keys),))
             new_token_count = self._write_texts(cursor, items, new_keys, state.seq + 1, ()) if items else 0
         if width is not None:
             with_vector = [row for row in rows if row.vector is not None]
@@ -144,12 +141,9 @@ class _Copy(PostgresWriter):
 
     def _replace_notes(self, cursor: Cursor[Any], notes: Mapping[str, str]) -> None:
         schema, number = self._tables.schema, self._tables.number
-        cursor.execute(as_sql(f'delete from "{schema}".note where number = {number}'))
+        cursor.execute(f'delete from "{schema}".note where number = {number}')
         cursor.execute(
-            as_sql(
-                f'insert into "{schema}".note (number, name, value) '
-                f"select {number}, * from unnest(%s::text[], %s::text[])"
-            ),
+            f'insert into "{schema}".note (number, name, value) select {number}, * from unnest(%s::text[], %s::text[])',
             (list(notes), [escaped(value) for value in notes.values()]),
         )
 
@@ -167,28 +161,23 @@ def _copy(connection: Connection[Any], source: Tables, target: Tables) -> tuple[
         source_history = history.PostgresHistory(cursor, source, target)
         notes = source_history.former_notes()[0]
         for sql in (catalogue(target.schema), target.create, history.create(target)):
-            cursor.execute(as_sql(sql), binary=False)
+            cursor.execute(sql, binary=False)
         cursor.execute(
-            as_sql(
-                f'insert into "{target.schema}".dataset ({_OF_DATASET}) overriding system value '
-                f"select {_OF_DATASET} from {source.row}"
-            )
+            f'insert into "{target.schema}".dataset ({_OF_DATASET}) overriding system value '
+            f"select {_OF_DATASET} from {source.row}"
         )
         cursor.execute(
-            as_sql(
-                f'insert into "{target.schema}".note select * from "{source.schema}".note '
-                f"where number = {source.number}"
-            )
+            f'insert into "{target.schema}".note select * from "{source.schema}".note where number = {source.number}'
         )
         columns_of = dict(_COLUMNS)
         if "dimensions" in notes:
-            cursor.execute(as_sql(target.create_vectors(int(notes["dimensions"]))), binary=False)
+            cursor.execute(target.create_vectors(int(notes["dimensions"])), binary=False)
             columns_of["vec"] = "id, digest, v"
         for name, columns in columns_of.items():
             rows = f"select {columns} from {getattr(source, name)}"
-            cursor.execute(as_sql(f"insert into {getattr(target, name)} ({columns}) {rows}"))
+            cursor.execute(f"insert into {getattr(target, name)} ({columns}) {rows}")
         for table in (target.term, target.signature):
             last = f"select setval(pg_get_serial_sequence(%s, 'id'), coalesce(max(id), 0) + 1, false) from {table}"
-            cursor.execute(as_sql(last), (table,))
-        cursor.execute(as_sql(f"analyze {', '.join(getattr(target, name) for name in columns_of)}"))
+            cursor.execute(last, (table,))
+        cursor.execute(f"analyze {', '.join(getattr(target, name) for name in columns_of)}")
         return source_history.sequence(), notes

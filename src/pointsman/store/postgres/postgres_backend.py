@@ -77,7 +77,7 @@ class PostgresBackend(Backend):
                 yield backend
             finally:
                 drop = f'drop schema if exists "{schema}" cascade'
-                self._connections.run(lambda connection: connection.execute(drop.encode()))
+                self._connections.run(lambda connection: connection.execute(drop))
 
     # ── datasets ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -100,7 +100,7 @@ class PostgresBackend(Backend):
             with connection.transaction():
                 row = connection.execute(
                     f'insert into "{self.schema}".dataset (name, description, technique, settings, analyzer, k1, b) '
-                    "values (%s, %s, %s, %s, %s, %s, %s) on conflict (name) do nothing returning number".encode(),
+                    "values (%s, %s, %s, %s, %s, %s, %s) on conflict (name) do nothing returning number",
                     (
                         name,
                         escaped(about.get("description", "")),
@@ -112,7 +112,7 @@ class PostgresBackend(Backend):
                     ),
                 ).fetchone()
                 if row is not None:
-                    connection.execute(Tables(self.schema, row[0], self._vector_schema()).create.encode())
+                    connection.execute(Tables(self.schema, row[0], self._vector_schema()).create)
 
         self._connections.run(create)
         store = self.open(name)
@@ -168,16 +168,16 @@ class PostgresBackend(Backend):
             with connection.transaction():
                 connection.execute("select pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"{table} {kind} {name}",))
                 select = f"select value, version from {table} where kind = %s and name = %s"
-                row = connection.execute(select.encode(), (kind, name)).fetchone()
+                row = connection.execute(select, (kind, name)).fetchone()
                 check_version(None if row is None else Record(row[0], str(row[1])), expected_version, subject)
                 if value is None:
-                    connection.execute(f"delete from {table} where kind = %s and name = %s".encode(), (kind, name))
+                    connection.execute(f"delete from {table} where kind = %s and name = %s", (kind, name))
                     return NEW
                 version_row = connection.execute(
                     f"""insert into {table} (kind, name, value, version)
                     values (%s, %s, %s, nextval('"{self.schema}".record_version'))
                     on conflict (kind, name) do update set value = excluded.value, version = excluded.version
-                    returning version""".encode(),
+                    returning version""",
                     (kind, name, escaped(value)),
                 ).fetchone()
                 assert version_row is not None
@@ -195,7 +195,7 @@ class PostgresBackend(Backend):
         """Return rows; none if the workspace does not exist yet."""
 
         def rows(connection: Connection[Any]) -> list[Any]:
-            return connection.execute(sql.encode(), parameters).fetchall()
+            return connection.execute(sql, parameters).fetchall()
 
         return self._run_if_made(rows)
 
@@ -251,7 +251,7 @@ class PostgresBackend(Backend):
 create sequence if not exists "{schema}".record_version;
 create table if not exists "{schema}".record (
     kind text collate "C" not null, name text collate "C" not null, value text not null, version bigint not null,
-    primary key (kind, name))""".encode()
+    primary key (kind, name))"""
                 )
 
         self._connections.run(make)

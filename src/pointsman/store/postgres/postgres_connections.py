@@ -295,7 +295,7 @@ class Connections:
             if connection not in self._prepared_connections:
                 names = ", ".join("set_config(%s, %s, false)" for _ in self._server_settings)
                 values = [item for setting in self._server_settings.items() for item in setting]
-                connection.execute(f"select {names}".encode(), values)
+                connection.execute(f"select {names}", values)
                 self._prepared_connections.add(connection)
             yield
         finally:

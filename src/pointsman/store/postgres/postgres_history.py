@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.store import history
 from pointsman.store.history import DAY_SECONDS, KeptVersions, PastRow, digest_of, notes_before
-from pointsman.store.postgres.postgres_reader import as_sql
 from pointsman.store.postgres.statements import escaped, unescaped
 from pointsman.store.prepared_documents import UNREADABLE, document_of, unreadable
 from pointsman.store.store_values import RecordedState
@@ -87,22 +86,20 @@ def switch(connection: Connection[Any], tables: Tables, days: int) -> None:
     if not has_column:  # in a transaction of its own: it waits for all that write to the workspace
         if not days:
             return
-        connection.execute(as_sql(f'alter table "{schema}".dataset add column if not exists kept jsonb'))
+        connection.execute(f'alter table "{schema}".dataset add column if not exists kept jsonb')
     with connection.transaction(), connection.cursor() as cursor:
-        cursor.execute(as_sql(f"select seq, {RETENTION} from {tables.row} for update"))
+        cursor.execute(f"select seq, {RETENTION} from {tables.row} for update")
         row = cursor.fetchone()
         if row is None:
             return  # deleted by now; whoever reads it next says so
         sequence, retention = row
-        cursor.execute(as_sql(create(tables) if days else drop(tables)))
+        cursor.execute(create(tables) if days else drop(tables))
         former = retention or {"from": sequence, "key": secrets.token_hex(16)}
         cursor.execute(
-            as_sql(
-                f"update \"{schema}\".dataset set kept = jsonb_build_object('days', %s::int, 'from', %s::bigint, "
-                f"'key', %s::text) where number = {number}"
-                if days
-                else f'update "{schema}".dataset set kept = null where number = {number}'
-            ),
+            f"update \"{schema}\".dataset set kept = jsonb_build_object('days', %s::int, 'from', %s::bigint, "
+            f"'key', %s::text) where number = {number}"
+            if days
+            else f'update "{schema}".dataset set kept = null where number = {number}',
             (days, former["from"], former["key"]) if days else None,
         )
         if days and retention is None:
@@ -134,11 +131,9 @@ def keep_without_vector(
 def _insert(cursor: Cursor[Any], tables: Tables, ids: Sequence[int], seq: int, vector: str, join: str) -> None:
     if ids:
         cursor.execute(
-            as_sql(
-                f"insert into {tables.history} (id, seq, until, key, text, metadata, digest, vector_follows, v) "
-                f"select d.id, d.seq, %s, d.key, y.text, y.metadata, d.digest, {vector} from {tables.doc} d "
-                f"join {tables.body} y on y.id = d.id {join} where d.id = any(%s::bigint[])"
-            ),
+            f"insert into {tables.history} (id, seq, until, key, text, metadata, digest, vector_follows, v) "
+            f"select d.id, d.seq, %s, d.key, y.text, y.metadata, d.digest, {vector} from {tables.doc} d "
+            f"join {tables.body} y on y.id = d.id {join} where d.id = any(%s::bigint[])",
             (seq, list(ids)),
         )
 
@@ -146,10 +141,8 @@ def _insert(cursor: Cursor[Any], tables: Tables, ids: Sequence[int], seq: int, v
 def keep_notes(cursor: Cursor[Any], tables: Tables, seq: int, notes: Mapping[str, str | None]) -> None:
     """Keep notes that are about to be replaced, as they are; None: there was none."""
     cursor.execute(
-        as_sql(
-            f"insert into {tables.former} (seq, name, value) "
-            "select %s, name, value from unnest(%s::text[], %s::text[]) u(name, value)"
-        ),
+        f"insert into {tables.former} (seq, name, value) "
+        "select %s, name, value from unnest(%s::text[], %s::text[]) u(name, value)",
         (seq, list(notes), [None if value is None else escaped(value) for value in notes.values()]),
     )
 
@@ -159,7 +152,7 @@ def note_write(cursor: Cursor[Any], tables: Tables, seq: int, retention: Mapping
     time_now = time.time()
     _note_moment(cursor, tables, seq, time_now)
     cursor.execute(
-        as_sql(f"select seq - 1 from {tables.moment} where time >= %s order by seq limit 1"),
+        f"select seq - 1 from {tables.moment} where time >= %s order by seq limit 1",
         (time_now - retention["days"] * DAY_SECONDS,),
     )
     row = cursor.fetchone()
@@ -167,19 +160,15 @@ def note_write(cursor: Cursor[Any], tables: Tables, seq: int, retention: Mapping
     if row is not None and row[0] > first:
         first = int(row[0])
         cursor.execute(
-            as_sql(
-                f"update \"{tables.schema}\".dataset set kept = jsonb_set(kept, '{{from}}', to_jsonb(%s::bigint)) "
-                f"where number = {tables.number}"
-            ),
+            f"update \"{tables.schema}\".dataset set kept = jsonb_set(kept, '{{from}}', to_jsonb(%s::bigint)) "
+            f"where number = {tables.number}",
             (first,),
         )
     for name, column, sign in _EXPIRING:
         table = getattr(tables, name)
         cursor.execute(
-            as_sql(
-                f"delete from {table} where ctid = any(array(select ctid from {table} where {column} {sign} %s "
-                f"limit {history.PURGED_TOGETHER}))"
-            ),
+            f"delete from {table} where ctid = any(array(select ctid from {table} where {column} {sign} %s "
+            f"limit {history.PURGED_TOGETHER}))",
             (first,),
         )
 
@@ -187,10 +176,8 @@ def note_write(cursor: Cursor[Any], tables: Tables, seq: int, retention: Mapping
 def _note_moment(cursor: Cursor[Any], tables: Tables, seq: int, time_now: float) -> None:
     """Note the time of a transaction; it is never before that of an earlier one, whatever the clock says."""
     cursor.execute(
-        as_sql(
-            f"insert into {tables.moment} values (%s, greatest(%s::float8, "
-            f"(select time from {tables.moment} order by seq desc limit 1))) on conflict (seq) do nothing"
-        ),
+        f"insert into {tables.moment} values (%s, greatest(%s::float8, "
+        f"(select time from {tables.moment} order by seq desc limit 1))) on conflict (seq) do nothing",
         (seq, time_now),
     )
 
@@ -209,7 +196,7 @@ class PostgresHistory:
 
     def __init__(self, cursor: Cursor[Any], tables: Tables, copy: Tables) -> None:
         self._cursor, self._tables, self._copy_tables = cursor, tables, copy
-        cursor.execute(as_sql(f"select seq, embedder, dimensions, {RETENTION} from {tables.row}"))
+        cursor.execute(f"select seq, embedder, dimensions, {RETENTION} from {tables.row}")
         row: Any = cursor.fetchone() or (0, None, None, None)  # without a row it was deleted
         self._sequence: int = row[0]
         self._embedder: str | None = row[1]
@@ -301,4 +288,4 @@ select r.key, r.text, r.metadata, r.digest, r.seq, r.id, {past_vector} from r {j
             yield row
 
     def _rows(self, sql: str, **parameters: Any) -> list[Any]:
-        return self._cursor.execute(as_sql(sql), parameters).fetchall()
+        return self._cursor.execute(sql, parameters).fetchall()

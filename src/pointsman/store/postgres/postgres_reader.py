@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from dataclasses import dataclass
-from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -316,7 +315,7 @@ class PostgresReader(Store):
     def _rows(self, sql: str, **parameters: Any) -> list[Any]:
         def rows(connection: Connection[Any]) -> list[Any]:
             with connection.cursor(binary=True) as cursor:
-                return cursor.execute(as_sql(sql), parameters).fetchall()
+                return cursor.execute(sql, parameters).fetchall()
 
         return self._connections.run(rows)
 
@@ -343,21 +342,15 @@ def _lists_for(store_query: StoreQuery) -> tuple[str, ...]:
     return tuple(name for name, part in ((WORDS, store_query.text), (NEAR, store_query.vector)) if part is not None)
 
 
-@lru_cache(maxsize=256)
-def as_sql(text: str) -> bytes:
-    """Encode a statement that is not a literal, as psycopg requires: its names are ours, values are parameters."""
-    return text.encode()
-
-
 def _rows_of(connection: Connection[Any], lookups: Sequence[_Lookup]) -> list[list[Any]]:
     """Return the rows of each statement; several are sent together."""
     if len(lookups) == 1:
         with connection.cursor(binary=True) as cursor:
-            return [cursor.execute(as_sql(lookups[0].statement), lookups[0].parameters).fetchall()]
+            return [cursor.execute(lookups[0].statement, lookups[0].parameters).fetchall()]
     cursors = [connection.cursor(binary=True) for _ in lookups]
     with connection.pipeline():
         for cursor, lookup in zip(cursors, lookups, strict=True):
-            cursor.execute(as_sql(lookup.statement), lookup.parameters)
+            cursor.execute(lookup.statement, lookup.parameters)
     return [cursor.fetchall() for cursor in cursors]
 
 
@@ -365,11 +358,11 @@ async def _arows_of(connection: AsyncConnection[Any], lookups: Sequence[_Lookup]
     """Async version of `_rows_of`."""
     cursors = [connection.cursor(binary=True) for _ in lookups]
     if len(lookups) == 1:
-        await cursors[0].execute(as_sql(lookups[0].statement), lookups[0].parameters)
+        await cursors[0].execute(lookups[0].statement, lookups[0].parameters)
     else:
         async with connection.pipeline():
             for cursor, lookup in zip(cursors, lookups, strict=True):
-                await cursor.execute(as_sql(lookup.statement), lookup.parameters)
+                await cursor.execute(lookup.statement, lookup.parameters)
     return [await cursor.fetchall() for cursor in cursors]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from pointsman.embedders.base_embedder import mixed_embedders
 from pointsman.store.postgres import postgres_history as history
 from pointsman.store.postgres.postgres_history import RETENTION
-from pointsman.store.postgres.postgres_reader import DatasetRow, PostgresReader, as_sql, document_of
+from pointsman.store.postgres.postgres_reader import DatasetRow, PostgresReader, document_of
 from pointsman.store.postgres.signature import signature_of
 from pointsman.store.postgres.statements import Tables, escaped, facts_of, unescaped
 from pointsman.text import DEFAULT_ANALYZER
@@ -59,11 +59,9 @@ class PostgresRows(PostgresReader):
             return
         ids = [id_ for id_, _ in items]
         cursor.execute(
-            as_sql(
-                f"update {self._tables.doc} d set seq = %s, digest = u.digest, facts = u.facts::jsonb, "
-                "signature = u.signature from unnest(%s::int[], %s::bytea[], %s::text[], %s::int[]) "
-                "u(id, digest, facts, signature) where d.id = u.id"
-            ),
+            f"update {self._tables.doc} d set seq = %s, digest = u.digest, facts = u.facts::jsonb, "
+            "signature = u.signature from unnest(%s::int[], %s::bytea[], %s::text[], %s::int[]) "
+            "u(id, digest, facts, signature) where d.id = u.id",
             (
                 seq,
                 ids,
@@ -73,10 +71,8 @@ class PostgresRows(PostgresReader):
             ),
         )
         cursor.execute(
-            as_sql(
-                f"update {self._tables.body} y set metadata = u.metadata "
-                "from unnest(%s::int[], %s::text[]) u(id, metadata) where y.id = u.id"
-            ),
+            f"update {self._tables.body} y set metadata = u.metadata "
+            "from unnest(%s::int[], %s::text[]) u(id, metadata) where y.id = u.id",
             (ids, [item.metadata for _, item in items]),
         )
 
@@ -114,26 +110,24 @@ class PostgresRows(PostgresReader):
                 if state.retention is not None:
                     history.keep(cursor, self._tables, ids, state.seq + 1, vectors.shape[1])
                     stamp = f"update {self._tables.doc} set seq = %s where id = any(%s::bigint[])"
-                    cursor.execute(as_sql(stamp), (state.seq + 1, ids))
+                    cursor.execute(stamp, (state.seq + 1, ids))
                 with self._counting(cursor, state.seq + 1, ids, ids):
-                    cursor.execute(as_sql(f"delete from {self._tables.vec} where id = any(%s::bigint[])"), (ids,))
+                    cursor.execute(f"delete from {self._tables.vec} where id = any(%s::bigint[])", (ids,))
                     copy_vectors(cursor, self._tables.vec, ids, [digests[n] for n in indices], vectors[indices])
                 self._advance(cursor, state, 0, 0)
         return AddResult(0, len(fresh), len(stored_rows) - len(fresh))
 
     def _lock_state(self, cursor: Cursor[Any]) -> DatasetState:
         """Lock the dataset's row until the transaction ends, and return it."""
-        cursor.execute(as_sql(f"select seq, embedder, dimensions, {RETENTION} from {self._tables.row} for update"))
+        cursor.execute(f"select seq, embedder, dimensions, {RETENTION} from {self._tables.row} for update")
         return DatasetState(*self._only_row(cursor.fetchall()))
 
     def _advance(self, cursor: Cursor[Any], state: DatasetState, documents: int, tokens: int) -> None:
         """Count a write, and the documents and tokens that there are more than before."""
         schema, number = self._tables.schema, self._tables.number
         cursor.execute(
-            as_sql(
-                f'update "{schema}".dataset set seq = seq + 1, documents = documents + %s, tokens = tokens + %s '
-                f"where number = {number}"
-            ),
+            f'update "{schema}".dataset set seq = seq + 1, documents = documents + %s, tokens = tokens + %s '
+            f"where number = {number}",
             (documents, tokens),
         )
         if state.retention is not None:
@@ -144,15 +138,13 @@ class PostgresRows(PostgresReader):
         signatures = [signature_of(document.metadata) for document in documents]
         digests = {text: hashlib.blake2b(text.encode(), digest_size=16).digest() for text in set(signatures)}
         table = self._tables.signature
-        cursor.execute(as_sql(f"select digest, id from {table} where digest = any(%s)"), (list(digests.values()),))
+        cursor.execute(f"select digest, id from {table} where digest = any(%s)", (list(digests.values()),))
         numbers: dict[bytes, int] = dict(cursor.fetchall())
         missing = sorted((digest, text) for text, digest in digests.items() if digest not in numbers)
         if missing:
             cursor.execute(
-                as_sql(
-                    f"insert into {table} (digest, signature) select * from unnest(%s::bytea[], %s::text[]) "
-                    "returning digest, id"
-                ),
+                f"insert into {table} (digest, signature) select * from unnest(%s::bytea[], %s::text[]) "
+                "returning digest, id",
                 ([digest for digest, _ in missing], [text for _, text in missing]),
             )
             numbers.update(cursor.fetchall())
@@ -177,11 +169,9 @@ class PostgresRows(PostgresReader):
             change[0] += documents
             change[1] += tokens
         cursor.execute(
-            as_sql(
-                f"update {self._tables.signature} s set documents = s.documents + u.documents, "
-                "tokens = s.tokens + u.tokens, changed = %s "
-                "from unnest(%s::int[], %s::bigint[], %s::bigint[]) u(id, documents, tokens) where s.id = u.id"
-            ),
+            f"update {self._tables.signature} s set documents = s.documents + u.documents, "
+            "tokens = s.tokens + u.tokens, changed = %s "
+            "from unnest(%s::int[], %s::bigint[], %s::bigint[]) u(id, documents, tokens) where s.id = u.id",
             (seq, list(changes), *([change[column] for change in changes.values()] for column in (0, 1))),
         )
 
@@ -190,20 +180,18 @@ class PostgresRows(PostgresReader):
         if not ids:
             return []
         cursor.execute(
-            as_sql(
-                f"select signature, count(*)::bigint, sum(length)::bigint from {self._tables.doc} "
-                "where id = any(%s::bigint[]) group by signature"
-            ),
+            f"select signature, count(*)::bigint, sum(length)::bigint from {self._tables.doc} "
+            "where id = any(%s::bigint[]) group by signature",
             (list(ids),),
         )
         return cursor.fetchall()
 
     def _fix_embedder(self, cursor: Cursor[Any], state: DatasetState, name: str, dimensions: int) -> None:
         if state.dimensions is None:
-            cursor.execute(as_sql(self._tables.create_vectors(dimensions)).replace(b"%", b"%%"), binary=False)
+            cursor.execute(self._tables.create_vectors(dimensions).replace("%", "%%"), binary=False)
             schema, number = self._tables.schema, self._tables.number
             cursor.execute(
-                as_sql(f'update "{schema}".dataset set embedder = %s, dimensions = %s where number = {number}'),
+                f'update "{schema}".dataset set embedder = %s, dimensions = %s where number = {number}',
                 (name, dimensions),
             )
             if state.retention is not None:
@@ -223,7 +211,7 @@ class PostgresRows(PostgresReader):
         tables = self._tables
         vector = f"(select e.digest from {tables.vec} e where e.id = d.id)" if with_vectors else "null::bytea"
         cursor.execute(
-            as_sql(f"select d.key, d.id, d.digest, {vector} from {tables.doc} d where d.key = any(%s::text[])"),
+            f"select d.key, d.id, d.digest, {vector} from {tables.doc} d where d.key = any(%s::text[])",
             ([escaped(item.document.id) for item in items],),
         )
         return {unescaped(key): StoredRow(*row) for key, *row in cursor.fetchall()}
@@ -232,7 +220,7 @@ class PostgresRows(PostgresReader):
         """Return the words currently stored for documents, so that their postings can be removed."""
         if not ids:
             return []
-        cursor.execute(as_sql(f"{self._select} where d.id = any(%s::bigint[])"), (list(ids),))
+        cursor.execute(f"{self._select} where d.id = any(%s::bigint[])", (list(ids),))
         rows = cursor.fetchall()
         return [(row[0], Counter(DEFAULT_ANALYZER.tokens(document_of(*row[1:]).searchable))) for row in rows]
 
@@ -247,14 +235,12 @@ class PostgresRows(PostgresReader):
     ) -> None:
         tables = self._tables
         cursor.execute(
-            as_sql(
-                f"""insert into {tables.doc} (id, key, length, seq, digest, facts, signature)
+            f"""insert into {tables.doc} (id, key, length, seq, digest, facts, signature)
                 select id, key, length, %s, digest, facts::jsonb, signature
                 from unnest(%s::int[], %s::text[], %s::int[], %s::bytea[], %s::text[], %s::int[])
                   u(id, key, length, digest, facts, signature)
                 on conflict (id) do update set length = excluded.length, seq = excluded.seq,
-                  digest = excluded.digest, facts = excluded.facts, signature = excluded.signature"""
-            ),
+                  digest = excluded.digest, facts = excluded.facts, signature = excluded.signature""",
             (
                 seq,
                 list(ids),
@@ -268,13 +254,13 @@ class PostgresRows(PostgresReader):
         if replaced_keys:
             other_tables = [tables.body] if self._known_dimensions(cursor) is None else [tables.body, tables.vec]
             for table in other_tables:
-                cursor.execute(as_sql(f"delete from {table} where id = any(%s::bigint[])"), (list(replaced_keys),))
-        with cursor.copy(as_sql(f"copy {tables.body} (id, text, metadata) from stdin")) as copy:
+                cursor.execute(f"delete from {table} where id = any(%s::bigint[])", (list(replaced_keys),))
+        with cursor.copy(f"copy {tables.body} (id, text, metadata) from stdin") as copy:
             for id_, item in zip(ids, items, strict=True):
                 copy.write_row((id_, escaped(item.document.text), item.metadata))
 
     def _known_dimensions(self, cursor: Cursor[Any]) -> int | None:
-        cursor.execute(as_sql(f"select dimensions from {self._tables.row}"))
+        cursor.execute(f"select dimensions from {self._tables.row}")
         dimensions: int | None = self._only_row(cursor.fetchall())[0]
         return dimensions
 
@@ -291,33 +277,26 @@ class PostgresRows(PostgresReader):
         if not change:
             return
         terms = sorted(change)  # sorted, so that neighbouring pages of the index are accessed in sequence
-        cursor.execute(as_sql(f"select term, id from {tables.term} where term = any(%s::text[])"), (terms,))
+        cursor.execute(f"select term, id from {tables.term} where term = any(%s::text[])", (terms,))
         numbers: dict[str, int] = dict(cursor.fetchall())
         changed_terms = [term for term in terms if term in numbers and change[term]]
         cursor.execute(
-            as_sql(
-                f"update {tables.term} t set df = t.df + u.change "
-                "from unnest(%s::int[], %s::int[]) u(id, change) where t.id = u.id"
-            ),
+            f"update {tables.term} t set df = t.df + u.change "
+            "from unnest(%s::int[], %s::int[]) u(id, change) where t.id = u.id",
             ([numbers[term] for term in changed_terms], [change[term] for term in changed_terms]),
         )
         missing = [term for term in terms if term not in numbers]
         if missing:
             cursor.execute(
-                as_sql(
-                    f"insert into {tables.term} (term, df) "
-                    "select * from unnest(%s::text[], %s::int[]) returning term, id"
-                ),
+                f"insert into {tables.term} (term, df) select * from unnest(%s::text[], %s::int[]) returning term, id",
                 (missing, [change[term] for term in missing]),
             )
             numbers.update(cursor.fetchall())
         if old:
             pairs = [(numbers[term], id_) for id_, counter in old for term in counter]
             cursor.execute(
-                as_sql(
-                    f"delete from {tables.posting} p using unnest(%s::int[], %s::int[]) u(term, doc) "
-                    "where p.term = u.term and p.doc = u.doc"
-                ),
+                f"delete from {tables.posting} p using unnest(%s::int[], %s::int[]) u(term, doc) "
+                "where p.term = u.term and p.doc = u.doc",
                 ([term for term, _ in pairs], [doc for _, doc in pairs]),
             )
         rows = np.array(
@@ -369,7 +348,7 @@ def _copy_integers(cursor: Cursor[Any], table: str, rows: NDArray[np.int32]) -> 
     block["count"] = rows.shape[1]
     for column in range(rows.shape[1]):
         block[f"size{column}"], block[f"value{column}"] = 4, rows[:, column]
-    with cursor.copy(as_sql(f"copy {table} from stdin (format binary)")) as copy:
+    with cursor.copy(f"copy {table} from stdin (format binary)") as copy:
         copy.write(_COPY_BEGIN + block.tobytes() + _COPY_END)
 
 
@@ -388,5 +367,5 @@ def copy_vectors(
     block["count"], block["size0"], block["size1"], block["size2"] = 3, 4, 8, 4 + 4 * dimensions
     block["id"], block["digest"], block["dimensions"] = ids, np.array(digests, "V8"), dimensions
     block["vector"] = vectors
-    with cursor.copy(as_sql(f"copy {table} (id, digest, v) from stdin (format binary)")) as copy:
+    with cursor.copy(f"copy {table} (id, digest, v) from stdin (format binary)") as copy:
         copy.write(_COPY_BEGIN + block.tobytes() + _COPY_END)

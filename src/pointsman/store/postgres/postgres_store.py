@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pointsman.store.postgres import postgres_history as history
 from pointsman.store.postgres.past_postgres_store import PostgresPastStore
-from pointsman.store.postgres.postgres_reader import as_sql, document_of
+from pointsman.store.postgres.postgres_reader import document_of
 from pointsman.store.postgres.postgres_writer import BATCH_DOCUMENTS, PostgresWriter
 from pointsman.store.postgres.statements import escaped
 from pointsman.store.prepared_documents import prepare, storable
@@ -94,7 +94,7 @@ class PostgresStore(PostgresWriter):
         def delete(connection: Connection[Any]) -> int:
             with connection.transaction(), connection.cursor(binary=True) as cursor:
                 state = self._lock_state(cursor)
-                cursor.execute(as_sql(f"select d.id from {tables.doc} d where {condition}"), parameters)
+                cursor.execute(f"select d.id from {tables.doc} d where {condition}", parameters)
                 numbers = [row[0] for row in cursor.fetchall()]
                 if numbers:
                     if state.retention is not None:
@@ -102,7 +102,7 @@ class PostgresStore(PostgresWriter):
                     old_tokens = self._tokens_of(cursor, numbers)
                     self._write_postings(cursor, old_tokens, [])
                     with self._counting(cursor, state.seq + 1, numbers, ()):
-                        cursor.execute(as_sql(f"delete from {tables.doc} where id = any(%s::bigint[])"), (numbers,))
+                        cursor.execute(f"delete from {tables.doc} where id = any(%s::bigint[])", (numbers,))
                     self._advance(cursor, state, -len(numbers), -sum(counter.total() for _, counter in old_tokens))
             return len(numbers)
 
@@ -127,9 +127,9 @@ class PostgresStore(PostgresWriter):
 
         def drop(connection: Connection[Any]) -> None:
             with connection.transaction(), connection.cursor() as cursor:
-                cursor.execute(as_sql(f"select from {self._tables.row} for update"))
-                cursor.execute(as_sql(self._tables.drop))
-                cursor.execute(as_sql(f'delete from "{schema}".dataset where number = {number}'))
+                cursor.execute(f"select from {self._tables.row} for update")
+                cursor.execute(self._tables.drop)
+                cursor.execute(f'delete from "{schema}".dataset where number = {number}')
 
         self._connections.run(drop)
         self._statistics = None

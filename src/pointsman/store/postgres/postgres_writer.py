@@ -14,7 +14,7 @@ import numpy as np
 from pointsman.store.bm25 import query_terms
 from pointsman.store.postgres import postgres_history as history
 from pointsman.store.postgres.postgres_history import RETENTION, RETENTION_TEXT
-from pointsman.store.postgres.postgres_reader import DatasetRow, as_sql, document_of
+from pointsman.store.postgres.postgres_reader import DatasetRow, document_of
 from pointsman.store.postgres.postgres_rows import PostgresRows, copy_vectors, unused_ids, vector_digest
 from pointsman.store.postgres.postgres_view import AdmittedSignatures, PostgresViewStore, Signatures
 from pointsman.store.postgres.statements import (
@@ -238,7 +238,7 @@ class PostgresWriter(PostgresRows):
         with connection.transaction(), connection.cursor(binary=True) as cursor:
             state = self._lock_state(cursor)
             cursor.execute(
-                as_sql(f"{self._select} where d.key = any(%s::text[])"),
+                f"{self._select} where d.key = any(%s::text[])",
                 ([escaped(id_) for id_ in changes if storable(id_)],),
             )
             rows = cursor.fetchall()
@@ -291,13 +291,11 @@ class PostgresWriter(PostgresRows):
         def rebuild(connection: Connection[Any]) -> None:
             with connection.transaction(), connection.cursor(binary=True) as cursor:
                 state = self._lock_state(cursor)
-                cursor.execute(as_sql(tables.create_signatures), binary=False)
-                cursor.execute(as_sql(f"truncate {tables.term}, {tables.posting}, {tables.signature}"))
+                cursor.execute(tables.create_signatures, binary=False)
+                cursor.execute(f"truncate {tables.term}, {tables.posting}, {tables.signature}")
                 total, last = 0, 0
                 while True:
-                    cursor.execute(
-                        as_sql(f"{self._select} where d.id > %s order by d.id limit {BATCH_DOCUMENTS}"), (last,)
-                    )
+                    cursor.execute(f"{self._select} where d.id > %s order by d.id limit {BATCH_DOCUMENTS}", (last,))
                     rows = cursor.fetchall()
                     if not rows:
                         break
@@ -310,11 +308,9 @@ class PostgresWriter(PostgresRows):
                     lengths = [(id_, counter, counter.total()) for id_, counter in counters]
                     self._write_postings(cursor, [], lengths)
                     cursor.execute(
-                        as_sql(
-                            f"update {tables.doc} d set length = u.length, facts = u.facts::jsonb, "
-                            "signature = u.signature from unnest(%s::int[], %s::int[], %s::text[], %s::int[]) "
-                            "u(id, length, facts, signature) where d.id = u.id"
-                        ),
+                        f"update {tables.doc} d set length = u.length, facts = u.facts::jsonb, "
+                        "signature = u.signature from unnest(%s::int[], %s::int[], %s::text[], %s::int[]) "
+                        "u(id, length, facts, signature) where d.id = u.id",
                         (
                             [id_ for id_, _, _ in lengths],
                             [length for _, _, length in lengths],
@@ -324,20 +320,16 @@ class PostgresWriter(PostgresRows):
                     )
                     total += sum(length for _, _, length in lengths)
                 cursor.execute(
-                    as_sql(
-                        f'update "{schema}".dataset set seq = seq + 1, tokens = %s, analyzer = %s '
-                        f"where number = {tables.number}"
-                    ),
+                    f'update "{schema}".dataset set seq = seq + 1, tokens = %s, analyzer = %s '
+                    f"where number = {tables.number}",
                     (total, DERIVED),
                 )
                 if state.retention is not None:
                     history.note_write(cursor, tables, state.seq + 1, state.retention)
                 cursor.execute(
-                    as_sql(
-                        f"update {tables.signature} s set documents = d.documents, tokens = d.tokens, "
-                        f"changed = (select seq from {tables.row}) from (select signature, count(*) as documents, "
-                        f"sum(length) as tokens from {tables.doc} group by signature) d where d.signature = s.id"
-                    )
+                    f"update {tables.signature} s set documents = d.documents, tokens = d.tokens, "
+                    f"changed = (select seq from {tables.row}) from (select signature, count(*) as documents, "
+                    f"sum(length) as tokens from {tables.doc} group by signature) d where d.signature = s.id"
                 )
 
         self._connections.run(rebuild)
@@ -348,15 +340,15 @@ class PostgresWriter(PostgresRows):
         tables, schema = self._tables, self._tables.schema
 
         def tend(connection: Connection[Any]) -> None:
-            row = connection.execute(as_sql(f"select documents, analyzed, dimensions from {tables.row}")).fetchone()
+            row = connection.execute(f"select documents, analyzed, dimensions from {tables.row}").fetchone()
             if row is None:
                 return
             documents, count_analyzed, dimensions = row
             if documents > _GROWTH * count_analyzed + 500:
                 names = [tables.doc, tables.term, tables.posting, tables.body] + [tables.vec] * (dimensions is not None)
-                connection.execute(as_sql(f"analyze {', '.join(names)}"))
+                connection.execute(f"analyze {', '.join(names)}")
                 connection.execute(
-                    as_sql(f'update "{schema}".dataset set analyzed = %s where number = {tables.number}'), (documents,)
+                    f'update "{schema}".dataset set analyzed = %s where number = {tables.number}', (documents,)
                 )
             if dimensions is not None and documents >= EXACT_ROWS and dimensions <= 2000 and not self._retention:
                 # more dimensions are beyond pgvector, and what keeps versions is searched without an index
@@ -371,7 +363,7 @@ class PostgresWriter(PostgresRows):
         tables, name = self._tables, self._tables.index_name
         valid = "select x.indisvalid from pg_index x where x.indexrelid = to_regclass(%s)"
         qualified_name = f'"{tables.schema}".{name}'
-        row = connection.execute(as_sql(valid), (qualified_name,)).fetchone()
+        row = connection.execute(valid, (qualified_name,)).fetchone()
         if row is not None and row[0]:
             return
         lock = f"{tables.schema}.{name}"
@@ -382,12 +374,10 @@ class PostgresWriter(PostgresRows):
             connection.execute("set statement_timeout = 0")
             connection.execute("set maintenance_work_mem = '512MB'")
             # An interrupted attempt may have left one over.
-            connection.execute(as_sql(f"drop index if exists {qualified_name}"))
+            connection.execute(f"drop index if exists {qualified_name}")
             connection.execute(
-                as_sql(
-                    f"create index concurrently {name} on {tables.vec} using hnsw "
-                    f'(v "{tables.vectors}".vector_ip_ops) with (m = 16, ef_construction = 64)'
-                )
+                f"create index concurrently {name} on {tables.vec} using hnsw "
+                f'(v "{tables.vectors}".vector_ip_ops) with (m = 16, ef_construction = 64)'
             )
         finally:
             connection.execute("reset statement_timeout")
@@ -476,14 +466,14 @@ class PostgresWriter(PostgresRows):
                 state = self._lock_state(cursor)
                 if state.retention is not None:
                     select = f'select name, value from "{tables.schema}".note where number = {tables.number}'
-                    cursor.execute(as_sql(f"{select} and name = any(%s::text[])"), (names,))
+                    cursor.execute(f"{select} and name = any(%s::text[])", (names,))
                     former = {name: unescaped(value) for name, value in cursor.fetchall()}
                     history.keep_notes(cursor, tables, state.seq, {name: former.get(name) for name in names})
-                cursor.execute(as_sql(insert + replace), values)
+                cursor.execute(insert + replace, values)
 
         def annotate_unless_kept(connection: Connection[Any]) -> int:
             unless_kept = f" where (select {RETENTION_TEXT} from {tables.row}) is null"
-            return connection.execute(as_sql(insert + unless_kept + replace), values).rowcount
+            return connection.execute(insert + unless_kept + replace, values).rowcount
 
         # without versions, no note waits for a write that takes long
         if notes and (self._retention is not None or not self._connections.run(annotate_unless_kept)):
