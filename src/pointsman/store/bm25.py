@@ -8,9 +8,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pointsman.text import query_tokens
+from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 K1: Final = 1.2
 """How soon further occurrences of a word stop counting, unless set."""
@@ -29,6 +30,31 @@ def query_terms(text: str) -> dict[str, int]:
     """
     counts = Counter(query_tokens(text))
     return dict(itertools.islice(counts.items(), MOST_TERMS))
+
+
+def rarest(words: Sequence[str], count: Callable[[list[str]], Mapping[str, int]]) -> list[int]:
+    """Return in how many documents the rarest token of each word is; 0 for a word without tokens.
+
+    Args:
+        words: the words.
+        count: returns in how many documents each of some tokens is; those in none may be left out.
+    """
+    tokens = [list(query_terms(word)) for word in words]
+    distinct = sorted({token for word_tokens in tokens for token in word_tokens})
+    counts = count(distinct) if distinct else {}
+    return [min((counts.get(token, 0) for token in word_tokens), default=0) for word_tokens in tokens]
+
+
+def check_constants(k1: float, b: float) -> None:
+    """Check the constants of the formula.
+
+    Raises:
+        InputError: one is out of range.
+    """
+    if not (math.isfinite(k1) and k1 >= 0):
+        raise InputError(f"bm25_k1 is a number from 0 up, not {k1!r}")
+    if not 0 <= b <= 1:
+        raise InputError(f"bm25_b is a number from 0 to 1, not {b!r}")
 
 
 def idf(documents: int, holding: int) -> float:

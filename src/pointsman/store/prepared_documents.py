@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from pointsman.embedders.base_embedder import mixed_embedders
 from pointsman.text import repair
 from pointsman.tools.errors import CorruptStoreError, InputError
 from pointsman.values.metadata import NUMBER, RESERVED, SPARSE, TEXTS, plain, sparse_problem
@@ -289,6 +290,29 @@ def directions(
             "check the embedder, or leave the document out"
         )
     return rows if np.abs(lengths - 1).max(initial=0) < 1e-6 else rows / lengths[:, None]
+
+
+def check_embedder(
+    dataset: str, stored: tuple[str | None, int | None], embedder: str, dimensions: int | None = None
+) -> None:
+    """Check that vectors go with those that a dataset has.
+
+    Args:
+        dataset: its name, for messages.
+        stored: embedder and dimensions of its vectors; None before the first.
+        embedder: of the vectors to be written.
+        dimensions: of these; None: not known yet.
+
+    Raises:
+        InputError: they are from another embedder, or of other dimensions.
+    """
+    if stored[0] not in {None, embedder}:
+        raise mixed_embedders(dataset, stored[0], embedder)
+    if None not in (stored[1], dimensions) and stored[1] != dimensions:
+        raise InputError(
+            f"{dataset} holds vectors of {stored[1]} dimensions, not of {dimensions}; "
+            "open it with the embedder that made them, or index the documents into a new dataset"
+        )
 
 
 def direction(vector: NDArray[np.float32], dimensions: int) -> NDArray[np.float32]:

@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
+from pointsman.store.bm25 import check_constants
 from pointsman.store.external.listing import Listing, listing_of
 from pointsman.store.local.files_and_locks import WriterLock, make_directory
 from pointsman.store.local.keyword.keyword_index import KeywordIndex
@@ -61,26 +62,6 @@ class SequenceNumber(_Awaitable, int):
     """A sequence number that may also be awaited."""
 
 
-class _Index(Protocol):
-    """An index that follows a store."""
-
-    def follow(self, *, anew: bool) -> int:
-        """Apply what has changed, or everything if ``anew``; return the sequence number reached."""
-        ...
-
-    def refresh(self) -> str | None:
-        """Apply what has changed since, as far as that can be told cheaply; return what prevented it."""
-        ...
-
-    def search(self, query: str, k: int, filters: Filter | None) -> list[Hit]:
-        """Return at most ``k`` hits, best first."""
-        ...
-
-    def close(self) -> None:
-        """Close the files."""
-        ...
-
-
 class BM25IndexManager:
     """Keeps a BM25 index on disk in step with a vector store.
 
@@ -120,7 +101,7 @@ class BM25IndexManager:
         self.index_path, self.auto_sync = Path(index_path), bm25_auto_sync
         self.vector_store = vector_store = _with_log(vector_store)
         constants = {"k1": bm25_k1, "b": bm25_b}
-        self._index: _Index
+        self._index: _LogIndex | _ListIndex
         if documents is None and all(hasattr(vector_store, name) for name in _LOG):
             self._index = _LogIndex(self.index_path, vector_store, constants)
         else:
@@ -188,7 +169,7 @@ class _LogIndex:
         self._guard = threading.Lock()
 
     def follow(self, *, anew: bool) -> int:
-        """See `_Index`."""
+        """Apply what has changed, or everything if ``anew``; return the sequence number reached."""
         if not anew and self._index.applied == self._source.sequence():
             return self._index.applied
         with self._guard:
@@ -199,7 +180,7 @@ class _LogIndex:
             return self._index.applied
 
     def refresh(self) -> str | None:
-        """See `_Index`."""
+        """Apply what has changed since, as far as that can be told cheaply; return what prevented it."""
         try:
             self.follow(anew=False)
         except LockedError as error:
@@ -208,7 +189,7 @@ class _LogIndex:
         return None
 
     def search(self, query: str, k: int, filters: Filter | None) -> list[Hit]:
-        """See `_Index`; the filter is applied to the ranking, read as deep as needed."""
+        """Return at most ``k`` hits, best first; the filter is applied to the ranking, read as deep as needed."""
         depth = k if filters is None else max(k, _AT_LEAST)
         while True:
             ranking = self._index.search(query, depth)
@@ -223,7 +204,7 @@ class _LogIndex:
             depth *= 4
 
     def close(self) -> None:
-        """See `_Index`."""
+        """Close the files."""
         self._index.close()
         self._lock.release()
 
@@ -233,7 +214,7 @@ class _ListIndex:
 
     def __init__(self, directory: Path, listing: Listing, constants: Mapping[str, float]) -> None:
         self._directory, self._listing, self._constants = directory, listing, constants
-        _check_constants(**constants)
+        check_constants(**constants)  # before any file is made
         self._store: LocalStore | None = None
         self._guard = threading.Lock()
         self._state: Any = None
@@ -249,7 +230,7 @@ class _ListIndex:
         return self._store
 
     def follow(self, *, anew: bool) -> int:
-        """See `_Index`."""
+        """See `_LogIndex`."""
         with self._guard:
             return self._follow(anew=anew)
 
@@ -271,7 +252,7 @@ class _ListIndex:
         return self.store.statistics().sequence
 
     def refresh(self) -> str | None:
-        """See `_Index`."""
+        """See `_LogIndex`."""
         with self._guard:
             try:
                 if self._is_due():
@@ -295,29 +276,17 @@ class _ListIndex:
         return not self._listing.exact and self.clock() >= self._listed_at + LISTED_EVERY
 
     def search(self, query: str, k: int, filters: Filter | None) -> list[Hit]:
-        """See `_Index`."""
+        """See `_LogIndex`."""
         ranking: Sequence[Any] = self.store.search([StoreQuery(query, None, k, filters)])[0].rankings.get(WORDS, ())
         documents = self.store.fetch([key for key, _ in ranking])
         pairs = zip(documents, ranking, strict=True)
         return [Hit(document, score) for document, (_, score) in pairs if document is not None]
 
     def close(self) -> None:
-        """See `_Index`."""
+        """See `_LogIndex`."""
         store, self._store = self._store, None
         if store is not None:
             store.close()
-
-
-def _check_constants(k1: float, b: float) -> None:
-    """Check BM25's constants before any file is made.
-
-    Raises:
-        InputError: one is out of range.
-    """
-    if not (math.isfinite(k1) and k1 >= 0):
-        raise InputError(f"bm25_k1 is a number from 0 up, not {k1!r}")
-    if not 0 <= b <= 1:
-        raise InputError(f"bm25_b is a number from 0 to 1, not {b!r}")
 
 
 def _storable(document: Document) -> Document:

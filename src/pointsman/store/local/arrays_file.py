@@ -79,7 +79,7 @@ def read_arrays(path: Path, magic: bytes, format_: int, identity: str) -> tuple[
     """
     check_arrays(path)
     content = np.memmap(path, np.uint8, "c")
-    start = 16 + _header_length(content, magic)
+    start = 16 + header_length(content, magic)
     header = _header(content[:start].tobytes(), format_, identity)
     arrays = []
     for dtype, length in header["arrays"]:
@@ -109,13 +109,18 @@ def read_header(path: Path, magic: bytes, format_: int, identity: str) -> dict[s
     try:
         with open_regular(path) as file:
             beginning = file.read(16)
-            content = beginning + file.read(_header_length(np.frombuffer(beginning, np.uint8), magic))
+            content = beginning + file.read(header_length(np.frombuffer(beginning, np.uint8), magic))
         return _header(content, format_, identity)
     except (OSError, ValueError, KeyError, TypeError, struct.error):
         return {}
 
 
-def _header_length(content: Any, magic: bytes) -> int:
+def header_length(content: Any, magic: bytes) -> int:
+    """Return the length of the header of a file with this content.
+
+    Raises:
+        ValueError: it is of another kind.
+    """
     length = int(struct.unpack("<Q", content[8:16].tobytes())[0])
     if content[:8].tobytes() != magic or length > 2**32:
         raise ValueError("it is a file of another kind")

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pointsman.embedders.base_embedder import mixed_embedders
 from pointsman.store.bm25 import K1, B
 from pointsman.store.local.columns.followed_columns import COLUMNS, FollowedColumns
 from pointsman.store.local.columns.permissions import PermissionTable
@@ -48,7 +47,7 @@ from pointsman.store.local.manifest import (
 from pointsman.store.local.truth.sealed_rows import NO_VECTOR
 from pointsman.store.local.vectors.best_cosines import BestCosines
 from pointsman.store.local.vectors.vector_index import VectorIndex
-from pointsman.store.prepared_documents import Prepared, directions
+from pointsman.store.prepared_documents import Prepared, check_embedder, directions
 from pointsman.tools.errors import CorruptStoreError, InputError, LockedError, ReplacedError, StoreError
 from pointsman.tools.system.at_once import at_once
 
@@ -561,18 +560,11 @@ class Collection:
         Raises:
             InputError: they are from another embedder, of other dimensions, or no directions.
         """
-        if self.embedder not in {None, embedder}:
-            raise mixed_embedders(repr(self._directory.name), self.embedder, embedder)
+        name, dimensions = repr(self._directory.name), self.truth.meta("dimensions")
+        check_embedder(name, (self.embedder, None), embedder)
         rows = directions(vectors, items, has_vector)
-        self._fix_embedder(embedder, rows.shape[1])
-        return rows
-
-    def _fix_embedder(self, name: str, dimensions: int) -> None:
         if self.embedder is None:
-            self.truth.set_meta(embedder=name, dimensions=str(dimensions))
-        current = int(self.truth.meta("dimensions") or 0)
-        if current != dimensions:
-            raise InputError(
-                f"{self._directory.name!r} holds vectors of {current} dimensions, not of {dimensions}; "
-                "open it with the embedder that made them, or index the documents into a new dataset"
-            )
+            self.truth.set_meta(embedder=embedder, dimensions=str(rows.shape[1]))
+        else:
+            check_embedder(name, (self.embedder, int(dimensions or 0)), embedder, rows.shape[1])
+        return rows

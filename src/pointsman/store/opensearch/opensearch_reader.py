@@ -12,7 +12,7 @@ import numpy as np
 
 from pointsman.store.backend import settings_of
 from pointsman.store.base_store import Store
-from pointsman.store.bm25 import BM25, idf, query_terms
+from pointsman.store.bm25 import BM25, idf, query_terms, rarest
 from pointsman.store.opensearch.opensearch_queries import (
     FLOAT,
     FORMAT,
@@ -382,12 +382,13 @@ class OpenSearchReader(Store):
 
     def frequencies(self, words: Sequence[str]) -> list[int]:
         """See `Store`."""
-        tokens = [list(query_terms(word)) for word in words]
-        terms = sorted({token for word_tokens in tokens for token in word_tokens})
-        searches = [{"size": 0, "track_total_hits": True, "query": {"term": {"tokens": token}}} for token in terms]
-        totals: list[int] = [answer["hits"]["total"]["value"] for answer in self._search_each(searches)]
-        frequencies = dict(zip(terms, totals, strict=True))
-        return [min((frequencies[token] for token in word_tokens), default=0) for word_tokens in tokens]
+
+        def count(tokens: list[str]) -> dict[str, int]:
+            searches = [{"size": 0, "track_total_hits": True, "query": {"term": {"tokens": token}}} for token in tokens]
+            totals = [answer["hits"]["total"]["value"] for answer in self._search_each(searches)]
+            return dict(zip(tokens, totals, strict=True))
+
+        return rarest(words, count)
 
     def statistics(self) -> Statistics:
         """See `Store`; statistics are reused for a second."""

@@ -7,7 +7,6 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from pointsman.embedders.base_embedder import mixed_embedders
 from pointsman.store.opensearch.opensearch_queries import (
     DERIVED,
     LENGTH,
@@ -20,11 +19,11 @@ from pointsman.store.opensearch.opensearch_queries import (
     unpacked,
     vector_field,
 )
-from pointsman.store.prepared_documents import Prepared, directions, edits, prepare, storable
+from pointsman.store.prepared_documents import Prepared, check_embedder, directions, edits, prepare, storable
 from pointsman.store.store_values import NEAR, MetadataResult
 from pointsman.text import DEFAULT_ANALYZER
 from pointsman.tools.batching import batched
-from pointsman.tools.errors import ConflictError, InputError, StoreError
+from pointsman.tools.errors import ConflictError, StoreError
 from pointsman.values.types import AddResult, Document, Metadata
 
 if TYPE_CHECKING:
@@ -299,13 +298,7 @@ class OpenSearchStore(OpenSearchReader):
             )
             parameters = {"embedder": name, "dimensions": dimensions}
             record = self._update({"script": {"lang": "painless", "source": first, "params": parameters}})
-        if record["embedder"] != name:
-            raise mixed_embedders("this dataset", record["embedder"], name)
-        if record["dimensions"] != dimensions:
-            raise InputError(
-                f"this dataset holds vectors of {record['dimensions']} dimensions, not of {dimensions}; "
-                "open it with the embedder that made them, or index the documents into a new dataset"
-            )
+        check_embedder("this dataset", (record["embedder"], record["dimensions"]), name, dimensions)
         if self._dimensions is None:
             self._cluster.add_field(self._alias, "vector", vector_field(dimensions, self._kind))
             self._embedder, self._dimensions = name, dimensions

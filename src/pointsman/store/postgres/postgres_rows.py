@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pointsman.embedders.base_embedder import mixed_embedders
 from pointsman.store.postgres import postgres_history as history
 from pointsman.store.postgres.postgres_history import RETENTION
 from pointsman.store.postgres.postgres_reader import DatasetRow, PostgresReader, document_of
 from pointsman.store.postgres.signature import signature_of
 from pointsman.store.postgres.statements import Tables, escaped, facts_of, unescaped
+from pointsman.store.prepared_documents import check_embedder
 from pointsman.text import DEFAULT_ANALYZER
-from pointsman.tools.errors import InputError
 from pointsman.values.types import AddResult, Document
 
 if TYPE_CHECKING:
@@ -198,13 +197,7 @@ class PostgresRows(PostgresReader):
                 former = dict.fromkeys(history.all_notes({}, name, dimensions))
                 history.keep_notes(cursor, self._tables, state.seq + 1, former)
             return
-        if state.embedder != name:
-            raise mixed_embedders("this dataset", state.embedder, name)
-        if state.dimensions != dimensions:
-            raise InputError(
-                f"this dataset holds vectors of {state.dimensions} dimensions, not of {dimensions}; "
-                "open it with the embedder that made them, or index the documents into a new dataset"
-            )
+        check_embedder("this dataset", (state.embedder, state.dimensions), name, dimensions)
 
     def _existing(self, cursor: Cursor[Any], items: Sequence[Prepared], *, with_vectors: bool) -> dict[str, StoredRow]:
         """Return the stored rows of these documents, by id."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pointsman.store.bm25 import query_terms
+from pointsman.store.bm25 import rarest
 from pointsman.store.postgres.postgres_reader import PostgresReader
 from pointsman.store.postgres.signature import admits
 from pointsman.store.postgres.statements import ViewTables
@@ -260,11 +260,8 @@ class PostgresViewStore(StoreView, PostgresReader):
 
     def frequencies(self, words: Sequence[str]) -> list[int]:
         """See `Store`."""
-        tokens = [list(query_terms(word)) for word in words]
-        terms = sorted({token for word_tokens in tokens for token in word_tokens})
-        parameters = self._condition(None).parameters
-        frequencies = dict(self._rows(self._statements.frequencies(), terms=terms, **parameters)) if terms else {}
-        return [min((frequencies.get(token, 0) for token in word_tokens), default=0) for word_tokens in tokens]
+        sql, parameters = self._statements.frequencies(), self._condition(None).parameters
+        return rarest(words, lambda terms: dict(self._rows(sql, terms=terms, **parameters)))
 
     def close(self) -> None:
         """See `Store`; the connections belong to the backend, which closes them."""

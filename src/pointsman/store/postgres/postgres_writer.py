@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pointsman.store.bm25 import query_terms
+from pointsman.store.bm25 import rarest
 from pointsman.store.postgres import postgres_history as history
 from pointsman.store.postgres.postgres_history import RETENTION, RETENTION_TEXT
 from pointsman.store.postgres.postgres_reader import DatasetRow, document_of
@@ -443,15 +443,8 @@ class PostgresWriter(PostgresRows):
 
     def frequencies(self, words: Sequence[str]) -> list[int]:
         """See `Store`."""
-        tokens = [list(query_terms(word)) for word in words]
-        terms = sorted({token for word_tokens in tokens for token in word_tokens})
-        rows = (
-            self._rows(f"select term, df from {self._tables.term} where term = any(%(terms)s::text[])", terms=terms)
-            if terms
-            else []
-        )
-        frequencies = dict(rows)
-        return [min((frequencies.get(token, 0) for token in word_tokens), default=0) for word_tokens in tokens]
+        sql = f"select term, df from {self._tables.term} where term = any(%(terms)s::text[])"
+        return rarest(words, lambda terms: dict(self._rows(sql, terms=terms)))
 
     def annotate(self, **notes: str) -> None:
         """See `Store`."""

@@ -21,7 +21,6 @@ from __future__ import annotations
 import errno
 import json
 import logging
-import math
 import os
 import re
 import shutil
@@ -34,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import tantivy
 
-from pointsman.store.bm25 import K1, B
+from pointsman.store.bm25 import K1, B, check_constants
 from pointsman.store.local.files_and_locks import (
     collect_leftovers,
     directory_aside,
@@ -53,7 +52,7 @@ from pointsman.store.local.keyword.keyword_state import IndexSubset, KeywordStat
 from pointsman.store.local.keyword.term_codes import TermCodes
 from pointsman.store.local.keyword.word_query import WordQuery
 from pointsman.text import DEFAULT_ANALYZER
-from pointsman.tools.errors import InputError, PointsmanError, StoreError
+from pointsman.tools.errors import PointsmanError, StoreError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -119,10 +118,7 @@ class KeywordIndex:
         b: float = B,
         refresh: Callable[[], None] | None = None,
     ) -> None:
-        if not (math.isfinite(k1) and k1 >= 0):
-            raise InputError(f"bm25_k1 is a number from 0 up, not {k1!r}")
-        if not 0 <= b <= 1:
-            raise InputError(f"bm25_b is a number from 0 to 1, not {b!r}")
+        check_constants(k1, b)
         self._directory, self._source, self._columns = directory, source, columns
         self._origin = f"{DEFAULT_ANALYZER.fingerprint} {source.identity}"
         self._writer_codes = TermCodes()  # those of the last write of this object, and what it has learnt since

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import struct
 import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xxhash
 
-from pointsman.store.local.arrays_file import check_arrays
+from pointsman.store.local.arrays_file import check_arrays, header_length
 from pointsman.store.local.files_and_locks import file_stamp
 from pointsman.store.local.vectors.vector_codes import (
     CODES,
@@ -181,15 +180,12 @@ def base_in(
     Raises:
         ValueError: it is foreign, or of another format.
     """
-    if content[:8].tobytes() != MAGIC:
-        raise ValueError("it is not a vector file")
-    (length,) = struct.unpack("<Q", content[8:16].tobytes())
-    header = json.loads(content[16 : 16 + length].tobytes())
+    start = 16 + header_length(content, MAGIC)
+    header = json.loads(content[16:start].tobytes())
     formats = (EXACT_FORMAT, ROUNDED_FORMAT)
     if header["format"] not in formats or (header["identity"], header["dimensions"]) != (identity, dimensions):
         raise ValueError(f"it belongs to {header['identity']!r}, format {header['format']}")
     count, seq = header["rows"], header["seq"]
-    start = 16 + length
 
     def array(dtype: Any, size: int) -> Any:
         nonlocal start
