@@ -18,7 +18,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-from pointsman.tools.errors import ConflictError, CorruptStoreError, InputError, UnmetNeedError
+from pointsman.tools.errors import (
+    ConflictError,
+    CorruptStoreError,
+    FormatVersionError,
+    InputError,
+    UnknownNameError,
+    UnmetNeedError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,13 +145,16 @@ class Backend(ABC):
             UnknownNameError: no dataset has this name.
         """
 
-    @abstractmethod
     def drop(self, name: str) -> None:
         """Delete a dataset with all its documents.
 
         Raises:
             UnknownNameError: no dataset has this name.
         """
+        store = self.open(name)
+        if store is None:
+            raise self.unknown_dataset(name)
+        store.drop()
 
     @abstractmethod
     def record(self, kind: str, name: str = "") -> Record | None:
@@ -175,6 +185,10 @@ class Backend(ABC):
         """Release files and connections; stores opened here are closed separately."""
 
     # ── what it answers by the methods above, unless it knows better ─────────────────────────────────────────────
+
+    def unknown_dataset(self, name: str) -> UnknownNameError:
+        """Return the error that no dataset has this name."""
+        return UnknownNameError("dataset", name, tuple(self.names()))
 
     def names(self) -> list[str]:
         """Return the names of all datasets, sorted."""
@@ -233,6 +247,19 @@ def check_record(kind: str, name: str, value: str | None = None) -> None:
         raise InputError(f"a record's name is up to {_LONGEST_NAME} printable characters, not {name!r:.80}")
     if value is not None and SURROGATE.search(value):
         raise InputError(f"the value of record {kind} {name!r} has a lone surrogate, which no UTF-8 text can hold")
+
+
+def check_format(label: str, stored: int, known: int) -> None:
+    """Check that a dataset of a server is in the format that this version knows.
+
+    Raises:
+        FormatVersionError: it is in another one.
+    """
+    if stored != known:
+        raise FormatVersionError(
+            f"{label}: the dataset is in format {stored}, this version of pointsman knows format {known}; "
+            "open it with the version that wrote it"
+        )
 
 
 def check_version(record: Record | None, expected: str | None, what: str) -> None:

@@ -123,7 +123,7 @@ class LocalBackend(Backend):
         with translated(folder), steady(folder, alone=True) as exists:
             manifest = read_manifest(folder) if exists else None  # one that came meanwhile may go again: it is not held
             if manifest is None:  # another process has just deleted it
-                raise UnknownNameError("dataset", name, tuple(self.names()))
+                raise self.unknown_dataset(name)
             write_manifest(folder, {**manifest, "description": description})
 
     def drop(self, name: str) -> None:
@@ -131,7 +131,7 @@ class LocalBackend(Backend):
         from pointsman.store.local.manifest import drop_collection
 
         if not drop_collection(self.folder(name)):
-            raise UnknownNameError("dataset", name, tuple(self.names()))
+            raise self.unknown_dataset(name)
 
     def repair(self, name: str) -> Repair:
         """See `Backend`."""
@@ -140,7 +140,7 @@ class LocalBackend(Backend):
         try:
             return repair_collection(self.folder(name))
         except UnknownNameError:
-            raise UnknownNameError("dataset", name, tuple(self.names())) from None
+            raise self.unknown_dataset(name) from None
 
     def bytes_by_part(self, name: str) -> dict[str, int]:
         """See `Backend`."""
@@ -201,7 +201,7 @@ class LocalBackend(Backend):
 
     def _existing(self, name: str) -> Path:
         if self.about(name) is None:
-            raise UnknownNameError("dataset", name, tuple(record.name for record in self.datasets()))
+            raise self.unknown_dataset(name)
         return self.folder(name)
 
     def names(self) -> list[str]:

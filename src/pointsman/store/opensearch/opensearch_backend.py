@@ -29,7 +29,7 @@ from pointsman.store.opensearch.opensearch_queries import (
 )
 from pointsman.store.opensearch.opensearch_reader import Factors
 from pointsman.store.opensearch.opensearch_store import OpenSearchStore
-from pointsman.tools.errors import ConflictError, InputError, StoreError, UnknownNameError
+from pointsman.tools.errors import ConflictError, InputError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -149,14 +149,7 @@ class OpenSearchBackend(Backend):
         path = f"/{self._catalogue}/_update/{_id(_DATASET, name)}"
         body = {"doc": {"description": description}}
         if self._cluster.ask("POST", path, body, accepted=(404,), refresh=True, retry_on_conflict=20) is None:
-            raise self._unknown_dataset(name)
-
-    def drop(self, name: str) -> None:
-        """See `Backend`."""
-        store = self.open(name)
-        if store is None:
-            raise self._unknown_dataset(name)
-        store.drop()
+            raise self.unknown_dataset(name)
 
     # ── records ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -207,9 +200,6 @@ class OpenSearchBackend(Backend):
 
     def _alias(self, identity: str) -> str:
         return f"{self.prefix}-{identity}"
-
-    def _unknown_dataset(self, name: str) -> UnknownNameError:
-        return UnknownNameError("dataset", name, tuple(record.name for record in self.datasets()))
 
     def _document(self, kind: str, name: str) -> Any:
         """Return the current state of a record of the catalogue; None if there is none."""

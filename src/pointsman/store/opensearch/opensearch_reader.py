@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pointsman.store.backend import settings_of
+from pointsman.store.backend import check_format, settings_of
 from pointsman.store.base_store import Store
 from pointsman.store.bm25 import BM25, idf, query_terms, rarest
 from pointsman.store.opensearch.opensearch_queries import (
@@ -44,7 +44,6 @@ from pointsman.store.store_values import (
     StoreQuery,
 )
 from pointsman.tools.batching import batched
-from pointsman.tools.errors import FormatVersionError
 from pointsman.values.types import Document
 
 if TYPE_CHECKING:
@@ -87,11 +86,7 @@ class OpenSearchReader(Store):
     def __init__(
         self, cluster: Cluster, alias: str, catalogue: str, record: str, about: Mapping[str, Any], factors: Factors
     ) -> None:
-        if about["format"] != FORMAT:
-            raise FormatVersionError(
-                f"{cluster.label}: the dataset is in format {about['format']}, this version of pointsman knows format "
-                f"{FORMAT}; open it with the version that wrote it"
-            )
+        check_format(cluster.label, about["format"], FORMAT)
         self._cluster, self._alias, self._catalogue, self._record = cluster, alias, catalogue, record
         self._identity, self._scales, self._factors = about["identity"], SCALES_OF[about["technique"]], factors
         self._embedder: str | None = about.get("embedder")

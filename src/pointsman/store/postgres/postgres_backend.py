@@ -16,7 +16,7 @@ from pointsman.store.postgres.postgres_history import RETENTION
 from pointsman.store.postgres.postgres_reader import DatasetRow
 from pointsman.store.postgres.postgres_store import PostgresStore
 from pointsman.store.postgres.statements import DERIVED, Tables, catalogue, escaped, unescaped
-from pointsman.tools.errors import InputError, StoreError, UnknownNameError
+from pointsman.tools.errors import InputError, StoreError
 from pointsman.tools.system.locations import unquoted
 
 if TYPE_CHECKING:
@@ -134,14 +134,7 @@ class PostgresBackend(Backend):
         """See `Backend`."""
         sql = f'update "{self.schema}".dataset set description = %s where name = %s returning name'
         if not self._rows(sql, (escaped(description), name)):
-            raise UnknownNameError("dataset", name, tuple(record.name for record in self.datasets()))
-
-    def drop(self, name: str) -> None:
-        """See `Backend`."""
-        store = self.open(name)
-        if store is None:
-            raise UnknownNameError("dataset", name, tuple(record.name for record in self.datasets()))
-        store.drop()
+            raise self.unknown_dataset(name)
 
     # ── records ──────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from pointsman.store.backend import check_format
 from pointsman.store.bm25 import rarest
 from pointsman.store.postgres import postgres_history as history
 from pointsman.store.postgres.postgres_history import RETENTION, RETENTION_TEXT
@@ -32,7 +33,7 @@ from pointsman.store.postgres.statements import (
 from pointsman.store.prepared_documents import Prepared, directions, edits, metadata_of, prepare, storable
 from pointsman.store.store_values import WORDS_FIRST, Capability, MetadataResult, Statistics, StoreInfo
 from pointsman.text import DEFAULT_ANALYZER
-from pointsman.tools.errors import FormatVersionError, StoreError
+from pointsman.tools.errors import StoreError
 from pointsman.values.types import AddResult, Document, Metadata
 
 if TYPE_CHECKING:
@@ -69,11 +70,7 @@ class PostgresWriter(PostgresRows):
     """
 
     def __init__(self, connections: Connections, schema: str, vectors: str, about: DatasetRow) -> None:
-        if about.format != FORMAT:
-            raise FormatVersionError(
-                f"{connections.label}: the dataset is in format {about.format}, this version of pointsman knows format "
-                f"{FORMAT}; open it with the version that wrote it"
-            )
+        check_format(connections.label, about.format, FORMAT)
         super().__init__(connections, Tables(schema, about.number, vectors), about)
         self._embedder, self._dimensions = about.embedder, about.dimensions
         self._retention = about.retention  # what versions are kept, as far as this process knows
