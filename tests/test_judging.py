@@ -160,6 +160,7 @@ class TestSingleWords:
         self, office: Workspace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(lists_to_hits, "holders_of_word", lambda *_, **__: [])
+        monkeypatch.setattr("pointsman.retrieval.search.designations", lambda _: ())
         assert office.search("4.1.3", 3, datasets="office").hits[0].id != "0"
 
     @pytest.mark.parametrize("question", ["helicopter", "okonkwo tap", "does Okonkwo ask"])

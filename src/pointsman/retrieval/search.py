@@ -2,7 +2,7 @@
 
 ::
 
-    route ─ plan ─ transform ─ embed ─ retrieve ∥ ─ fuse ─ fetch ─ judge ─ in force ─ refine … ─ limit ─ answer
+    route ─ plan ─ transform ─ embed ─ retrieve ∥ ─ fuse ─ fetch ─ judge ─ in force ─ exact ─ refine … ─ limit ─ answer
 
 Each stage is a function from a value to a value. Refiners rerank, refuse, diversify and compress. A `Recipe` defines
 each stage and its limits. One question and many take the same path; many questions share one embedding batch, one round
@@ -31,6 +31,7 @@ from pointsman.retrieval.stages.lists_to_hits import (
     refine,
     with_receipt,
 )
+from pointsman.retrieval.stages.near_misses import put_exact_first, tell_near_misses
 from pointsman.retrieval.stages.question_to_lists import (
     Inquiry,
     embed,
@@ -42,6 +43,7 @@ from pointsman.retrieval.stages.question_to_lists import (
     route,
     transform,
 )
+from pointsman.text.designations import designations
 from pointsman.values.trace import Trace
 from pointsman.values.types import Plan, Query, RetrievalContext
 
@@ -84,12 +86,16 @@ async def search(
         await measure(retrievals, new_readings)
         for retrieval in retrievals:
             fused_lists = await fuse(await fill_groups(retrieval))
-            ranking = judge(fused_lists, await fetch(fused_lists))
-            rankings.append(limit_groups(await put_in_force(ranking)))
+            ranking = await put_in_force(judge(fused_lists, await fetch(fused_lists)))
+            if names := designations(fused_lists.inquiry.query.text):
+                ranking = await tell_near_misses(ranking, names)
+            rankings.append(limit_groups(ranking))
         for refiner in recipe.refiners:
             rankings = await refine(refiner, rankings)
-        for ranking in rankings:
-            contexts.append(with_receipt(ranking, answer(limit_hits(put_newer_first(ranking)))))  # noqa: PERF401
+        for ranking in map(put_newer_first, rankings):
+            names = designations(ranking.fused_lists.inquiry.query.text)
+            answer_hits = limit_hits(put_exact_first(ranking, names) if names else ranking)
+            contexts.append(with_receipt(ranking, answer(answer_hits)))
         return contexts
 
 

@@ -145,10 +145,11 @@ _UNITS: dict[str, tuple[str, Decimal]] = {
     )
     for name in names.split()
 }
-_NAMES_OF_UNITS = "|".join(map(re.escape, sorted(_UNITS, key=len, reverse=True)))
+NAMES_OF_UNITS = "|".join(map(re.escape, sorted(_UNITS, key=len, reverse=True)))
+"""A regular expression, with the longest first."""
 _MAGNITUDE = re.compile(
     rf"[-\s{_SPACES}]?(?:(?P<magnitude>{'|'.join(sorted(_MAGNITUDES, key=len, reverse=True))})\b\.?)?"
-    rf"[-\s{_SPACES}]?(?:(?P<unit>{_NAMES_OF_UNITS})(?![A-Za-zА-Яа-яёЁ/²³]))?"  # km/h is not a length
+    rf"[-\s{_SPACES}]?(?:(?P<unit>{NAMES_OF_UNITS})(?![A-Za-zА-Яа-яёЁ/²³]))?"  # km/h is not a length
 )
 _ORDINAL = re.compile(r"(?:st|nd|rd|th)\b|-(?:й|я|е|го|му|м|ю|ой|ый|ая|ое)\b")
 _PER_CENT = re.compile(r"\s?per cent\b")
@@ -197,6 +198,15 @@ def quantities(text: str, language: str, *, words: bool = False) -> Iterator[Qua
         yield span
         position = span.end
     yield from _numbers(text, position, len(text), language, words=words)
+
+
+def dates_in(text: str) -> Iterator[Quantity]:
+    """Yield the dates in a text, in order.
+
+    >>> [date.dates for date in dates_in("from 12.03.2024 to May 2026")]
+    [((2024, 3, 12),), ((2026, 5, None),)]
+    """
+    return _dates(text.translate(_DIGITS))
 
 
 def _dates(text: str) -> Iterator[Quantity]:

@@ -213,6 +213,14 @@ class Document:
         """The text to index: the title, if any, above the text."""
         return f"{self.title}\n{self.text}" if self.title else self.text
 
+    @property
+    def full_text(self) -> str:
+        """The text with all that names it: id, file, title and headings; for what has to be held to the letter."""
+        headings = self.metadata.get("headings")
+        names = [self.id, str(self.metadata.get("source", "")), self.title]
+        names += map(str, headings) if isinstance(headings, list | tuple) else ()
+        return "\n".join((*names, self.text))
+
 
 Documents = Document | Mapping[str, Any] | Iterable[Any]
 """What `Document.each` takes: one document or several, each as for `Document.of`."""

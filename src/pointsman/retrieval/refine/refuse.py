@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 from pointsman.retrieval.fusion import METHODS
 from pointsman.retrieval.refine.base_refiner import BaseRefiner
 from pointsman.text import DEFAULT_ANALYZER, query_tokens
+from pointsman.text.designations import designations
 from pointsman.text.unicode import fold
 from pointsman.tools.errors import InputError
 from pointsman.values.types import Hit, HitKey, Provenance, Query, Ranked, Refusal
@@ -196,7 +197,9 @@ def _told_apart(first: float, second: float) -> tuple[str, str]:
 
 
 def holds_words(question: str, hits: Sequence[Hit]) -> Hit | None:
-    """Return the first hit that holds all words of a question, or all its names, codes and rare words if few hits do.
+    """Return the first hit that holds what a question names exactly, or all its words, or its telling ones if few do.
+
+    Telling are names, codes and rare words; for what is named exactly see `pointsman.text.designations`.
 
     Names are words with a capital letter that do not begin the question, except for days of the week. Codes are words
     such as ``INV-2041``, ``4.1.3`` and ``lateness_penalty``, but no plain numbers. Rare are words in Latin or Cyrillic
@@ -204,6 +207,13 @@ def holds_words(question: str, hits: Sequence[Hit]) -> Hit | None:
     that are not searched, such as *I*, are none of these. Chinese words are not told apart by spaces; a hit holds them
     if each character of the question stands in it beside one of those that it stands beside in the question.
     """
+    if names := designations(question):
+        texts = [hit.document.full_text for hit in hits]
+        holder = next(
+            (hit for hit, text in zip(hits, texts, strict=True) if any(name.is_in(text) for name in names)), None
+        )
+        if holder is not None:
+            return holder
     tokens = [set(DEFAULT_ANALYZER.tokens(hit.document.searchable)) for hit in hits]
     words = set(query_tokens(question))
     pairs = {word for word in words if len(word) == 2 and set(word) <= words}

@@ -393,7 +393,7 @@ async def put_in_force(ranked_hits: RankedHits) -> RankedHits:
         verdict = replace(verdict, relevance={**verdict.relevance, **levels})
     count = sum(hit.not_in_force is not None for hit in hits)
     reason = f"{count} of {len(hits)} hits are not in force on {in_force.day}"
-    return RankedHits(fused_lists, _in_new_order(inquiry, STAGE, start, ranking, hits, reason), verdict)
+    return RankedHits(fused_lists, in_new_order(inquiry, STAGE, start, ranking, hits, reason), verdict)
 
 
 def limit_groups(ranked_hits: RankedHits) -> RankedHits:
@@ -419,13 +419,13 @@ def put_newer_first(ranked_hits: RankedHits) -> RankedHits:
         if newer is not None:
             hits, decision = newer
             decisions = (*decisions, decision)
-            ranking = _in_new_order(inquiry, decision.what, start, ranking, hits, decision.reason)
+            ranking = in_new_order(inquiry, decision.what, start, ranking, hits, decision.reason)
     return replace(
         ranked_hits, ranking=replace(ranking, hits=tuple(in_force.above_superseded(ranking.hits))), decisions=decisions
     )
 
 
-def _in_new_order(
+def in_new_order(
     inquiry: Inquiry, stage: str, start: float, ranking: Ranked, hits: Sequence[Hit], reason: str
 ) -> Ranked:
     """The ranking with these hits, noted."""

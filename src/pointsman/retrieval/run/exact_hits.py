@@ -1,0 +1,94 @@
+"""Things that a question names exactly: what holds one comes first, and a near miss is told as one.
+
+`pointsman.text.designations` says what a question names; this module knows which hits hold it, and asks the datasets
+of a search for what no list has found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from pointsman.retrieval.run.judging import with_relevance
+from pointsman.store.store_values import StoreQuery
+from pointsman.values.types import Hit, Provenance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pointsman.retrieval.run.reading import Reading
+    from pointsman.text.notations import Designation
+    from pointsman.values.filters import Filter
+    from pointsman.values.types import Document, HitKey
+
+STAGE: Final = "exact"
+
+NEAR_MISS: Final = 0.3
+"""The highest relevance of a hit that lacks what the question names exactly: more would be a false promise."""
+
+_READ: Final = 30
+"""Documents of each dataset that are read for a name that no list has found, the best for its words alone."""
+
+
+def holds(document: Document, names: Iterable[Designation]) -> bool:
+    """Whether a document holds one of the names."""
+    text = document.full_text
+    return any(name.is_in(text) for name in names)
+
+
+def names_without_hit(names: Sequence[Designation], hits: Sequence[Hit]) -> list[Designation]:
+    """Return the names that no hit holds."""
+    texts = [hit.document.full_text for hit in hits]
+    return [name for name in names if not any(map(name.is_in, texts))]
+
+
+def look_up(
+    names: Sequence[Designation], readings: Iterable[Reading], filters: Filter | None, score: float
+) -> list[Hit]:
+    """Search each dataset for the words of names alone; return documents that hold one, as hits with this score."""
+    hits: dict[HitKey, Hit] = {}
+    for reading in readings:
+        queries = [StoreQuery(name.words, depth=_READ, filters=filters) for name in names]
+        for name, lists in zip(names, reading.store.search(queries), strict=True):
+            keys = [key for ranking in lists.rankings.values() for key, _ in ranking]
+            for document in reading.store.fetch(keys):
+                if document is not None and name.is_in(document.full_text):
+                    hits.setdefault((reading.name, document.id), Hit(document, score, reading.name))
+    return list(hits.values())
+
+
+def holders_first(hits: Sequence[Hit], names: Sequence[Designation]) -> list[Hit]:
+    """Return hits, those that hold one of the names first; their provenance says why they stand there."""
+    holders = [hit for hit in hits if holds(hit.document, names)]
+    if not holders or list(hits[: len(holders)]) == holders:
+        return list(hits)
+    moved_keys = {hit.key for hit in holders} - {hit.key for hit in hits[: len(holders)]}
+    marked_hits = [
+        replace(hit, provenance=(*hit.provenance, Provenance(STAGE, rank, None))) if hit.key in moved_keys else hit
+        for rank, hit in enumerate(holders, 1)
+    ]
+    return [*marked_hits, *(hit for hit in hits if not holds(hit.document, names))]
+
+
+def limit_near_misses(
+    relevance: Mapping[HitKey, float], hits: Sequence[Hit], names: Sequence[Designation]
+) -> tuple[dict[HitKey, float], list[Hit]]:
+    """Limit the relevance of hits that hold none of the names: to `NEAR_MISS`, and to that of the best that holds one.
+
+    Returns:
+        The relevance by hit, and the hits with theirs.
+    """
+    holders = {hit.key for hit in hits if holds(hit.document, names)}
+    limit = min([NEAR_MISS, *(hit.relevance for hit in hits if hit.key in holders and hit.relevance is not None)])
+    levels = {key: level if key in holders else min(level, limit) for key, level in relevance.items()}
+    return levels, [
+        hit if hit.key in holders or hit.relevance is None else with_relevance(hit, min(hit.relevance, limit))
+        for hit in hits
+    ]
+
+
+def absence(names: Sequence[Designation], nearest: Hit) -> str:
+    """Say that names stand in no document."""
+    subject = " and ".join(name.text for name in names)
+    verb = "stands" if len(names) == 1 else "stand"
+    return f"{subject:.200} {verb} in no document that was searched; the nearest is {nearest.id!r:.80}"

@@ -1,0 +1,54 @@
+"""What a question names exactly, by a code or a number: what holds it comes first, and the rest are near misses.
+
+Each stage is a function from a value to a value, as in `pointsman.retrieval.stages.lists_to_hits`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from pointsman.retrieval.run import exact_hits
+from pointsman.retrieval.stages.lists_to_hits import RankedHits, in_new_order
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pointsman.text.notations import Designation
+
+
+async def tell_near_misses(ranked_hits: RankedHits, names: Sequence[Designation]) -> RankedHits:
+    """Find what holds what the question names exactly, put it first, and limit the relevance of the rest."""
+    fused_lists, ranking, verdict = ranked_hits.fused_lists, ranked_hits.ranking, ranked_hits.verdict
+    inquiry = fused_lists.inquiry
+    if not ranking.hits:
+        return ranked_hits
+    start, hits = perf_counter(), ranking.hits
+    if missing := exact_hits.names_without_hit(names, hits):
+        datasets = fused_lists.retrieval.rewriting.search_plan.names
+        readings = [inquiry.readings[dataset] for dataset in datasets if dataset in inquiry.readings]
+        read = partial(exact_hits.look_up, missing, readings, fused_lists.query.filters, hits[0].score)
+        try:
+            new_hits = await inquiry.mode.blocking(read)
+        except Exception as error:  # noqa: BLE001  (reported in the answer)
+            inquiry.journal.failed(exact_hits.STAGE, start, error, "what no list has found is missing")
+        else:
+            hits = (*new_hits, *hits)
+            if absent := exact_hits.names_without_hit(missing, new_hits):
+                inquiry.journal.degrade(exact_hits.absence(absent, ranking.hits[0]))
+    relevance, hits_with_relevance = exact_hits.limit_near_misses(verdict.relevance, hits, names)
+    hits = tuple(exact_hits.holders_first(hits_with_relevance, names))
+    reason = f"what holds {', '.join(name.text for name in names):.200} comes first"
+    return RankedHits(
+        fused_lists,
+        in_new_order(inquiry, exact_hits.STAGE, start, ranking, hits, reason),
+        replace(verdict, relevance=relevance),
+    )
+
+
+def put_exact_first(ranked_hits: RankedHits, names: Sequence[Designation]) -> RankedHits:
+    """Put what holds what the question names exactly first, whatever refiners made of it."""
+    hits = tuple(exact_hits.holders_first(ranked_hits.ranking.hits, names))
+    return replace(ranked_hits, ranking=replace(ranked_hits.ranking, hits=hits))

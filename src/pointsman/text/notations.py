@@ -1,0 +1,205 @@
+"""The notations of what a question can name exactly: codes, identifiers, versions, numbers with their kind, full dates.
+
+`designations_in` finds them in a question; `Designation.is_in` tells whether a text holds one, in any usual notation:
+
+=================== ======================================= ===================================================
+kind                named by                                held by
+=================== ======================================= ===================================================
+code                ``INV-2026-0417``, ``ISO 9370``         ``inv 2026/0417``, ``ISO9370``; not ``INV-2026-0416``
+identifier          ``max_retries``, ``maxRetryCount``      ``MAX_RETRIES``, ``maxRetries``, ``max-retries``
+version             ``v1.12``, ``1.6.1``, ``version 3.11``  ``1.12``, ``V1.12``; not ``11.2``, ``1.12.3``
+number of a kind    ``invoice 417``, ``№ 616``, ``发票417`` any 417 of its own; not ``4170``, ``41.7``
+full date           ``25 October 2024``, ``2024年10月25日`` the same day in any notation
+=================== ======================================= ===================================================
+
+What only counts or narrows is no such thing: amounts with units (``16GB``), counts (``the 3 plans``), years, quarters,
+ordinals, and dates after a word that makes a range of them (``since 1 May 2024``). Nor are short names with a digit or
+two, for which texts have other words (``B12``, ``ww2``, ``K-12``): of the passages that answer a question with one, a
+third lack it in SciFact and WikiQA.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from pointsman.text.quantities import NAMES_OF_UNITS, dates_in
+from pointsman.text.stop_words import ENGLISH, RUSSIAN
+from pointsman.text.unicode import fold
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pointsman.text.quantities import Date
+
+_LETTERS: Final = "A-Za-zÀ-ÖØ-öø-ÿА-Яа-яЁё"
+_OWN: Final = f"{_LETTERS}0-9_"  # Chinese is text without blanks, so that its characters end a code
+_BREAK: Final = r"[\s._/:#\-‐‑–—]"
+_NUMBER_SIGN: Final = re.compile(r"№|N°|\bno\.(?=\s?\d)", re.IGNORECASE)
+
+_TOKEN: Final = re.compile(
+    rf"(?<![{_OWN}@/])(?<![{_OWN}][.@:/\-])[{_OWN}](?:[{_OWN}]|[-./‐‑–](?=[{_OWN}]))*(?![{_OWN}]*(?:@|://))"
+)
+_PARTS: Final = re.compile(rf"\d+|[{_LETTERS}]+")
+_HUMPS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_CAMEL: Final = re.compile(r"[a-z]{2,}\d*(?:[A-Z][a-z]+\d*){2,}")  # fewer may be a name: hashCode, anyRemote
+_DOTTED: Final = re.compile(r"[A-Za-z]\w*(?:\.[A-Za-z_]\w+){2,}")
+_AMOUNT: Final = re.compile(
+    rf"\d[\d.,]*[-–]?[{_LETTERS}]+\.?|[1-9]\d*[xх×]\d+", re.IGNORECASE
+)  # 16GB, 5-year, 25-й, 4x4
+_PERIOD: Final = re.compile(r"(?:q|h|fy|cy|w|кв|top)[-.]?\d.*|\d{2,4}[-.]?(?:q|h|fy|кв)\d?", re.IGNORECASE)
+_YEAR: Final = re.compile(r"(?:19|20)\d\d")
+_RANGE_OF_YEARS: Final = re.compile(r"\d{4}[-/–]\d{2,4}")
+
+_ACRONYM: Final = re.compile(
+    rf"(?<![{_OWN}])(?!(?:USD|EUR|GBP|CNY|RMB|RUB|JPY)\b)([A-ZА-ЯЁ]{{2,6}})[ \u00a0]#?(\d{{2,}}|\d+(?:[-./]\d+)+)"
+    rf"(?![{_OWN}%]|[.,]\d|[-/]\d|\s?(?:{NAMES_OF_UNITS})(?![{_LETTERS}]))"
+)
+_VERSION: Final = re.compile(
+    rf"(?<![{_OWN}])(?:v\.?\s?|(?:version|release|верси[яию]|релиз)\s|版本\s?)(\d+(?:\.\d+)+)(?![{_OWN}])",
+    re.IGNORECASE,
+)
+_MARKED: Final = re.compile(
+    r"(?:#\s*|\b(?:no|nr|num|number|номер(?:ом|а|у)?)\.?\s(?:#\s*)?|(?:编号|单号|号码|票号)[是为：:\s]*)(\d[\d\-/]*)",
+    re.IGNORECASE,
+)
+_KINDS_EN: Final = (
+    "invoice order ticket contract case claim article section clause paragraph form issue bug error request account "
+    "receipt permit licen[cs]e patent flight room regulation directive decree standard batch lot serial annex appendix"
+)
+_KINDS_RU: Final = (
+    r"сч[её]т(?:а|у|ом|е|-фактур\w)? заказ(?:а|у|ом|е)? заявк(?:а|и|у|е|ой) договор(?:а|у|ом|е)? контракт(?:а|у|ом|е)? "
+    r"приказ(?:а|у|ом|е)? постановлени(?:е|я|ю|ем|и) стать(?:я|и|ю|е|ей) пункт(?:а|у|ом|е)? раздел(?:а|у|ом|е)? "
+    r"форм(?:а|ы|у|е|ой) акт(?:а|у|ом|е)? рейс(?:а|у|ом|е)? кабинет(?:а|у|ом|е)? ошибк(?:а|и|у|е|ой) "
+    r"накладн(?:ая|ой|ую) протокол(?:а|у|ом|е)? парти(?:я|и|ю|ей) полис(?:а|у|ом|е)? приложени(?:е|я|ю|ем|и)"
+)
+_KINDS_ZH: Final = "发票 订单 合同 工单 案件 标准 错误 错误代码 代码 航班 房间 批次 专利 许可证"
+_KIND: Final = re.compile(
+    rf"(?<![{_OWN}])(?:{'|'.join((*_KINDS_EN.split(), *_KINDS_RU.split()))})\s(?:#\s*(?=\d)|(?=\d\d))(\d[\d\-/]*)"
+    rf"(?![{_OWN}%]|[.,]\d)"
+    rf"|(?:{'|'.join(_KINDS_ZH.split())})(?:编号|号码|号)?[是为：:\s]*(\d{{2,}})(?![\d.,%]*[个份张元年月日次])",
+    re.IGNORECASE,
+)
+_NEXT_WORD: Final = re.compile(rf"[ \u00a0]+([{_LETTERS}]+)")
+
+_RANGE_WORD: Final = re.compile(
+    r"(?:\b(?:after|before|since|until|till|from|to|by|between|and|through|as of|older than|newer than|later than|"
+    r"с|со|до|после|по|от|позднее|позже|ранее|раньше|начиная с|не позднее)|[自从到至])\s*(?:the\s)?$",
+    re.IGNORECASE,
+)
+_GROUPS: Final = re.compile(r"(?<=\d)(?=(?:\d{3})+$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Designation:
+    """A name by which a question means one thing and no other.
+
+    Attributes:
+        text: as it stands in the question.
+        words: what to search the keyword index for: its usual notations.
+        dates: what it may mean, if it is a date.
+    """
+
+    text: str
+    words: str
+    dates: frozenset[Date] = frozenset()
+    _pattern: re.Pattern[str] | None = field(default=None, repr=False)
+
+    def is_in(self, text: str) -> bool:
+        """Whether a text holds it, in any usual notation."""
+        if self._pattern is not None:
+            return self._pattern.search(_comparable(text)) is not None
+        return any(not self.dates.isdisjoint(date.dates) for date in dates_in(text))
+
+
+def designations_in(question: str) -> tuple[Designation, ...]:
+    """Return what a question names exactly, in order."""
+    spans: dict[int, tuple[int, Designation | None]] = {}  # by start: the end, and the designation, if it is one
+
+    def claim(start: int, end: int, designation: Designation | None) -> None:
+        if all(end <= other_start or start >= other_end for other_start, (other_end, _) in spans.items()):
+            spans[start] = end, designation
+
+    for date in dates_in(question):
+        is_name = all(all(reading) for reading in date.dates) and not _RANGE_WORD.search(question, 0, date.start)
+        text = question[date.start : date.end]
+        claim(date.start, date.end, Designation(text, text, frozenset(date.dates)) if is_name else None)
+    for start, end, designation in _undated(question):
+        claim(start, end, designation)
+    return tuple(name for _, (_, name) in sorted(spans.items(), key=lambda item: item[0]) if name is not None)
+
+
+def _undated(question: str) -> Iterator[tuple[int, int, Designation]]:
+    """Yield what is no date, the surest first; they may overlap."""
+    for match in _VERSION.finditer(question):
+        yield *match.span(), _version(match[0], match[1])
+    for match in _TOKEN.finditer(question):
+        if (designation := _of_token(match[0])) is not None:
+            yield *match.span(), designation
+    for match in _ACRONYM.finditer(question):
+        if not _YEAR.fullmatch(match[2]) and not _RANGE_OF_YEARS.fullmatch(match[2]):
+            yield *match.span(), _code(match[0])
+    plain = _NUMBER_SIGN.sub(lambda match: "#".ljust(len(match[0])), question)
+    for match in _KIND.finditer(plain):
+        number = match[1] or match[2]
+        following_word = _NEXT_WORD.match(question, match.end())
+        counts = following_word is not None and fold(following_word[1]) not in ENGLISH | RUSSIAN  # order 200 chairs
+        if not counts and not _YEAR.fullmatch(number):
+            yield *match.span(), _number(question[slice(*match.span())], number)
+    for match in _MARKED.finditer(plain):
+        yield *match.span(), _number(question[slice(*match.span())], match[1])
+
+
+def _of_token(token: str) -> Designation | None:
+    """Return what a word of a question names; None if it is an ordinary one."""
+    digits, has_letters = sum(map(str.isdigit, token)), any(map(str.isalpha, token))
+    if has_letters and ("_" in token.strip("_") or _CAMEL.fullmatch(token) or _DOTTED.fullmatch(token)):
+        return _code(token)
+    if not digits or _AMOUNT.fullmatch(token) or _PERIOD.fullmatch(token):
+        return None
+    if re.fullmatch(r"[vV]?\d+(?:\.\d+)+", token) and (has_letters or token.count(".") > 1):
+        return _version(token, token.lstrip("vV"))
+    if has_letters:
+        is_upper = sum(map(str.isupper, token)) > 1 and token.upper() == token  # LC-34; not B12, ww1, Xfce4
+        return _code(token) if digits > 2 or (digits == 2 and is_upper) else None
+    return _code(token) if digits > 4 and len(_PARTS.findall(token)) > 2 else None
+
+
+def _code(text: str) -> Designation:
+    runs = [fold(part) for part in (_HUMPS if _CAMEL.fullmatch(text) else _PARTS).findall(text)]
+    pieces = [re.escape(runs[0])]
+    for former, part in pairwise(runs):
+        both_digits = former[-1].isdigit() and part[0].isdigit()
+        pieces.append(f"{_BREAK}{{{1 if both_digits else 0},3}}{re.escape(part)}")
+    words = " ".join(dict.fromkeys((text, "".join(runs), "-".join(runs), " ".join(runs))))
+    return Designation(text, words, frozenset(), _bounded("".join(pieces), left_edge=rf"(?<!\d[.,/\-])(?<![{_OWN}])"))
+
+
+def _version(text: str, number: str) -> Designation:
+    pattern = rf"(?:v\.?\s?)?{re.escape(number)}"
+    return Designation(
+        text, f"{text} {number} v{number}", frozenset(), _bounded(pattern, left_edge=rf"(?<!\d[.,/\-])(?<![{_OWN}])")
+    )
+
+
+def _number(text: str, number: str) -> Designation:
+    number = number.rstrip("-/")
+    pattern = (
+        "[,' \u00a0\u202f]?".join(_GROUPS.split(number)) if number.isdigit() and number[0] != "0" else re.escape(number)
+    )
+    return Designation(
+        text.strip().rstrip("-/"),
+        f"{text} {number}",
+        frozenset(),
+        _bounded(pattern, left_edge=r"(?<!\d[.,])(?<![0-9_])", right_edge=r"(?![0-9_]|[.,]\d)"),
+    )
+
+
+def _bounded(pattern: str, *, left_edge: str, right_edge: str = rf"(?![{_OWN}]|[.,/\-]\d)") -> re.Pattern[str]:
+    return re.compile(f"{left_edge}{pattern}{right_edge}")
+
+
+def _comparable(text: str) -> str:
+    return fold(_NUMBER_SIGN.sub("#", text))

@@ -1,0 +1,137 @@
+"""What a question names exactly, and what holds it: a near miss never does."""
+
+from __future__ import annotations
+
+import pytest
+
+from pointsman.text.designations import designations
+
+NAMED = [
+    # question, what it names, texts that hold it, near misses
+    (
+        "when is INV-2026-0417 due?",
+        "INV-2026-0417",
+        ["Invoice INV-2026-0417 of May", "inv 2026 0417", "INV2026-0417", "файл inv_2026_0417.pdf"],
+        ["INV-2026-0416", "INV-2026-04170", "INV-2025-0417", "XINV-2026-0417", "INV-2026-0417/2", "INV-2026-417"],
+    ),
+    (
+        "发票INV-2026-0417的金额是多少",
+        "INV-2026-0417",
+        ["发票INV-2026-0417的金额为三百元"],
+        ["发票INV-2026-0418的金额"],
+    ),
+    ("сколько по счёту СЧ-0417", "СЧ-0417", ["счёт сч 0417 от мая", "СЧ0417"], ["СЧ-0471", "СЧ-417"]),
+    (
+        "what does ISO 9370 require",
+        "ISO 9370",
+        ["see ISO9370:2017", "ISO-9370"],
+        ["ISO 9371", "ISO 19370", "ISO 93 70"],
+    ),
+    ("требования ГОСТ 7.32", "ГОСТ 7.32", ["по ГОСТ 7.32 оформляют", "ГОСТ7.32"], ["ГОСТ 7.33", "ГОСТ 732"]),
+    ("error 0x80070057", "0x80070057", ["code 0x80070057."], ["0x80070058", "0x8007005"]),
+    (
+        "why ERR_CONNECTION_RESET?",
+        "ERR_CONNECTION_RESET",
+        ["err_connection_reset was met", "ErrConnectionReset"],
+        ["ERR_CONNECTION_REFUSED", "ERR_CONNECTION"],
+    ),
+    (
+        "what is maxRetryCount by default",
+        "maxRetryCount",
+        ["set max_retry_count", "MAX_RETRY_COUNT = 3", "max-retry-count"],
+        ["maxRetries", "retries at most"],
+    ),
+    ("where is os.path.join used", "os.path.join", ["call os.path.join(a)"], ["os.path.split"]),
+    (
+        "what is new in v1.12",
+        "v1.12",
+        ["Version 1.12 brings", "V1.12", "1.12 (May)"],
+        ["v11.2", "1.12.3", "1.1.12", "1.2"],
+    ),
+    ("upgrade to 1.6.1", "1.6.1", ["v1.6.1", "release 1.6.1."], ["1.6.10", "1.61", "11.6.1", "1.6.1.2"]),
+    ("что нового в версии 3.11", "версии 3.11", ["версия 3.11 быстрее"], ["версия 3.12", "3.11.4"]),
+    (
+        "invoice 417",
+        "invoice 417",
+        ["Invoice no. 417", "№417", "INV-417"],
+        ["invoice 4170", "invoice 41", "1417", "41.7"],
+    ),
+    ("order #14833 status", "#14833", ["order 14833", "14,833", "№ 14833"], ["148330", "14,834"]),
+    ("что в приказе № 616?", "приказе № 616", ["приказ №616 от мая", "No. 616"], ["приказ № 661", "№ 6160"]),
+    ("订单号 20417 发货了吗", "订单号 20417", ["订单20417已发货"], ["订单20418"]),
+    ("статья 159 о чём", "статья 159", ["Статья 159. Мошенничество"], ["статья 158", "1590"]),
+    ("serial SN-00417-B", "SN-00417-B", ["sn 00417 b"], ["SN-0417-B", "SN-00417-C"]),
+    ("call 8-800-555-35-35", "8-800-555-35-35", ["тел. 8 800 555 35 35"], ["8-800-555-35-36"]),
+    (
+        "minutes of 25 October 2024",
+        "25 October 2024",
+        ["held on 2024-10-25", "25.10.2024г.", "2024年10月25日"],
+        ["26 October 2024", "25 October 2023", "October 2024"],
+    ),
+    ("протокол 25.10.2024", "25.10.2024", ["25 октября 2024", "10/25/2024"], ["24.10.2024"]),
+    ("2024年10月25日的会议", "2024年10月25日", ["2024-10-25 会议"], ["2024年10月26日"]),
+]
+
+UNNAMED = [
+    "the 3 plans of 2024 under 300 euros",
+    "a laptop with 16GB and 3.5mm jack",
+    "what happened since 2024-01-01",
+    "rules after 1 May 2026",
+    "ten largest orders of Q3-2024",
+    "order 200 chairs",
+    "закажи 5 стульев",
+    "заказ 5 стульев",
+    "what is the budget for FY2025",
+    "COVID rules",
+    "the top-10 list",
+    "a 5-year plan",
+    "25-й съезд",
+    "JavaScript and YouTube",
+    "с 25.10.2024 по 30.10.2024",
+    "自2024年10月25日起的规定",
+    "read-only access",
+    "24/7 support in 2024/25",
+    "10:30 or 11:45",
+    "who wrote it?",
+    "how much is 1,299.99 or 14 833,33",
+    "a 4x4 grid",
+    "policy 2024",
+    "mail anna@x1-2.org or https://a-1.b-2.org/c-3",
+    "vitamin B12 in ww1",
+    "hashCode and IL2, K-12 in ABC 2001-02",
+    "кислород-18",
+    "article 5",
+    "RAM 16 GB",
+    "USD 7.50",
+    "GDP 2023",
+    "3 комнаты до 50 м2",
+    "预算300元以下",
+    "2020-2024 годы",
+    "room temperature 20 °C",
+    "version control",
+    "section heading",
+]
+
+
+@pytest.mark.parametrize(("question", "designation", "holding", "missing"), NAMED)
+def test_what_is_named_is_held_in_any_notation_and_by_no_near_miss(
+    question: str, designation: str, holding: list[str], missing: list[str]
+) -> None:
+    [name] = designations(question)
+    assert name.text == designation
+    assert [text for text in holding if not name.is_in(text)] == []
+    assert [text for text in missing if name.is_in(text)] == []
+    assert name.is_in(question)
+
+
+@pytest.mark.parametrize("question", UNNAMED)
+def test_what_only_counts_or_narrows_is_not_named(question: str) -> None:
+    assert designations(question) == ()
+
+
+def test_several_things_are_named_in_order() -> None:
+    assert [name.text for name in designations("compare INV-2026-0416 with order № 616 and v1.12")] == [
+        "INV-2026-0416",
+        "order № 616",
+        "v1.12",
+    ]

@@ -1,0 +1,112 @@
+"""What holds a thing that a question names exactly is first and shown; a near miss is told as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import pointsman
+from pointsman import Document, Workspace
+from pointsman.retrieval.run.exact_hits import NEAR_MISS
+
+NUMBERS = range(400, 440)
+KINDS = [
+    (
+        "Invoice INV-2026-{:04} of May: the boiler company asks for payment within 30 days.",
+        "when is INV-2026-{:04} due?",
+    ),
+    ("Накладная № {}: котельная поставила насосы в срок.", "что поставили по накладной № {}?"),
+    ("发票{}：锅炉公司要求三十天内付款。", "发票{}什么时候到期？"),
+    ("The build v2.{} mends the boiler's log.", "what does version 2.{} mend?"),
+    ("Room {} has a boiler and two windows.", "what is in room {}?"),
+    ("The option boiler_limit_{}_max stops the pump.", "what does boiler_limit_{}_max do?"),
+]
+
+
+@pytest.fixture(scope="module", params=["folder", "postgres"])
+def workspace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    place = str(tmp_path_factory.mktemp("exact"))
+    if request.param == "postgres":
+        place = f"{request.getfixturevalue('postgres').url}?schema=exact"
+    with pointsman.open(place) as workspace:
+        for kind, (text, _) in enumerate(KINDS):
+            documents = [Document(f"{number}", text.format(number)) for number in NUMBERS if number != 417]
+            workspace.dataset(f"kind{kind}").add(documents)
+        yield workspace
+
+
+@pytest.mark.parametrize("kind", range(len(KINDS)))
+class TestFamilies:
+    def test_what_holds_it_is_first_and_shown_and_no_other_is_told_above_the_limit(
+        self, workspace: Workspace, kind: int
+    ) -> None:
+        for number in (401, 416, 418, 439):
+            for strategy in ("auto", "vector", "rrf"):
+                answer = workspace.search(KINDS[kind][1].format(number), 5, datasets=f"kind{kind}", strategy=strategy)
+                assert answer.hits[0].id == f"{number}", (strategy, answer.refused)
+                own_level, *levels = [hit.relevance for hit in answer.hits]  # none of its own if no list has found it
+                assert all(level is not None and level <= min(own_level or 1, NEAR_MISS) for level in levels)
+                assert not answer.degraded
+
+    def test_what_stands_in_no_document_is_said_to(self, workspace: Workspace, kind: int) -> None:
+        question = KINDS[kind][1].format(417)
+        answer = workspace.search(question, 3, datasets=f"kind{kind}", refuse=False)
+        [note] = [note for note in answer.degraded if "stands in no document that was searched" in note]
+        assert "417" in note
+        assert f"the nearest is {answer.hits[0].id!r}" in note
+        assert all(hit.relevance is not None and hit.relevance <= NEAR_MISS for hit in answer.hits)
+        assert answer.confidence is not None
+        assert answer.confidence <= NEAR_MISS
+
+
+def test_what_no_list_has_found_is_looked_up(tmp_path: Any) -> None:
+    with pointsman.open(tmp_path) as workspace:
+        question = "what did the long meeting on boilers, pumps and windows decide about INV-2026-0417?"
+        filler = "The long meeting on boilers, pumps and windows did decide about {}."
+        letters = [
+            Document(f"a{number}", filler.format(f"point {'abcdefgh'[number % 8]} {number}")) for number in range(300)
+        ]
+        workspace.dataset("minutes").add(
+            [*letters, Document("list", "Paid so far: " + "x y z " * 300 + "inv 2026/0417")]
+        )
+        answer = workspace.search(question, 3)
+        assert answer.hits[0].id == "list"
+        assert not answer.degraded
+
+
+def test_only_what_the_asker_may_see_is_said_to_be_there(tmp_path: Any) -> None:
+    with pointsman.open(tmp_path) as workspace:
+        notes = workspace.dataset("notes")
+        notes.add([Document("other", "Invoice INV-2026-0416 is due in May.")], access=["everyone"])
+        notes.add([Document("hidden", "Invoice INV-2026-0417 is due in June.")], access=["group:board"])
+        workspace.switch_access(on=True)
+        question = "when is INV-2026-0417 due?"
+        seen = workspace.search(question, principals=["group:board"])
+        assert (seen.hits[0].id, seen.degraded) == ("hidden", ())
+        answer = workspace.search(question, principals=[], refuse=False)
+        assert [hit.id for hit in answer.hits] == ["other"]
+        assert "the nearest is 'other'" in answer.degraded[0]
+
+
+def test_of_several_things_one_is_enough(tmp_path: Any) -> None:
+    with pointsman.open(tmp_path) as workspace:
+        workspace.dataset("notes").add(
+            [Document(f"{number}", f"Invoice INV-2026-0{number} is due in May.") for number in (415, 416, 417)]
+        )
+        answer = workspace.search("compare INV-2026-0416 with INV-2026-0417", 3, refuse=False)
+        assert {hit.id for hit in answer.hits[:2]} == {"416", "417"}
+        absent = workspace.search("compare INV-2026-0416 with INV-2026-0999", 3, refuse=False)
+        assert absent.hits[0].id == "416"
+        assert absent.degraded[0].startswith("INV-2026-0999 stands in no document")
+
+
+def test_a_file_named_so_holds_it(tmp_path: Any) -> None:
+    (tmp_path / "files").mkdir()
+    for number in (416, 417):
+        (tmp_path / "files" / f"INV-2026-0{number}.txt").write_text("The boiler is to be paid within thirty days.")
+    with pointsman.open(tmp_path / "work") as workspace:
+        workspace.index(tmp_path / "files")
+        answer = workspace.search("when is INV-2026-0417 to be paid?", 2)
+        assert answer.hits[0].metadata["source"] == "INV-2026-0417.txt"
