@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import chdir, contextmanager
+from contextlib import chdir, closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ from pointsman import BaseRetriever, Dataset, Document, Hit, SimpleHybridRetriev
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.service.client import Client
 from pointsman.service.server import create_app
-from pointsman.tools.errors import PointsmanError
+from pointsman.tools.errors import PointsmanError, RetrievalError
 
 Case = Callable[[], Iterator[tuple[str, bool]]]
 """Yields what was tried, and whether it was right."""
@@ -156,7 +157,43 @@ def into_a_pipe() -> Iterator[tuple[str, bool]]:
         yield f"Command line: {arguments[0]} into a pipe ({widest} columns)", 0 < widest < 2_000
 
 
-ROWS: Final[dict[int, Case]] = {3: use_after_closing, 4: nothing_there, 9: preflight, 14: query_only, 21: into_a_pipe}
+def edited_rows() -> Iterator[tuple[str, bool]]:
+    """Row 22: a row of ``documents.sqlite`` is edited by hand."""
+    for number, (edit, named) in enumerate(
+        (
+            ("UPDATE documents SET seq = 'text' WHERE key = 1", "document 'a', key 1"),
+            ("UPDATE vectors SET vector = x'' WHERE key = 1", "the vector of key 1"),
+            ("UPDATE vectors SET vector = x'00010203' WHERE key = 1", "the vector of key 1"),
+            ("UPDATE tombstones SET seq = 'text'", "the deletion of key 2"),
+        )
+    ):
+        path = f"ws{number}"
+        with make_workspace(path) as workspace:
+            workspace.dataset("rails").delete(["b"])
+            workspace.dataset("other").add([Document("c", "another rail")])
+        with closing(sqlite3.connect(f"{path}/datasets/rails/documents.sqlite")) as connection:
+            connection.execute(edit)
+            connection.commit()
+        with pointsman.open(path, embedder=HashingEmbedder()) as workspace:
+            try:
+                workspace.dataset("rails").search("rail")
+            except RetrievalError as error:
+                is_right = named in str(error) and "verify --repair" in str(error)
+            else:
+                is_right = False
+            answer = workspace.search("rail", refuse=False)
+            yield f"Python: {edit}", is_right
+            yield "Python: the other dataset", [hit.id for hit in answer.hits] == ["c"] and bool(answer.degraded)
+
+
+ROWS: Final[dict[int, Case]] = {
+    3: use_after_closing,
+    4: nothing_there,
+    9: preflight,
+    14: query_only,
+    21: into_a_pipe,
+    22: edited_rows,
+}
 
 
 def main(chosen: list[str]) -> int:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pointsman.store.local.columns.metadata_columns import Columns
-from pointsman.store.local.truth.truth_rows import VectorChanges
+from pointsman.store.local.truth.document_changes import VectorChanges
 from pointsman.store.local.vectors import vector_codes
 from pointsman.store.local.vectors.vector_index import VectorIndex
 from pointsman.values.filters import Range

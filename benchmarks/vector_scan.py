@@ -29,7 +29,7 @@ from _data import DATA
 from _passages import CHUNK, DIMENSIONS, VectorOfText, questions, some_sentences, vectors
 from pointsman.embedders import default_embedder
 from pointsman.store.local.columns.metadata_columns import Columns
-from pointsman.store.local.truth.truth_rows import VectorChanges
+from pointsman.store.local.truth.document_changes import VectorChanges
 from pointsman.store.local.vectors.vector_index import VectorIndex
 from pointsman.values.filters import Filter, Range
 

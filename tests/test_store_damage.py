@@ -19,6 +19,8 @@ from damage_kit import Flip, Patient
 from pointsman import Dataset, Document, Workspace
 from pointsman.cli.core_commands import app
 from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.store.local.truth.writable_truth import WritableTruth
+from pointsman.store.prepared_documents import prepare
 from pointsman.tools.errors import CorruptStoreError, RetrievalError, UnknownNameError
 
 
@@ -83,6 +85,105 @@ def test_each_part_of_a_row_has_a_checksum(workspace: Path, damage_kind: str) ->
         notes = handle.dataset("notes", create=False)
         if problems := notes.verify().problems:
             raise CorruptStoreError(" ".join(problems))
+
+
+EDITED_COLUMNS = {
+    "documents": ("key", "id", "text", "metadata", "digest", "seq"),
+    "vectors": ("key", "vector"),
+    "tombstones": ("key", "seq"),
+    "meta": ("name", "value"),
+    "history": ("key", "seq", "until", "id", "text", "metadata", "digest", "vector"),
+    "moments": ("seq", "time"),
+    "history_notes": ("number", "seq", "name", "value"),
+}
+EDITS = ("'text'", "x''", "x'00010203'", "NULL", "9223372036854775807", "-1", "zeroblob(100000)")
+
+
+@pytest.mark.parametrize("table", EDITED_COLUMNS)
+def test_a_row_edited_by_hand_is_named_and_the_other_dataset_is_served(tmp_path: Path, table: str) -> None:
+    with open_at(tmp_path / "sound") as handle:
+        notes = handle.dataset("notes", versions="30 days")
+        notes.add([Document(f"d{number}", f"signal number {number}", {"page": number}) for number in range(9)])
+        notes.add([Document("d1", "signal number 1, changed")])
+        notes.delete(["d7"])
+        handle.dataset("rails").add([Document("r", "rail and signal")])
+    edited_count = 0
+    for number, (column, value) in enumerate((column, value) for column in EDITED_COLUMNS[table] for value in EDITS):
+        folder = tmp_path / str(number)
+        shutil.copytree(tmp_path / "sound", folder)
+        sql = f"UPDATE {table} SET {column} = {value} WHERE rowid = (SELECT min(rowid) FROM {table})"
+        if table == "meta":  # without rowids
+            sql = f"UPDATE meta SET {column} = {value} WHERE name = 'seq'"
+        try:
+            change(folder, sql)
+        except sqlite3.Error:  # SQLite itself refuses it, as a key that is no number
+            continue
+        edited_count += 1
+        with open_at(folder) as handle:
+            notes, problems = handle.dataset("notes", create=False), []
+            for ask in (
+                lambda notes=notes: notes.search("signal", refuse=False),
+                lambda notes=notes: [notes.get(f"d{number}") for number in range(9)],
+                lambda notes=notes: list(notes.store.documents()),
+                lambda notes=notes: notes.verify().problems,
+                lambda notes=notes: notes.add([Document("d2", "changed"), Document("new", "new")]),
+                lambda notes=notes: notes.delete(["d3"]),
+            ):
+                try:
+                    ask()
+                except RetrievalError as error:
+                    [cause] = error.causes.values()
+                    assert isinstance(cause, CorruptStoreError), (column, value, cause)
+                except CorruptStoreError as error:
+                    problems.append(str(error))
+            assert all("verify --repair" in problem for problem in problems), (column, value)
+            served = handle.search("signal", datasets=["rails"], refuse=False)
+            assert [hit.id for hit in served.hits] == ["r"]
+    assert edited_count
+
+
+@pytest.mark.parametrize(
+    ("edit", "named"),
+    [
+        ("UPDATE documents SET seq = 'text' WHERE key = 3", "document 'd2', key 3"),
+        ("UPDATE vectors SET vector = x'' WHERE key = 3", "the vector of key 3 has 0 bytes, not 64"),
+        ("UPDATE vectors SET vector = x'00010203' WHERE key = 3", "the vector of key 3 has 4 bytes, not 64"),
+        ("UPDATE tombstones SET seq = 'text'", "the deletion of key 8 has the sequence number 'text'"),
+    ],
+)
+def test_the_edited_row_is_named_by_the_search_and_repaired(workspace: Path, edit: str, named: str) -> None:
+    change(workspace, edit)
+    with open_at(workspace) as handle:
+        with pytest.raises(RetrievalError, match=re.escape(named)):
+            handle.dataset("notes", create=False).search("signal", refuse=False)
+        handle.repair("notes")
+        assert handle.dataset("notes", create=False).verify().problems == ()
+        assert handle.search("signal", datasets=["notes"], refuse=False).hits
+
+
+@pytest.mark.parametrize(
+    ("edit", "row"),
+    [
+        ("UPDATE history SET seq = 'text'", "of history "),
+        ("UPDATE history SET until = x''", "of history "),
+        ("UPDATE moments SET time = 'text'", "of moments "),
+        ("INSERT INTO history_notes VALUES (1, 2, 'note', x'')", "of history_notes "),
+    ],
+)
+def test_an_edited_row_of_kept_versions_is_named(tmp_path: Path, edit: str, row: str) -> None:
+    path = tmp_path / "documents.sqlite"
+    with closing(WritableTruth(path)) as truth:
+        truth.keep_versions(30)
+        truth.upsert([prepare(Document("a", "rail"))])
+        truth.upsert([prepare(Document("a", "rails"))])
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(edit)
+        connection.commit()
+    with closing(WritableTruth(path)) as truth:
+        assert any(row in problem for problem in truth.check())
+        reads = {"of history ": lambda: truth.states(1, 2), "of moments ": lambda: truth.moment(2)}
+        with pytest.raises(CorruptStoreError, match=row):
+            reads.get(row, truth.former_notes)()
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from pointsman.store.base_store import PastStates
     from pointsman.store.history import History, PastRow, T
     from pointsman.store.local.keyword.word_query import WordQuery
-    from pointsman.store.local.truth.truth_rows import DocumentChange
+    from pointsman.store.local.truth.document_changes import DocumentChange
     from pointsman.store.local.vectors.vector_query import VectorQuery
     from pointsman.text.spelling import HasFrequencies, Speller
     from pointsman.values.filters import Filter

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from pointsman.store.local.columns.column import Condition
     from pointsman.store.local.columns.metadata_columns import Table
-    from pointsman.store.local.truth.truth_rows import DocumentChange, Truth
+    from pointsman.store.local.truth.document_changes import DocumentChange
+    from pointsman.store.local.truth.truth_rows import Truth
 
 log = logging.getLogger(__name__)
 

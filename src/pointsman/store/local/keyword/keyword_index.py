@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.store.local.columns.metadata_columns import Columns
-    from pointsman.store.local.truth.truth_rows import DocumentChange
+    from pointsman.store.local.truth.document_changes import DocumentChange
     from pointsman.values.filters import Filter
     from pointsman.values.types import Document
 

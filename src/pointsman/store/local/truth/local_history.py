@@ -20,7 +20,7 @@ from pointsman.tools.batching import batched
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 KEPT_DAYS: Final = "kept_days"
 """The value of ``meta`` with the number of days; without it, nothing is kept."""
@@ -46,6 +46,13 @@ NO_TABLES: Final = "".join(f"DROP TABLE IF EXISTS {name};" for name in ("history
 UNNOTED: Final = frozenset({"seq", "tally", "identity", KEPT_DAYS, KEPT_FROM, RECEIPT_KEY})
 """Values of ``meta`` whose former ones are not kept."""
 
+_INTEGER: Final = "typeof({}) <> 'integer'"
+_CHANGED: Final = {
+    "history": " OR ".join(map(_INTEGER.format, ("key", "seq", "until"))),
+    "moments": "typeof(time) <> 'real'",
+    "history_notes": f"{_INTEGER.format('seq')} OR typeof(name) <> 'text' OR typeof(value) NOT IN ('text', 'null')",
+}
+"""Conditions for rows with a value of another type than is written, by table."""
 _SAME_VECTOR: Final = b""
 _VARIABLES: Final = 500
 
@@ -105,7 +112,13 @@ def purge(connection: sqlite3.Connection, kept_from: int) -> None:
 
 
 def changed_keys(connection: sqlite3.Connection, first: int, second: int) -> list[int]:
-    """Return the keys of which the states at two sequence numbers may differ, ascending."""
+    """Return the keys of which the states at two sequence numbers may differ, ascending.
+
+    Raises:
+        ValueError: a row has a value of another type than was written; SQLite would compare it without complaint.
+    """
+    if (problem := changed_row(connection)) is not None:
+        raise ValueError(problem)
     low, high = sorted((first, second))
     rows = connection.execute(
         """SELECT key FROM documents WHERE seq > ?1 AND seq <= ?2
@@ -117,8 +130,9 @@ def changed_keys(connection: sqlite3.Connection, first: int, second: int) -> lis
     return [key for (key,) in rows]
 
 
-def state_at(connection: sqlite3.Connection, keys: Sequence[int], seq: int) -> Iterator[PastRow]:
-    """Yield the rows of those of the keys that had a document at a sequence number."""
+def state_at(connection: sqlite3.Connection, keys: Sequence[int], seq: int) -> list[PastRow]:
+    """Return the rows of those of the keys that had a document at a sequence number."""
+    past_rows = []
     for batch in batched(keys, _VARIABLES):
         marks = ",".join("?" * len(batch))
         live_sql = f"""SELECT d.key, d.seq, NULL, d.id, d.text, d.metadata, d.digest, v.vector
@@ -133,13 +147,29 @@ def state_at(connection: sqlite3.Connection, keys: Sequence[int], seq: int) -> I
             if own_seq <= seq:
                 vectors = (row[-1] for row in rows)
                 vector = next((blob for blob in vectors if blob != _SAME_VECTOR), None)
-                yield PastRow(id_, text, metadata, digest, own_seq, key, vector)
+                past_rows.append(PastRow(id_, text, metadata, digest, own_seq, key, vector))
+    return past_rows
 
 
-def former_notes(connection: sqlite3.Connection, current: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Return the notes as they are, then as they were before each change of one, latest first."""
-    changes = connection.execute("SELECT name, value FROM history_notes ORDER BY number DESC")
-    return notes_before({name: value for name, value in current.items() if name not in UNNOTED}, changes)
+def former_notes(connection: sqlite3.Connection, current: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return the notes as they are, then as they were before each change of one, latest first.
+
+    Raises:
+        ValueError: one is no text.
+    """
+    changes = connection.execute("SELECT name, value FROM history_notes ORDER BY number DESC").fetchall()
+    if not all(isinstance(name, str) and isinstance(value, str | None) for name, value in changes):
+        raise ValueError("a former note is no text")
+    return list(notes_before({name: value for name, value in current.items() if name not in UNNOTED}, changes))
+
+
+def changed_row(connection: sqlite3.Connection) -> str | None:
+    """Return a description of the first row with a value of another type than was written; None if there is none."""
+    for table, condition in _CHANGED.items():
+        row = connection.execute(f"SELECT rowid FROM {table} WHERE {condition} LIMIT 1").fetchone()  # noqa: S608  (ours)
+        if row is not None:
+            return f"row {row[0]} of {table} has a value of another type than was written"
+    return None
 
 
 def forget(connection: sqlite3.Connection) -> None:
@@ -150,6 +180,8 @@ def forget(connection: sqlite3.Connection) -> None:
 
 def complaints(connection: sqlite3.Connection, kept_from: int, last: int) -> list[str]:
     """Return what is wrong with the order of kept rows; their checksums are verified elsewhere."""
+    if (problem := changed_row(connection)) is not None:
+        return [problem]
     problems = []
     rows = connection.execute(
         """SELECT key, seq, until, 0 AS kind FROM history

@@ -20,7 +20,8 @@ NO_VECTOR: Final = b""
 DIGEST, _ROW_CHECK = 16, 6  # bytes; lengths that one flipped bit cannot turn into one another
 # With its checksum a vector, packed or not, has three bytes more than a multiple of four: no one bit makes that none.
 _PACKED_CHECK, _VECTOR_CHECK = 5, 7
-_NUMBER = 4  # bytes per number in a vector
+NUMBER: Final = 4
+"""Bytes per number in a vector."""
 
 
 def row_check(key: int, seq: int, id_: str, metadata: str, content: bytes) -> bytes:
@@ -35,7 +36,7 @@ def seal_vectors(vectors: Sequence[tuple[int, bytes]]) -> list[tuple[int, bytes]
 
 
 def _vector_check(key: int, content: bytes) -> bytes:
-    length = _PACKED_CHECK if len(content) % _NUMBER else _VECTOR_CHECK
+    length = _PACKED_CHECK if len(content) % NUMBER else _VECTOR_CHECK
     return xxhash.xxh3_64_digest(b"%d\n" % key + content)[:length]
 
 
@@ -86,19 +87,27 @@ def id_in(row: Sequence[Any]) -> str:
     raise ValueError(f"document {id_!r:.80}, key {key!r:.20}: the row does not match its checksum")
 
 
-def vectors_in(rows: Sequence[tuple[int, object]]) -> list[bytes]:
+def vectors_in(rows: Sequence[tuple[int, object]], size: int = 0) -> list[bytes]:
     """Return the vectors in rows, each a key and what is stored of it, after verifying their checksums.
 
+    Args:
+        rows: keys and what is stored.
+        size: bytes that every vector has; 0: not known, but it has some.
+
     Raises:
-        ValueError: a vector differs from what was written.
+        ValueError: a vector differs from what was written, or is no vector.
     """
-    return unpack_vectors([_content(key, raw) for key, raw in rows])
+    vectors = unpack_vectors([_content(key, raw) for key, raw in rows])
+    for (key, _), vector in zip(rows, vectors, strict=True):
+        if len(vector) != (size or len(vector)) or not vector:  # those of the first versions have no checksum
+            raise ValueError(f"the vector of key {key!r:.20} has {len(vector)} bytes, not {size or 'some'}")
+    return vectors
 
 
 def _content(key: int, raw: object) -> bytes:
     """Return a vector, which may be packed, after verifying its checksum."""
-    if isinstance(raw, bytes):
-        if len(raw) % _NUMBER == 0:  # written by a version without checksums
+    if isinstance(raw, bytes) and isinstance(key, int):
+        if len(raw) % NUMBER == 0:  # written by a version without checksums
             return raw
         for length in (_PACKED_CHECK, _VECTOR_CHECK):
             content = raw[:-length]

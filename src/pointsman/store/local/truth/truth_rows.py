@@ -19,14 +19,14 @@ import os
 import sqlite3
 import weakref
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pointsman.store.history import KeptVersions
 from pointsman.store.local.files_and_locks import make_private
 from pointsman.store.local.truth import local_history as history
-from pointsman.store.local.truth.sealed_rows import ROW, ROW_WITHOUT_TEXT, document_in, documents_in, id_in, vectors_in
+from pointsman.store.local.truth import sealed_rows as sealed
+from pointsman.store.local.truth.document_changes import DocumentChange, VectorChanges
 from pointsman.store.local.truth.tally import Tally, TallyName, sum_over
 from pointsman.store.local.truth.truth_file import (
     SOURCE,
@@ -59,23 +59,6 @@ T = TypeVar("T")
 VARIABLES = 500  # bound parameters per statement; every SQLite allows 999
 _PAGE = 2000  # rows read at a time from a whole table or the log
 _IDLE = 8  # connections kept open for the next caller
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentChange:
-    """The last operation on a key; ``document`` is None for a deletion."""
-
-    key: int
-    document: Document | None
-
-
-@dataclass(frozen=True, slots=True)
-class VectorChanges:
-    """Keys that no longer have a vector; keys that have one, and those vectors, concatenated."""
-
-    gone: list[int]
-    keys: list[int]
-    vectors: bytes
 
 
 class Truth:
@@ -143,7 +126,7 @@ class Truth:
         documents: dict[int, Document] = {}
         for start in range(0, len(keys), VARIABLES):
             batch = keys[start : start + VARIABLES]
-            sql = f"SELECT {ROW} FROM documents WHERE key IN ({marks(batch)})"
+            sql = f"SELECT {sealed.ROW} FROM documents WHERE key IN ({marks(batch)})"
             rows = self._rows(sql, *batch)
             documents.update(zip([row[-1] for row in rows], self._documents(rows), strict=True))
         if missing := set(keys) - documents.keys():
@@ -154,7 +137,7 @@ class Truth:
         """Return documents by id in the given order, None for unknown ids."""
         documents: dict[str, Document] = {}
         for batch in batched(filter(storable, ids), VARIABLES):
-            sql = f"SELECT {ROW} FROM documents WHERE id IN ({marks(batch)})"
+            sql = f"SELECT {sealed.ROW} FROM documents WHERE id IN ({marks(batch)})"
             documents.update((document.id, document) for document in self._documents(self._rows(sql, *batch)))
         if any(id_ not in documents for id_ in ids):
             self._trust("ids")
@@ -170,22 +153,22 @@ class Truth:
 
     def documents(self) -> Iterator[Document]:
         """Yield every document in the order of first arrival; concurrent writes may or may not be included."""
-        return map(self._document, self._pages(f"SELECT {ROW} FROM documents"))
+        return map(self._document, self._pages(f"SELECT {sealed.ROW} FROM documents"))
 
     def page(self, after: int, limit: int) -> tuple[list[Document], int | None]:
         """Return up to ``limit`` documents with keys above ``after`` and the key to continue after, None at the end."""
-        sql = f"SELECT {ROW} FROM documents WHERE key > ? ORDER BY key LIMIT ?"
+        sql = f"SELECT {sealed.ROW} FROM documents WHERE key > ? ORDER BY key LIMIT ?"
         rows = self._rows(sql, after, limit)
         return self._documents(rows), rows[-1][-1] if len(rows) == limit else None
 
     def metadata(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Yield every key with its metadata."""
-        rows = self._pages(f"SELECT {ROW_WITHOUT_TEXT} FROM documents")
+        rows = self._pages(f"SELECT {sealed.ROW_WITHOUT_TEXT} FROM documents")
         return ((row[-1], self._document(row).metadata) for row in rows)
 
     def fields(self, *, texts: bool) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Yield every key with the fields that filters see; without ``texts`` the text is empty."""
-        rows = self._pages(f"SELECT {ROW if texts else ROW_WITHOUT_TEXT} FROM documents")
+        rows = self._pages(f"SELECT {sealed.ROW if texts else sealed.ROW_WITHOUT_TEXT} FROM documents")
         return ((row[-1], self._document(row).fields) for row in rows)
 
     def alive(self) -> Iterator[tuple[int, bool]]:
@@ -196,11 +179,13 @@ class Truth:
     def ids(self, *, source: str | None = None) -> list[str]:
         """Return every id, or those whose metadata names this ``source``."""
         if source is None:
-            return [self._id(row) for row in self._rows(f"SELECT {ROW_WITHOUT_TEXT} FROM documents ORDER BY key")]
+            return [
+                self._id(row) for row in self._rows(f"SELECT {sealed.ROW_WITHOUT_TEXT} FROM documents ORDER BY key")
+            ]
         if not storable(source):
             return []
         # SQLite ends a text of JSON at a NUL, and writes a list as text, so what it lists is compared again here.
-        sql = f"SELECT {ROW_WITHOUT_TEXT} FROM documents WHERE {SOURCE} = ? ORDER BY key"  # exactly as in the index
+        sql = f"SELECT {sealed.ROW_WITHOUT_TEXT} FROM documents WHERE {SOURCE} = ? ORDER BY key"  # as in the index
         ids = []
         for row in self._rows(sql, source.partition("\0")[0]):
             id_, stored_source = self._id(row), self._document(row).metadata.get("source")
@@ -215,7 +200,7 @@ class Truth:
         """Return the ids of the keys that exist, in the order of ``keys``."""
         ids: dict[int, str] = {}
         for batch in batched(keys, VARIABLES):
-            sql = f"SELECT {ROW_WITHOUT_TEXT} FROM documents WHERE key IN ({marks(batch)})"
+            sql = f"SELECT {sealed.ROW_WITHOUT_TEXT} FROM documents WHERE key IN ({marks(batch)})"
             ids.update((row[-1], self._id(row)) for row in self._rows(sql, *batch))
         return [ids[key] for key in keys if key in ids]
 
@@ -225,7 +210,7 @@ class Truth:
         Texts are read only if ``texts`` is set. Each batch reads its own snapshot, so a writer is never blocked; what
         it changes meanwhile has a higher number and is returned next time.
         """
-        for deleted, rows in self._log(since, ROW if texts else ROW_WITHOUT_TEXT, "documents d"):
+        for deleted, rows in self._log(since, sealed.ROW if texts else sealed.ROW_WITHOUT_TEXT, "documents d"):
             yield [DocumentChange(key, None) for key in deleted] or [
                 DocumentChange(row[-1], self._document(row)) for row in rows
             ]
@@ -235,7 +220,7 @@ class Truth:
 
         Metadata that says nothing of access and validity is not decoded, and left empty.
         """
-        for deleted, rows in self._log(since, ROW_WITHOUT_TEXT, "documents d"):
+        for deleted, rows in self._log(since, sealed.ROW_WITHOUT_TEXT, "documents d"):
             yield deleted, [(row[-1], row[-2], self._metadata_for_views(row)) for row in rows]
 
     def _metadata_for_views(self, row: Sequence[Any]) -> Mapping[str, Any]:
@@ -331,7 +316,7 @@ class Truth:
             return complaints
         for name, value in self._rows("SELECT name, value FROM meta"):
             complaints += _complaint(self._value, name, value)
-        for row in self._pages(f"SELECT {ROW} FROM documents"):
+        for row in self._pages(f"SELECT {sealed.ROW} FROM documents"):
             complaints += _complaint(self._document, row)
         for batch in batched(self._pages("SELECT vector, key FROM vectors"), VARIABLES):
             rows = [(key, raw) for raw, key in batch]
@@ -343,7 +328,7 @@ class Truth:
         last = self.sequence()
         complaints += self._check_history(last)
         for table in ("documents", "tombstones"):
-            if (self._row(f"SELECT max(seq) FROM {table}")[0] or 0) > last:
+            if self._row(f"SELECT 1 FROM {table} WHERE seq > ? LIMIT 1", last):  # and so is a text or a blob
                 complaints.append(f"{table} have sequence numbers beyond the last")
         documents, tombstones = self._row("SELECT (SELECT count(*) FROM documents), (SELECT count(*) FROM tombstones)")
         if missing := self._row(LAST_KEY)[0] - documents - tombstones:  # keys are assigned consecutively
@@ -362,7 +347,7 @@ class Truth:
     def moment(self, seq: int) -> float | None:
         """Return when a transaction was committed, in seconds since 1970; None if that is not known."""
         with self._connection() as connection:
-            return history.moment_of(connection, seq)
+            return self._of_history(connection, history.moment_of, connection, seq)
 
     def states(self, first: int, second: int) -> list[tuple[int, PastRow | None]]:
         """Return, by key, the documents at the second of two sequence numbers of which the states may differ.
@@ -370,7 +355,7 @@ class Truth:
         Their rows and vectors are verified; None for a key without a document at that time.
         """
         with self._snapshot() as connection:
-            keys = history.changed_keys(connection, first, second)
+            keys = self._of_history(connection, history.changed_keys, connection, first, second)
             rows = {row.key: row for row in history.state_at(connection, keys, second)}
         for key, row in rows.items():
             document = self._document((row.id, row.text, row.metadata, row.digest, row.seq, row.key))
@@ -381,7 +366,14 @@ class Truth:
     def former_notes(self) -> list[dict[str, str]]:
         """Return the notes as they are, then as they were before each change of one, latest first."""
         with self._connection() as connection:
-            return list(history.former_notes(connection, self.metas()))
+            return self._of_history(connection, history.former_notes, connection, self.metas())
+
+    def _of_history(self, connection: TruthConnection, read: Callable[..., T], *values: object) -> T:
+        """Return what is read of kept versions; if that fails, name the row that somebody has changed."""
+        try:
+            return read(*values)
+        except (TypeError, ValueError) as error:
+            raise self._damaged(history.changed_row(connection) or str(error)) from error
 
     def _check_history(self, last: int) -> list[str]:
         retention = self.kept_versions()
@@ -438,8 +430,16 @@ class Truth:
         with self._snapshot() as connection:
             is_right = sum_over(connection, index_name) == getattr(self._tally(connection), index_name)
         if not is_right:
+            self._check_rows()
             raise self._damaged(f"the index of its {index_name} does not list what was written")
         self._sound_indexes.add(index_name)
+
+    def _check_rows(self) -> None:
+        """Check the rows of documents, but for texts, and of tombstones; the error names a changed one."""
+        for row in self._pages(f"SELECT {sealed.ROW_WITHOUT_TEXT} FROM documents"):
+            self._id(row)
+        if row := self._row(_CHANGED_TOMBSTONE, self.sequence()):
+            raise self._damaged(f"the deletion of key {row[0]!r:.20} has the sequence number {row[1]!r:.20}")
 
     def _meta_in(self, connection: TruthConnection, name: str) -> str | None:
         """Return a value stored beside the documents, inside a transaction."""
@@ -479,7 +479,7 @@ class Truth:
 
     def _pages(self, select: str) -> Iterator[Any]:
         """Yield the rows of a large table by ``key``, their last column; no read stays open between pages."""
-        key = 0
+        key = -(2**63)  # none is below 1, unless somebody has changed it
         while page := self._rows(f"{select} WHERE key > ? ORDER BY key LIMIT {_PAGE}", key):
             yield from page
             key = page[-1][-1]
@@ -550,16 +550,16 @@ class Truth:
         return self._verified(partial(value_of, checked=self._checked), name, raw)
 
     def _document(self, row: Sequence[Any]) -> Document:
-        return self._verified(document_in, row)
+        return self._verified(sealed.document_in, row)
 
     def _documents(self, rows: Sequence[Sequence[Any]]) -> list[Document]:
-        return self._verified(documents_in, rows)
+        return self._verified(sealed.documents_in, rows)
 
     def _id(self, row: Sequence[Any]) -> str:
-        return self._verified(id_in, row)
+        return self._verified(sealed.id_in, row)
 
     def _vectors(self, rows: Sequence[tuple[int, object]]) -> list[bytes]:
-        return self._verified(vectors_in, rows)
+        return self._verified(partial(sealed.vectors_in, size=sealed.NUMBER * int(self.meta("dimensions") or 0)), rows)
 
     def _check_gone(self, keys: Sequence[int]) -> None:
         """Check that missing documents have been deleted and not lost.
@@ -589,6 +589,7 @@ def _complaint(reader: Callable[..., object], *values: object) -> list[str]:
     return []
 
 
+_CHANGED_TOMBSTONE = "SELECT key, seq FROM tombstones WHERE typeof(seq) <> 'integer' OR seq < 1 OR seq > ? OR key < 1"
 _FOR_VIEWS = tuple(f'"{key}"' for key in (ACCESS, VALID_FROM, VALID_TO))
 _VECTORS_OF = "documents d LEFT JOIN vectors v ON v.key = d.key"
 LAST_KEY = "SELECT max(ifnull((SELECT max(key) FROM documents), 0), ifnull((SELECT max(key) FROM tombstones), 0))"

@@ -241,7 +241,7 @@ class WritableTruth(Truth):
         if days is None:
             return
         now = time.time()
-        history.note_moment(connection, seq, now)
+        self._of_history(connection, history.note_moment, connection, seq, now)
         since = int(self._meta_in(connection, history.KEPT_FROM) or 0)
         oldest = history.current_at(connection, now - days * DAY_SECONDS)
         if oldest > since:

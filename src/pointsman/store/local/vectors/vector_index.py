@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.store.local.columns.metadata_columns import Columns
-    from pointsman.store.local.truth.truth_rows import VectorChanges
+    from pointsman.store.local.truth.document_changes import VectorChanges
     from pointsman.values.filters import Filter
 
 log = logging.getLogger(__name__)
