@@ -19,7 +19,7 @@ from pointsman.embedders.cached_embedder import CachedEmbedder
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.service.server.access.api_keys import KeyStore
 from pointsman.store.local.columns import followed_columns
-from pointsman.store.local.vectors import vector_base, vector_index, vector_state
+from pointsman.store.local.vectors import vector_base, vector_index
 from pointsman.tools.errors import RetrievalError, StoreError
 from pointsman.values.filters import Equals
 
@@ -185,7 +185,7 @@ def _make(folder: Path, copy: Path, *, killed: bool) -> str:
     rng = random.Random(5)
     ignored = shutil.ignore_patterns("*-shm", "*.lock")
     with (
-        patch.object(vector_state, "_REBASE_ROWS", 100),
+        patch.object(vector_index, "_REBASE_ROWS", 100),
         patch.object(followed_columns, "_COLUMNS_AGAIN", 100),
         patch.object(vector_base, "_EXACT_ROWS", 100),
         patch.object(vector_index, "_ROUNDED_ROWS", 100),

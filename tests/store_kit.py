@@ -18,7 +18,7 @@ from pointsman.store.local.collection import Collection
 from pointsman.store.local.columns import followed_columns
 from pointsman.store.local.keyword import term_codes
 from pointsman.store.local.local_store import LocalStore
-from pointsman.store.local.vectors import vector_base, vector_codes, vector_index, vector_query, vector_state
+from pointsman.store.local.vectors import vector_base, vector_codes, vector_index, vector_query
 from pointsman.store.prepared_documents import prepare
 from pointsman.values.filters import And, Filter, Not, Or
 from pointsman.values.types import AddResult, Document
@@ -57,7 +57,7 @@ def write_files_early(rows: int, set_limit: Callable[[object, str, int], None] =
     Their two indexes are then written at once, too.
     """
     for module, limit in (
-        (vector_state, "_REBASE_ROWS"),
+        (vector_index, "_REBASE_ROWS"),
         (vector_base, "_EXACT_ROWS"),
         (vector_index, "_ROUNDED_ROWS"),
         (collection, "_BESIDE_CHANGES"),
@@ -70,7 +70,7 @@ def write_files_early(rows: int, set_limit: Callable[[object, str, int], None] =
 def scan_codes_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the vectors of more than 50 documents be found by their codes, and be rounded."""
     for module, limit, rows in (
-        (vector_state, "_REBASE_ROWS", 30),
+        (vector_index, "_REBASE_ROWS", 30),
         (vector_base, "_EXACT_ROWS", 50),
         (vector_index, "_ROUNDED_ROWS", 50),
         (vector_query, "_CANDIDATE_SHARE", 1),

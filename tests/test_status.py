@@ -11,7 +11,7 @@ import pytest
 from pointsman import Document, Workspace
 from pointsman.embedders import HashingEmbedder
 from pointsman.store.local.disk_use import PARTS, bytes_by_part
-from pointsman.store.local.vectors import vector_state
+from pointsman.store.local.vectors import vector_index
 from pointsman.tools.system import memory as _memory
 from pointsman.tools.system.memory import memory_use
 
@@ -45,7 +45,7 @@ def test_a_system_that_does_not_tell(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_bytes_by_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector_state, "_REBASE_ROWS", 30)
+    monkeypatch.setattr(vector_index, "_REBASE_ROWS", 30)
     with Workspace(tmp_path, embedder=HashingEmbedder()) as workspace:
         workspace.dataset("notes").add([Document(str(number), f"signal {number}") for number in range(50)])
         status = workspace.status("notes")

@@ -23,7 +23,7 @@ from pointsman.store.local.truth import truth_file, truth_rows
 from pointsman.store.local.truth.sealed_rows import DIGEST
 from pointsman.store.local.truth.truth_file import SOURCE
 from pointsman.store.local.truth.writable_truth import WritableTruth
-from pointsman.store.local.vectors import vector_state
+from pointsman.store.local.vectors import vector_index
 from pointsman.store.prepared_documents import Prepared, prepare
 from pointsman.tools.errors import CorruptStoreError, FormatVersionError, InputError, StoreError
 from pointsman.values.types import AddResult, Document
@@ -200,7 +200,7 @@ class TestPersistence:
     def test_a_reader_takes_a_new_base_instead_of_a_long_log(
         self, tmp_path: Path, store: Collection, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(vector_state, "_REBASE_ROWS", 10)
+        monkeypatch.setattr(vector_index, "_REBASE_ROWS", 10)
         add(store, corpus(20))
         reader = opened(tmp_path)
         assert reader.vectors is not None
@@ -383,7 +383,7 @@ class TestDamage:
 
     @pytest.fixture(autouse=True)
     def small_base(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(vector_state, "_REBASE_ROWS", 10)
+        monkeypatch.setattr(vector_index, "_REBASE_ROWS", 10)
 
     @pytest.fixture
     def two_datasets(self, tmp_path: Path) -> Path:
@@ -535,7 +535,7 @@ class TestDamage:
 
 class TestRebuild:
     def test_indexes_are_made_anew(self, store: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(vector_state, "_REBASE_ROWS", 10)
+        monkeypatch.setattr(vector_index, "_REBASE_ROWS", 10)
         add(store, corpus(50))
         results_at_start = store.keyword.search("rail", 50)
         store.rebuild()

@@ -14,7 +14,7 @@ import pytest
 from kill_kit import WORKER, Killing
 from pointsman.store.local.collection import Collection
 from pointsman.store.local.files_and_locks import ExclusiveLock
-from pointsman.store.local.vectors import vector_state
+from pointsman.store.local.vectors import vector_index
 from pointsman.tools.errors import StoreError
 from pointsman.values.types import Document
 from store_kit import add, corpus, opened, sound, unit
@@ -139,7 +139,7 @@ def test_a_fork_keeps_no_lock_and_takes_none_away(tmp_path: Path) -> None:
 def test_threads_search_while_another_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from pointsman.values.filters import Range
 
-    monkeypatch.setattr(vector_state, "_REBASE_ROWS", 30)
+    monkeypatch.setattr(vector_index, "_REBASE_ROWS", 30)
     store = opened(tmp_path)
     add(store, corpus(50))
     stop = threading.Event()

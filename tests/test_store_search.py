@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pointsman.store.local.keyword import word_query
 from pointsman.store.local.keyword.keyword_index import KeywordIndex
-from pointsman.store.local.vectors import vector_base, vector_index, vector_query, vector_state
+from pointsman.store.local.vectors import vector_base, vector_index, vector_query
 from pointsman.text import DEFAULT_ANALYZER
 from pointsman.values.filters import Equals, Exists, Filter, In, Range
 from pointsman.values.types import Document
@@ -41,7 +41,7 @@ filters = nested_conditions(leaves)
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collection]:
     """Base and tail, updated and deleted documents, several segments."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vector_state, "_REBASE_ROWS", 100)
+        patch.setattr(vector_index, "_REBASE_ROWS", 100)
         collection = opened(tmp_path_factory.mktemp("search"))
         add(collection, corpus(COUNT))
         add(collection, corpus(30, seed=9))

@@ -22,6 +22,7 @@ from pointsman.retrieval.refine.compress import WindowExpander
 from pointsman.store.base_store import EmptyStore
 from pointsman.store.local.columns.permissions import PermissionTable
 from pointsman.store.local.folder_backend import LocalBackend
+from pointsman.store.local.truth.truth_rows import Truth
 from pointsman.store.local.vectors import vector_base, vector_index, vector_query
 from pointsman.store.store_values import StoreQuery
 from pointsman.tools.errors import InputError, UnknownNameError, UnmetNeedError
@@ -631,3 +632,26 @@ class TestBestCosines:
         questions[1] = 0
         assert np.isnan(groups.in_view(["group:none"]).store.best_cosines(questions)).all()
         assert np.isnan(groups.in_view(["group:1"]).store.best_cosines(questions)).tolist() == [False, True]
+
+
+def test_no_hidden_row_is_read_for_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the time would tell of a file that only hidden documents are from."""
+    with Workspace(tmp_path, embedder=HashingEmbedder()) as workspace:
+        notes = workspace.dataset("notes")
+        notes.add([Document(f"h{n}", f"salary {n}", {"source": "pay.md"}) for n in range(50)], access=["group:hr"])
+        notes.add([Document("own", "signal", {"source": "yard.md"})], access=["everyone"])
+        notes.add([Document("listed", "signal", {"source": ["yard.md", "pay.md"]})], access=["everyone"])
+        workspace.switch_access(on=True)
+        view = notes.in_view([])
+        assert view.ids(source="yard.md") == ["own"]
+        rows: list[object] = []
+        real = Truth._rows
+
+        def count_rows(truth: Truth, *sql: Any) -> list[Any]:
+            rows.extend(answer := list(real(truth, *sql)))
+            return answer
+
+        monkeypatch.setattr(Truth, "_rows", count_rows)
+        assert view.ids(source="pay.md") == []
+        assert len(rows) <= 2
+        assert view.ids(source="absent.md") == []

@@ -39,11 +39,6 @@ def codes_in(searcher: tantivy.Searcher) -> bytes:
 SCHEMA = _schema()
 
 
-def term_query(term: str) -> tantivy.Query:
-    """Return a query for the documents that contain a term."""
-    return tantivy.Query.term_query(SCHEMA, "body", term, index_option="freq")
-
-
 def key_query(key: int) -> tantivy.Query:
     """Return a query for the document of a key."""
     return tantivy.Query.term_query(SCHEMA, "key", key)

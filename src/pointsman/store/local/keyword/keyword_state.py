@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import tantivy
 
 from pointsman.store.bm25 import BM25, idf, query_terms
-from pointsman.store.local.keyword.keyword_schema import CODES, MARKER, SCHEMA, all_addresses, term_query
+from pointsman.store.local.keyword.keyword_schema import CODES, MARKER, SCHEMA, all_addresses
 from pointsman.store.local.keyword.term_codes import TermCodes
 
 if TYPE_CHECKING:
@@ -182,6 +182,11 @@ class IndexSubset(KeywordState):
     def occurs(self, term: str) -> bool:
         """Whether a term occurs in any of these documents."""
         return self.count(term) > 0
+
+
+def term_query(term: str) -> tantivy.Query:
+    """Return a query for the documents that contain a term."""
+    return tantivy.Query.term_query(SCHEMA, "body", term, index_option="freq")
 
 
 @cache

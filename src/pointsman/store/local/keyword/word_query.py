@@ -12,8 +12,8 @@ import tantivy
 
 from pointsman.store.bm25 import BM25, K1, B, query_terms
 from pointsman.store.local.keyword.facet_terms import narrowing
-from pointsman.store.local.keyword.keyword_schema import SCHEMA, both, query_among, term_query
-from pointsman.store.local.keyword.keyword_state import WEIGHTS_APART, IndexSubset, KeywordState
+from pointsman.store.local.keyword.keyword_schema import SCHEMA, both, query_among
+from pointsman.store.local.keyword.keyword_state import WEIGHTS_APART, IndexSubset, KeywordState, term_query
 from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:

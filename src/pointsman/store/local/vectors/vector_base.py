@@ -49,7 +49,11 @@ _CODES_FORMAT = b"3"  # enters what names the base in it: codes of an earlier fo
 
 
 class VectorBase:
-    """The rows of the base file, by ascending key."""
+    """The rows of the base file, by ascending key.
+
+    Attributes:
+        is_quantised: whether there are so many rows that their codes are scanned.
+    """
 
     def __init__(
         self,
@@ -63,16 +67,12 @@ class VectorBase:
         self.keys, self.rows, self.seq, self.stamp = keys, rows, seq, stamp
         self._codes_path, self._checksum = codes, checksum
         self._codes_damaged = False
+        self.is_quantised = len(keys) > _EXACT_ROWS
         self.keys.flags.writeable = False  # columns cache the rows of constant key arrays
         self._codes: VectorCodes | None = None
         self._earlier: VectorCodes | None = None  # of an earlier base, whose rows begin this one in the same order
         self._building: threading.Thread | None = None
         self._guard = threading.Lock()
-
-    @property
-    def is_quantised(self) -> bool:
-        """Whether there are so many rows that their codes are scanned."""
-        return len(self.keys) > _EXACT_ROWS
 
     @property
     def codes(self) -> VectorCodes | None:

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _ROUNDED_ROWS = 200_000  # above this many the base has them rounded: of fewer, a search would lose 2 ms for little room
+_REBASE_ROWS = 2048  # a tail shorter than this is never worth a new base file
 _SETTLED_SHARE = 50  # beside a quantised base, a long write leaves no tail of over one row in this many
 _APPLY_ROWS = 65_536  # rows of the log applied at a time, to limit memory
 
@@ -204,7 +205,7 @@ class VectorIndex:
     @property
     def wants_base(self) -> bool:
         """Whether a writer should write a new base file: this one is damaged, or would need a long replay."""
-        return self._unusable or (self._state is not None and self._state.untidy)
+        return self._unusable or (self._state is not None and _is_untidy(self._state))
 
     def catch_up(self, *, save: bool = False) -> None:
         """Apply the source's changes since; with ``save``, write a new base file if worthwhile."""
@@ -222,7 +223,7 @@ class VectorIndex:
             if state.seq < target:
                 state = self._apply(state, target, save=save)
                 self._source.check_vectors(target, len(state))
-            if save and (state.untidy or self._unusable):
+            if save and (_is_untidy(state) or self._unusable):
                 state = self._with_new_base(state)
             if save:
                 self._save_codes(state.base)
@@ -335,6 +336,11 @@ class VectorIndex:
             log.warning("vector index %s cannot be used (%s); it is rebuilt from the documents", self._path, error)
             self._unusable = True
             return None
+
+
+def _is_untidy(state: VectorState) -> bool:
+    """Whether a new base file is worthwhile."""
+    return len(state.tail_keys) + state.dead > max(_REBASE_ROWS, len(state.base.keys) // 5)
 
 
 def _gather_changes(batches: Iterator[VectorChanges]) -> Iterator[list[VectorChanges]]:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from pointsman.store.local.vectors.vector_base import VectorBase
 
-_REBASE_ROWS = 2048  # a tail shorter than this is never worth a new base file
 _CENTRE_ROWS = 4096  # rows whose mean is the centre that vectors are rounded from
 
 
@@ -75,11 +74,6 @@ class VectorState:
     def keys(self) -> NDArray[np.int64]:
         """Return the keys of valid base rows, then those of the tail."""
         return np.concatenate([self.base.keys[self.base_rows], self.tail_keys])
-
-    @property
-    def untidy(self) -> bool:
-        """Whether a new base file is worthwhile."""
-        return len(self.tail_keys) + self.dead > max(_REBASE_ROWS, len(self.base.keys) // 5)
 
 
 class VectorSubset:
