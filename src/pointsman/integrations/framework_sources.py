@@ -278,7 +278,7 @@ def hits_by_both(
     ranking = fuse([[(hit.id, hit.score) for hit in hits] for hits in lists], "weighted_rrf", weights)
     hits = [replace(by_id[id_], score=score) for id_, score in ranking]
     if grouping is not None:
-        hits = [hits[place] for place in grouping.places_within([hit.document for hit in hits])]
+        hits = [hits[position] for position in grouping.places_within([hit.document for hit in hits])]
     return hits[:k]
 
 

@@ -61,8 +61,14 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
     return await anyio.to_thread.run_sync(partial(function, *args, **kwargs), abandon_on_cancel=True)
 
 
-def async_twin(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+def async_twin(
+    method: Callable[Concatenate[S, P], T], form: str = "a{}"
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
     """Make the async version of a method, which runs it in a worker thread.
+
+    Args:
+        method: the synchronous method.
+        form: the async version's name, with ``{}`` for the name of the method; Haystack's is ``"{}_async"``.
 
     >>> class Counter:
     ...     def count(self) -> int:
@@ -72,14 +78,14 @@ def async_twin(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S
     >>> asyncio.run(Counter().acount())
     3
     """
-    name = method.__name__
+    name, twin_name = method.__name__, form.format(method.__name__)
 
     @wraps(method)
     async def twin(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         call: Callable[P, T] = getattr(self, name)  # a subclass may override it
         return await in_thread(call, *args, **kwargs)
 
-    twin.__name__, twin.__qualname__ = f"a{name}", method.__qualname__.replace(name, f"a{name}")
+    twin.__name__, twin.__qualname__ = twin_name, method.__qualname__.replace(name, twin_name)
     twin.__doc__ = f"Async version of `{name}`."
     return twin
 

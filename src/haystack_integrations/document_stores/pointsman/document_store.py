@@ -4,12 +4,10 @@ import math
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from anyio import to_thread
 from haystack import Document, default_from_dict, default_to_dict
 from haystack.dataclasses import ByteStream, SparseEmbedding
 from haystack.document_stores.errors import DocumentStoreError, DuplicateDocumentError
@@ -21,6 +19,7 @@ from pointsman import Dataset, InputError, PointsmanError, UnmetNeedError
 from pointsman import Document as OurDocument
 from pointsman.embedders.distance import Distance, DistanceName
 from pointsman.integrations.framework_sources import given_or_named, with_notes
+from pointsman.tools.sync_and_async import async_twin
 from pointsman.tools.system.locations import is_service, redacted
 from pointsman.values.filters import And, Filter
 from pointsman.values.metadata import SPARSE
@@ -230,7 +229,7 @@ class PointsmanDocumentStore:
                     if duplicate_ids and policy is not DuplicatePolicy.SKIP:
                         ids = ", ".join(sorted(duplicate_ids)[:5])
                         raise DuplicateDocumentError(f"these ids exist already, or are given twice: {ids}")
-                own_documents = [_own_document(document, scaled=self.distance == "cosine") for document in new]
+                own_documents = [_own_document(document, has_unit_length=self.distance == "cosine") for document in new]
                 self._add(own_documents, [document.embedding for document in new])
             return len(new)
 
@@ -269,67 +268,18 @@ class PointsmanDocumentStore:
 
     # ── async versions ───────────────────────────────────────────────────────────────────────────────────────────
 
-    async def count_documents_async(self) -> int:
-        """Async version of `count_documents`."""
-        return await to_thread.run_sync(self.count_documents)
-
-    async def count_documents_by_filter_async(self, filters: dict[str, Any]) -> int:
-        """Async version of `count_documents_by_filter`."""
-        return await to_thread.run_sync(self.count_documents_by_filter, filters)
-
-    async def filter_documents_async(self, filters: Filters = None) -> list[Document]:
-        """Async version of `filter_documents`."""
-        return await to_thread.run_sync(self.filter_documents, filters)
-
-    async def count_unique_metadata_by_filter_async(
-        self, filters: dict[str, Any], metadata_fields: list[str]
-    ) -> dict[str, int]:
-        """Async version of `count_unique_metadata_by_filter`."""
-        return await to_thread.run_sync(self.count_unique_metadata_by_filter, filters, metadata_fields)
-
-    async def get_metadata_fields_info_async(self) -> dict[str, dict[str, str]]:
-        """Async version of `get_metadata_fields_info`."""
-        return await to_thread.run_sync(self.get_metadata_fields_info)
-
-    async def get_metadata_field_min_max_async(self, metadata_field: str) -> dict[str, Any]:
-        """Async version of `get_metadata_field_min_max`."""
-        return await to_thread.run_sync(self.get_metadata_field_min_max, metadata_field)
-
-    async def get_metadata_field_unique_values_async(
-        self,
-        metadata_field: str,
-        search_term: str | None = None,
-        from_: int = 0,
-        size: int = 10,
-        filters: Filters = None,
-    ) -> tuple[list[Any], int]:
-        """Async version of `get_metadata_field_unique_values`."""
-        values = partial(
-            self.get_metadata_field_unique_values, metadata_field, search_term, from_, size, filters=filters
-        )
-        return await to_thread.run_sync(values)
-
-    async def write_documents_async(
-        self, documents: list[Document], policy: DuplicatePolicy = DuplicatePolicy.NONE
-    ) -> int:
-        """Async version of `write_documents`."""
-        return await to_thread.run_sync(self.write_documents, documents, policy)
-
-    async def delete_documents_async(self, document_ids: list[str]) -> None:
-        """Async version of `delete_documents`."""
-        await to_thread.run_sync(self.delete_documents, document_ids)
-
-    async def delete_all_documents_async(self) -> None:
-        """Async version of `delete_all_documents`."""
-        await to_thread.run_sync(self.delete_all_documents)
-
-    async def delete_by_filter_async(self, filters: dict[str, Any]) -> int:
-        """Async version of `delete_by_filter`."""
-        return await to_thread.run_sync(self.delete_by_filter, filters)
-
-    async def update_by_filter_async(self, filters: dict[str, Any], meta: dict[str, Any]) -> int:
-        """Async version of `update_by_filter`."""
-        return await to_thread.run_sync(self.update_by_filter, filters, meta)
+    count_documents_async = async_twin(count_documents, "{}_async")
+    count_documents_by_filter_async = async_twin(count_documents_by_filter, "{}_async")
+    filter_documents_async = async_twin(filter_documents, "{}_async")
+    count_unique_metadata_by_filter_async = async_twin(count_unique_metadata_by_filter, "{}_async")
+    get_metadata_fields_info_async = async_twin(get_metadata_fields_info, "{}_async")
+    get_metadata_field_min_max_async = async_twin(get_metadata_field_min_max, "{}_async")
+    get_metadata_field_unique_values_async = async_twin(get_metadata_field_unique_values, "{}_async")
+    write_documents_async = async_twin(write_documents, "{}_async")
+    delete_documents_async = async_twin(delete_documents, "{}_async")
+    delete_all_documents_async = async_twin(delete_all_documents, "{}_async")
+    delete_by_filter_async = async_twin(delete_by_filter, "{}_async")
+    update_by_filter_async = async_twin(update_by_filter, "{}_async")
 
 
 # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -374,12 +324,12 @@ def _first_of_each(documents: Sequence[Document], known_ids: set[str]) -> tuple[
     return list(first.values()), duplicate_ids
 
 
-def _own_document(document: Document, *, scaled: bool) -> OurDocument:
+def _own_document(document: Document, *, has_unit_length: bool) -> OurDocument:
     """Converts a document to a Pointsman document; its other fields are stored beside the metadata.
 
     Args:
         document: the document.
-        scaled: whether its embedding is stored with length 1, so that its length is one of those fields.
+        has_unit_length: whether its embedding is stored with length 1, so that its length is one of those fields.
 
     Raises:
         InputError: its embedding is not a list of finite numbers.
@@ -391,7 +341,7 @@ def _own_document(document: Document, *, scaled: bool) -> OurDocument:
         extra["score"] = document.score
     if document.blob is not None:
         extra["blob"] = document.blob.to_dict()
-    if document.embedding is not None and scaled:
+    if document.embedding is not None and has_unit_length:
         extra["length"] = _length(document)
     if _EXTRA in document.meta:
         extra["own"] = document.meta[_EXTRA]

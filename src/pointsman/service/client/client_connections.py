@@ -300,8 +300,8 @@ class Link:
 
     def _bounds(self) -> dict[str, Any]:
         if self._tls is None:  # made once: reading certificates can take longer than a search
-            needed = self._is_encrypted or self._proxy is not None  # a proxy may also be reached over TLS
-            self._tls = self._httpx.create_ssl_context() if needed else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            uses_tls = self._is_encrypted or self._proxy is not None  # a proxy may also be reached over TLS
+            self._tls = self._httpx.create_ssl_context() if uses_tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         return {
             "verify": self._tls,
             "limits": self._httpx.Limits(max_keepalive_connections=20, keepalive_expiry=_IDLE_SECONDS),

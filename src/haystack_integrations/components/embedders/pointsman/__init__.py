@@ -4,11 +4,11 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
 
-from anyio import to_thread
 from haystack import Document, component, default_from_dict, default_to_dict
 
 from pointsman.embedders import load_embedder
 from pointsman.embedders.base_embedder import BaseEmbedder
+from pointsman.tools.sync_and_async import async_twin
 
 __all__ = ["PointsmanDocumentEmbedder", "PointsmanTextEmbedder"]
 
@@ -48,10 +48,7 @@ class PointsmanTextEmbedder(_Embedder):
             raise TypeError(f"a text is a str, not {type(text).__name__}; PointsmanDocumentEmbedder takes documents")
         return {"embedding": self._own_embedder.embed_queries([text])[0].tolist()}
 
-    @component.output_types(embedding=list[float])
-    async def run_async(self, text: str) -> dict[str, Any]:
-        """Async version of `run`."""
-        return await to_thread.run_sync(self.run, text)
+    run_async = async_twin(run, "{}_async")
 
 
 @component
@@ -72,10 +69,7 @@ class PointsmanDocumentEmbedder(_Embedder):
         ]
         return {"documents": documents_with_embeddings, "meta": {"model": self._own_embedder.name}}
 
-    @component.output_types(documents=list[Document], meta=dict[str, Any])
-    async def run_async(self, documents: list[Document]) -> dict[str, Any]:
-        """Async version of `run`."""
-        return await to_thread.run_sync(self.run, documents)
+    run_async = async_twin(run, "{}_async")
 
 
 def _title(document: Document) -> str:

@@ -4,13 +4,13 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from anyio import to_thread
 from haystack import Document, component, default_from_dict, default_to_dict
 
 from pointsman import CalibratedReranker
 from pointsman import Document as OurDocument
 from pointsman.embedders import load_embedder
 from pointsman.retrieval.run.reading import USUAL_SIGMA
+from pointsman.tools.sync_and_async import async_twin
 
 __all__ = ["PointsmanRanker"]
 
@@ -56,9 +56,4 @@ class PointsmanRanker:
         best = [replace(documents[int(document.id)], score=float(document.metadata["score"])) for document in ranking]
         return {"documents": [*best, *(document for document in documents if document.content is None)][:k]}
 
-    @component.output_types(documents=list[Document])
-    async def run_async(
-        self, query: str, documents: list[Document], top_k: int | None = None
-    ) -> dict[str, list[Document]]:
-        """Async version of `run`."""
-        return await to_thread.run_sync(self.run, query, documents, top_k)
+    run_async = async_twin(run, "{}_async")

@@ -5,7 +5,6 @@ from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import Any, Self
 
-from anyio import to_thread
 from haystack import Document, component, default_from_dict, default_to_dict
 from haystack.dataclasses import SparseEmbedding
 from haystack.document_stores.types import FilterPolicy, apply_filter_policy
@@ -13,9 +12,10 @@ from haystack.utils import Secret
 
 from haystack_integrations.document_stores.pointsman import PointsmanDocumentStore, filter_of
 from haystack_integrations.document_stores.pointsman.document_store import documents_of
-from pointsman import Client, InputError, Query
+from pointsman import Client, Dataset, InputError, Query
 from pointsman.integrations.framework_sources import hits_by_both, hits_from_score, log_if_empty
 from pointsman.retrieval.request import SearchRequest, grouping_of
+from pointsman.tools.sync_and_async import async_twin, in_thread
 from pointsman.values.filters import Filter
 from pointsman.values.metadata import sparse_of
 from pointsman.values.types import Hit, RetrievalContext
@@ -29,15 +29,50 @@ __all__ = [
 ]
 
 
-class _Retriever:
-    """Shared by the retrievers over a document store."""
+class _FilteringRetriever:
+    """Shared by all retrievers: the settings that say which documents are eligible, and how many are returned."""
 
-    document_store: PointsmanDocumentStore
     filters: dict[str, Any] | None
     top_k: int
     filter_policy: FilterPolicy
-    return_embedding: bool
     score_threshold: float | None
+
+    def _set_limits(
+        self,
+        filters: dict[str, Any] | None,
+        top_k: int,
+        filter_policy: str | FilterPolicy,
+        score_threshold: float | None,
+    ) -> None:
+        """Check and keep these settings.
+
+        Raises:
+            ValueError: one of them is invalid.
+        """
+        if top_k < 1:
+            raise ValueError(f"top_k is 1 or more, not {top_k}")
+        if score_threshold is not None and not math.isfinite(score_threshold):
+            raise ValueError(f"score_threshold is a number, not {score_threshold}")
+        self.filters, self.top_k, self.score_threshold = filters, top_k, score_threshold
+        policy = filter_policy if isinstance(filter_policy, FilterPolicy) else FilterPolicy.from_str(filter_policy)
+        self.filter_policy = policy
+
+    def _k(self, top_k: int | None) -> int:
+        return self.top_k if top_k is None else top_k
+
+    def _parsed_filters(self, filters: dict[str, Any] | None) -> Filter | None:
+        applied_filters = apply_filter_policy(self.filter_policy, self.filters, filters)
+        return filter_of(applied_filters) if applied_filters else None
+
+    def _above_threshold(self, hits: Sequence[Hit], score_threshold: float | None) -> Sequence[Hit]:
+        return hits_from_score(hits, self.score_threshold if score_threshold is None else score_threshold)
+
+
+class _Retriever(_FilteringRetriever):
+    """Shared by the retrievers over a document store."""
+
+    document_store: PointsmanDocumentStore
+    return_embedding: bool
 
     def _set(
         self,
@@ -50,15 +85,8 @@ class _Retriever:
     ) -> None:
         if not isinstance(document_store, PointsmanDocumentStore):
             raise TypeError(f"document_store is a PointsmanDocumentStore, not {type(document_store).__name__}")
-        _check(top_k, score_threshold)
-        self.document_store, self.filters, self.top_k = document_store, filters, top_k
-        self.return_embedding, self.score_threshold = return_embedding, score_threshold
-        policy = filter_policy if isinstance(filter_policy, FilterPolicy) else FilterPolicy.from_str(filter_policy)
-        self.filter_policy = policy
-
-    def _parsed_filters(self, filters: dict[str, Any] | None) -> Filter | None:
-        applied_filters = apply_filter_policy(self.filter_policy, self.filters, filters)
-        return filter_of(applied_filters) if applied_filters else None
+        self._set_limits(filters, top_k, filter_policy, score_threshold)
+        self.document_store, self.return_embedding = document_store, return_embedding
 
     def _init_parameters(self) -> dict[str, Any]:
         return {
@@ -81,7 +109,7 @@ class _Retriever:
     def _documents(
         self, hits: Sequence[Hit], score_threshold: float | None, degraded: Sequence[str] = ()
     ) -> dict[str, list[Document]]:
-        hits = hits_from_score(hits, self.score_threshold if score_threshold is None else score_threshold)
+        hits = self._above_threshold(hits, score_threshold)
         documents = self.document_store.hits_to_documents(
             hits, return_embedding=self.return_embedding, degraded=degraded
         )
@@ -156,20 +184,57 @@ def _check_options(options: dict[str, Any] | None, own_names: Collection[str]) -
     return options
 
 
-def _check(top_k: int, score_threshold: float | None) -> None:
-    """Check the settings of a retriever.
+class _QuestionRetriever(_FilteringRetriever):
+    """Shared by the retrievers that are given a question alone: a dataset or a service answers it."""
 
-    Raises:
-        ValueError: one of them is invalid.
-    """
-    if top_k < 1:
-        raise ValueError(f"top_k is 1 or more, not {top_k}")
-    if score_threshold is not None and not math.isfinite(score_threshold):
-        raise ValueError(f"score_threshold is a number, not {score_threshold}")
+    @property
+    def _source(self) -> Dataset | Client:
+        """Return what answers the question."""
+        raise NotImplementedError
+
+    def _options(self, filters: dict[str, Any] | None, options: dict[str, Any] | None) -> Any:
+        """Return the options of the search of one run."""
+        raise NotImplementedError
+
+    def _documents(
+        self, hits: Sequence[Hit], score_threshold: float | None, degraded: Sequence[str] = ()
+    ) -> dict[str, list[Document]]:
+        """Return the output of one run."""
+        raise NotImplementedError
+
+    @component.output_types(documents=list[Document])
+    def run(
+        self,
+        query: str,
+        filters: dict[str, Any] | None = None,
+        top_k: int | None = None,
+        score_threshold: float | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> dict[str, list[Document]]:
+        """Returns the best documents, with their scores."""
+        answer = self._source.search(query, self._k(top_k), **self._options(filters, options))
+        return self._to_documents(answer, score_threshold)
+
+    @component.output_types(documents=list[Document])
+    async def run_async(
+        self,
+        query: str,
+        filters: dict[str, Any] | None = None,
+        top_k: int | None = None,
+        score_threshold: float | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> dict[str, list[Document]]:
+        """Async version of `run`."""
+        answer = await self._source.asearch(query, self._k(top_k), **self._options(filters, options))
+        return await in_thread(self._to_documents, answer, score_threshold)  # embeddings may have to be read
+
+    def _to_documents(self, answer: RetrievalContext, score_threshold: float | None) -> dict[str, list[Document]]:
+        log_if_empty(answer, answer.hits)
+        return self._documents(answer.hits, score_threshold, answer.degraded)
 
 
 @component
-class PointsmanRetriever(_Retriever):
+class PointsmanRetriever(_Retriever, _QuestionRetriever):
     """Searches by a question: by its words, and also by its vector if the store has an embedder.
 
     Args:
@@ -217,39 +282,9 @@ class PointsmanRetriever(_Retriever):
             options=self.options,
         )
 
-    @component.output_types(documents=list[Document])
-    def run(
-        self,
-        query: str,
-        filters: dict[str, Any] | None = None,
-        top_k: int | None = None,
-        score_threshold: float | None = None,
-        options: dict[str, Any] | None = None,
-    ) -> dict[str, list[Document]]:
-        """Returns the best documents, with their scores."""
-        answer = self.document_store.dataset.search(query, self._k(top_k), **self._options(filters, options))
-        return self._to_documents(answer, score_threshold)
-
-    @component.output_types(documents=list[Document])
-    async def run_async(
-        self,
-        query: str,
-        filters: dict[str, Any] | None = None,
-        top_k: int | None = None,
-        score_threshold: float | None = None,
-        options: dict[str, Any] | None = None,
-    ) -> dict[str, list[Document]]:
-        """Async version of `run`."""
-        dataset = self.document_store.dataset
-        answer = await dataset.asearch(query, self._k(top_k), **self._options(filters, options))
-        return await to_thread.run_sync(self._to_documents, answer, score_threshold)
-
-    def _to_documents(self, answer: RetrievalContext, score_threshold: float | None) -> dict[str, list[Document]]:
-        log_if_empty(answer, answer.hits)
-        return self._documents(answer.hits, score_threshold, answer.degraded)
-
-    def _k(self, top_k: int | None) -> int:
-        return self.top_k if top_k is None else top_k
+    @property
+    def _source(self) -> Dataset:
+        return self.document_store.dataset
 
     def _options(self, filters: dict[str, Any] | None, options: dict[str, Any] | None) -> Any:
         strategy = self.strategy or ("bm25" if self.document_store.embedder is None else "auto")
@@ -290,26 +325,13 @@ class PointsmanEmbeddingRetriever(_GroupingRetriever):
         group_size: int | None = None,
     ) -> dict[str, list[Document]]:
         """Returns the nearest documents; their scores are cosines."""
-        k = self.top_k if top_k is None else top_k
+        k = self._k(top_k)
         hits = self.document_store.dataset.search_vector(
             query_embedding, k, filters=self._parsed_filters(filters), **self._groups(group_by, group_size)
         )
         return self._documents(hits, score_threshold)
 
-    @component.output_types(documents=list[Document])
-    async def run_async(
-        self,
-        query_embedding: list[float],
-        filters: dict[str, Any] | None = None,
-        top_k: int | None = None,
-        score_threshold: float | None = None,
-        group_by: str | None = None,
-        group_size: int | None = None,
-    ) -> dict[str, list[Document]]:
-        """Async version of `run`."""
-        return await to_thread.run_sync(
-            self.run, query_embedding, filters, top_k, score_threshold, group_by, group_size
-        )
+    run_async = async_twin(run, "{}_async")
 
 
 @component
@@ -342,26 +364,12 @@ class PointsmanHybridRetriever(_GroupingRetriever):
         group_size: int | None = None,
     ) -> dict[str, list[Document]]:
         """Returns the best documents, with their scores."""
-        question, k = Query(query, self._parsed_filters(filters)), self.top_k if top_k is None else top_k
+        question, k = Query(query, self._parsed_filters(filters)), self._k(top_k)
         groups = self._groups(group_by, group_size)
         hits = hits_by_both(self.document_store.dataset, question, query_embedding, k, **groups)
         return self._documents(hits, score_threshold)
 
-    @component.output_types(documents=list[Document])
-    async def run_async(
-        self,
-        query: str,
-        query_embedding: list[float],
-        filters: dict[str, Any] | None = None,
-        top_k: int | None = None,
-        score_threshold: float | None = None,
-        group_by: str | None = None,
-        group_size: int | None = None,
-    ) -> dict[str, list[Document]]:
-        """Async version of `run`."""
-        return await to_thread.run_sync(
-            self.run, query, query_embedding, filters, top_k, score_threshold, group_by, group_size
-        )
+    run_async = async_twin(run, "{}_async")
 
 
 @component
@@ -388,24 +396,15 @@ class PointsmanSparseEmbeddingRetriever(_GivenVectorRetriever):
         score_threshold: float | None = None,
     ) -> dict[str, list[Document]]:
         """Returns the documents with the greatest inner products, which are their scores."""
-        k, vector = self.top_k if top_k is None else top_k, sparse_of(query_sparse_embedding.to_dict())
+        k, vector = self._k(top_k), sparse_of(query_sparse_embedding.to_dict())
         hits = self.document_store.dataset.search_sparse(vector, k, filters=self._parsed_filters(filters))
         return self._documents(hits, score_threshold)
 
-    @component.output_types(documents=list[Document])
-    async def run_async(
-        self,
-        query_sparse_embedding: SparseEmbedding,
-        filters: dict[str, Any] | None = None,
-        top_k: int | None = None,
-        score_threshold: float | None = None,
-    ) -> dict[str, list[Document]]:
-        """Async version of `run`."""
-        return await to_thread.run_sync(self.run, query_sparse_embedding, filters, top_k, score_threshold)
+    run_async = async_twin(run, "{}_async")
 
 
 @component
-class PointsmanServiceRetriever:
+class PointsmanServiceRetriever(_QuestionRetriever):
     """Searches the datasets of a Pointsman service, which embeds, ranks and refuses by its own settings.
 
     Args:
@@ -437,12 +436,10 @@ class PointsmanServiceRetriever:
         score_threshold: float | None = None,
         options: dict[str, Any] | None = None,
     ) -> None:
-        _check(top_k, score_threshold)
+        self._set_limits(filters, top_k, filter_policy, score_threshold)
         self.options = _check_options(options, self._ARGUMENTS)
-        self.url, self.api_key, self.datasets, self.filters = url, api_key, datasets, filters
-        self.top_k, self.strategy, self.refuse, self.score_threshold = top_k, strategy, refuse, score_threshold
-        policy = filter_policy if isinstance(filter_policy, FilterPolicy) else FilterPolicy.from_str(filter_policy)
-        self.filter_policy = policy
+        self.url, self.api_key, self.datasets = url, api_key, datasets
+        self.strategy, self.refuse = strategy, refuse
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the settings from which `from_dict` rebuilds it; the key is not among them."""
@@ -469,54 +466,25 @@ class PointsmanServiceRetriever:
         return default_from_dict(cls, {**data, "init_parameters": parameters})
 
     @cached_property
-    def _client(self) -> Client:
+    def _source(self) -> Client:
         return Client(self.url, None if self.api_key is None else self.api_key.resolve_value())
 
     def close(self) -> None:
         """Close the connections; the next run opens them again."""
-        client = self.__dict__.pop("_client", None)
+        client = self.__dict__.pop("_source", None)
         if client is not None:
             client.close()
 
-    @component.output_types(documents=list[Document])
-    def run(
-        self,
-        query: str,
-        filters: dict[str, Any] | None = None,
-        top_k: int | None = None,
-        score_threshold: float | None = None,
-        options: dict[str, Any] | None = None,
+    def _documents(
+        self, hits: Sequence[Hit], score_threshold: float | None, degraded: Sequence[str] = ()
     ) -> dict[str, list[Document]]:
-        """Returns the best documents, with their scores."""
-        k = self.top_k if top_k is None else top_k
-        return self._to_documents(self._client.search(query, k, **self._options(filters, options)), score_threshold)
-
-    @component.output_types(documents=list[Document])
-    async def run_async(
-        self,
-        query: str,
-        filters: dict[str, Any] | None = None,
-        top_k: int | None = None,
-        score_threshold: float | None = None,
-        options: dict[str, Any] | None = None,
-    ) -> dict[str, list[Document]]:
-        """Async version of `run`."""
-        k = self.top_k if top_k is None else top_k
-        return self._to_documents(
-            await self._client.asearch(query, k, **self._options(filters, options)), score_threshold
-        )
-
-    def _to_documents(self, answer: RetrievalContext, score_threshold: float | None) -> dict[str, list[Document]]:
-        log_if_empty(answer, answer.hits)
-        hits = hits_from_score(answer.hits, self.score_threshold if score_threshold is None else score_threshold)
-        return {"documents": documents_of(hits, answer.degraded)}
+        return {"documents": documents_of(self._above_threshold(hits, score_threshold), degraded)}
 
     def _options(self, filters: dict[str, Any] | None, options: dict[str, Any] | None) -> Any:
-        applied_filters = apply_filter_policy(self.filter_policy, self.filters, filters)
         return {
             "datasets": self.datasets,
             "strategy": self.strategy,
-            "filters": filter_of(applied_filters) if applied_filters else None,
+            "filters": self._parsed_filters(filters),
             "refuse": None if self.refuse else False,
             **self.options,
             **_check_options(options, self._ARGUMENTS),

@@ -34,7 +34,7 @@ class _ConsoleFile:
     """A file of the console, ready to be sent."""
 
     content: bytes
-    gzipped: bytes
+    gzip_content: bytes
     media_type: str
     etag: str
 
@@ -83,5 +83,5 @@ def _file_response(request: Request, name: str) -> Response:
         return Response(status_code=304, headers=headers)
     if packs:
         headers["Content-Encoding"] = "gzip"
-    content = file.gzipped if packs else file.content
+    content = file.gzip_content if packs else file.content
     return Response(content, media_type=file.media_type, headers=headers)

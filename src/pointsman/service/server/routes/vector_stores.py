@@ -321,11 +321,11 @@ async def search_store(state: Shared, access: Reader, name: StoreName, body: Sto
         if threshold <= 0 or relevance(hit) >= threshold
     ]
     page = {"object": "vector_store.search_results.page", "search_query": texts, "data": data}
-    said = {
+    notices = {
         "refused": [context.refused.reason for context in contexts if context.refused is not None],
         "degraded": degraded_in(state, contexts),
     }
-    return Json({**page, "has_more": False, "next_page": None, **said})
+    return Json({**page, "has_more": False, "next_page": None, **notices})
 
 
 @router.get(
