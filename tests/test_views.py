@@ -640,7 +640,6 @@ def test_no_hidden_row_is_read_for_a_source(tmp_path: Path, monkeypatch: pytest.
         notes = workspace.dataset("notes")
         notes.add([Document(f"h{n}", f"salary {n}", {"source": "pay.md"}) for n in range(50)], access=["group:hr"])
         notes.add([Document("own", "signal", {"source": "yard.md"})], access=["everyone"])
-        notes.add([Document("listed", "signal", {"source": ["yard.md", "pay.md"]})], access=["everyone"])
         workspace.switch_access(on=True)
         view = notes.in_view([])
         assert view.ids(source="yard.md") == ["own"]
