@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 from indexes_kit import DocumentStoreConformance, KeywordIndexConformance, VectorIndexConformance
+from llm_suite import LLMConformance
 from pointsman import (
     BaseRetriever,
     BaseRouter,
@@ -57,14 +58,11 @@ from pointsman.evaluation.conformance import (
     DOCUMENTS,
     FILTERS,
     EmbedderConformance,
-    LLMConformance,
     MultimodalEmbedderConformance,
     RefinerConformance,
     RerankerConformance,
     RetrieverConformance,
-    RouterConformance,
     SelectorConformance,
-    TransformerConformance,
 )
 from pointsman.retrieval.plan.transform import (
     BaseTransformer,
@@ -86,7 +84,9 @@ from pointsman.text import DEFAULT_ANALYZER, detect
 from pointsman.tools.errors import InputError
 from pointsman.values.types import Ranked, Refusal, check_top_k
 from pointsman.workspace.dataset import DatasetRetriever
+from router_suite import RouterConformance
 from store_kit import collection_of
+from transformer_suite import TransformerConformance
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

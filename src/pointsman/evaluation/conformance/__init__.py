@@ -14,12 +14,9 @@ RetrieverConformance           anything with ``retrieve`` and ``aretrieve``
 RefinerConformance             subclasses of `BaseRefiner`: refusing, diversifying, expanding, compressing
 RerankerConformance            subclasses of `BaseReranker`; includes everything of the suite above
 SelectorConformance            anything with ``select`` and ``aselect``
-RouterConformance              subclasses of `BaseRouter`
-TransformerConformance         subclasses of `BaseTransformer`
 EmbedderConformance            anything that implements the protocol `Embedder`
 MultimodalEmbedderConformance  the pictures of anything that implements the protocol `MultimodalEmbedder`
 StoreConformance               subclasses of `Store`: where the documents of a dataset are stored
-LLMConformance                 anything with ``complete`` or ``acomplete``
 ============================== =========================================================================================
 
 ``make`` (for stores, ``make_store``) is called in every test; if creation is expensive, create one object and return it
@@ -29,29 +26,23 @@ not apply raises `unittest.SkipTest`, which pytest shows as skipped.
 """
 
 from pointsman.evaluation.conformance.embedder_suite import EmbedderConformance, MultimodalEmbedderConformance
-from pointsman.evaluation.conformance.llm_suite import LLMConformance
 from pointsman.evaluation.conformance.refiner_suites import RefinerConformance, RerankerConformance
 from pointsman.evaluation.conformance.retriever_suite import RetrieverConformance
-from pointsman.evaluation.conformance.router_suite import RouterConformance
 from pointsman.evaluation.conformance.selector_suite import SelectorConformance
 from pointsman.evaluation.conformance.slow_store import SlowStore
 from pointsman.evaluation.conformance.stores.store_suite import StoreConformance
 from pointsman.evaluation.conformance.suite_samples import DOCUMENTS, FILTERS, ODD_TEXTS
-from pointsman.evaluation.conformance.transformer_suite import TransformerConformance
 
 __all__ = [
     "DOCUMENTS",
     "FILTERS",
     "ODD_TEXTS",
     "EmbedderConformance",
-    "LLMConformance",
     "MultimodalEmbedderConformance",
     "RefinerConformance",
     "RerankerConformance",
     "RetrieverConformance",
-    "RouterConformance",
     "SelectorConformance",
     "SlowStore",
     "StoreConformance",
-    "TransformerConformance",
 ]

@@ -1,4 +1,4 @@
-"""The suite for transformers of queries."""
+"""The suite for transformers of queries, which only the project's own tests use."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TransformerConformance(TwinConformance):
     def _view(self, answer: Any) -> Any:
         return answer.query, answer.variants
 
-    def _sound(self, subject: Any, answer: Any, text: str) -> None:  # noqa: ARG002  (used by subclasses)
+    def _sound(self, subject: Any, answer: Any, text: str) -> None:
         assert isinstance(answer, Transformed), f"transform returns a Transformed, not {type(answer).__name__}"
         assert isinstance(answer.query, Query), f"what to search for is a Query, not {type(answer.query).__name__}"
         assert answer.query.text.strip() or not text.strip(), f"nothing is left of the query {text!r:.80}"

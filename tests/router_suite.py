@@ -1,4 +1,4 @@
-"""The suite for routers."""
+"""The suite for routers, which only the project's own tests use."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class RouterConformance(TwinConformance):
     def _view(self, answer: Any) -> Any:
         return [dataset.name for dataset in answer.datasets]
 
-    def _sound(self, subject: Any, answer: Any, text: str) -> None:  # noqa: ARG002  (used by subclasses)
+    def _sound(self, subject: Any, answer: Any, text: str) -> None:
         assert isinstance(answer, RouteDecision), f"decide returns a RouteDecision, not {type(answer).__name__}"
         names = [dataset.name for dataset in answer.datasets]
         names_known = [dataset.name for dataset in self.datasets()]

@@ -1,4 +1,4 @@
-"""The suite for language models."""
+"""The suite for language models, which only the project's own tests use."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LLMConformance(Conformance):
     def _ask(self, subject: Any, text: str) -> Any:
         return ask(subject, text, timeout=SHORT)
 
-    def _sound(self, subject: Any, answer: Any, text: str) -> None:  # noqa: ARG002  (used by subclasses)
+    def _sound(self, subject: Any, answer: Any, text: str) -> None:
         assert isinstance(answer.text, str), f"an answer has a text, not {type(answer.text).__name__}"
 
     def test_a_schema_does_no_harm(self) -> None:
