@@ -47,7 +47,7 @@ class HaystackRetriever(ForeignRetriever):
     """Adapter for a Haystack retriever; its scores are comparable within its own list only.
 
     Args:
-        component: has ``run(query=…, top_k=…)``, which returns ``documents``; a pipeline does not.
+        retriever: has ``run(query=…, top_k=…)``, which returns ``documents``; a pipeline does not.
         name: of its list in traces; its class name by default.
 
     Raises:

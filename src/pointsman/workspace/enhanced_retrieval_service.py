@@ -207,14 +207,16 @@ class EnhancedRetrievalService:
     def _engine_for(self, sources: Sequence[Any]) -> Engine:
         """Return the engine, which judges a dataset by what its workspace has fitted to it, unless the workflow has."""
         stages = self.engine.stages
-        fitted = {
+        calibrations = {
             source.name: calibration
             for source in sources
             if isinstance(source, Dataset) and (calibration := source.engine.stages.fitted.get(source.name)) is not None
         }
-        fitted.update(stages.fitted)
-        if fitted != self._calibrated_engine.stages.fitted:  # recipes depend on it, and are kept with their engine
-            self._calibrated_engine = replace(self.engine, stages=replace(stages, fitted=fitted))
+        calibrations.update(stages.fitted)
+        if (
+            calibrations != self._calibrated_engine.stages.fitted
+        ):  # recipes depend on it, and are kept with their engine
+            self._calibrated_engine = replace(self.engine, stages=replace(stages, fitted=calibrations))
         return self._calibrated_engine
 
     def _recommendation(self, request: SearchRequest, sources: Sequence[Any]) -> Recommendation | None:

@@ -433,12 +433,14 @@ class _Run:
         self._problems += [Problem(file.id, _NO_PICTURE) for file in self._files if file not in set(files)]
         return files
 
-    def _take(self, part: ReadResult, root: str) -> None:
-        if self._dataset.holds_images and part.documents and not part.image:  # another format under a picture's name
-            part = replace(part, documents=(), problems=(*part.problems, Problem(part.path, _NO_PICTURE)))
-        self._problems += part.problems
-        documents = [self._additions.restore(_with_root(document, root)) for document in part.documents]
-        result = replace(part, documents=tuple(documents))
+    def _take(self, content: ReadResult, root: str) -> None:
+        if (
+            self._dataset.holds_images and content.documents and not content.image
+        ):  # another format under a picture's name
+            content = replace(content, documents=(), problems=(*content.problems, Problem(content.path, _NO_PICTURE)))
+        self._problems += content.problems
+        documents = [self._additions.restore(_with_root(document, root)) for document in content.documents]
+        result = replace(content, documents=tuple(documents))
         fresh = self._sync.changed_documents(result)
         changes = self._changed_access(result.documents, {document.id for document in fresh})
         count_unchanged = len(result.documents) - len(fresh)
@@ -449,7 +451,7 @@ class _Run:
         fresh = [self._with_access(document) for document in fresh]
         self._count += count_unchanged
         self._waiting += fresh
-        self._images += [part.image for _ in fresh if part.image]
+        self._images += [result.image for _ in fresh if result.image]
         while len(self._waiting) >= self._batch or (self._waiting and monotonic() - self._commit_time > _SECONDS):
             self._commit()
 

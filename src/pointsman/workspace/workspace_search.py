@@ -116,13 +116,12 @@ class Workspace(StoredWorkspace):
         """Return in words what the relevance of a dataset's hits comes from, or why they have none."""
         calibration = self.workflow.fitted.get(dataset.name)
         automatic = self.settings.calibrate_automatically and dataset is self._datasets.get(dataset.name)
-        fitted = calibration
         if automatic and (calibration is None or calibration.is_empty):
-            fitted = self._calibrations.state(dataset, calibration) or calibration
-        if fitted is not None and fitted.origin:
-            return f"none: {fitted.origin}" if fitted.is_empty else fitted.origin
+            calibration = self._calibrations.state(dataset, calibration) or calibration
+        if calibration is not None and calibration.origin:
+            return f"none: {calibration.origin}" if calibration.is_empty else calibration.origin
         embedder = dataset.store.info.embedder
-        if embedder is None or any(calibration.embedder == embedder for calibration in self.workflow.calibrations):
+        if embedder is None or any(built_in.embedder == embedder for built_in in self.workflow.calibrations):
             return BUILT_IN
         return f"none: nothing is calibrated for {embedder!r}; run pointsman calibrate"
 

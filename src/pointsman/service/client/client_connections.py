@@ -77,8 +77,8 @@ class Failure:
     Attributes:
         title: the cause in two words.
         detail: the cause in one sentence.
-        unsent: whether the service certainly did not receive the request.
-        broken: whether the connection broke, so that it is unknown whether the request was executed.
+        is_unsent: whether the service certainly did not receive the request.
+        is_broken: whether the connection broke, so that it is unknown whether the request was executed.
         error: the exception type to raise.
     """
 

@@ -46,7 +46,7 @@ class Current:
 
     Attributes:
         settings: the settings.
-        since: when they were read.
+        start_time: when they were read.
         problem: why a newer file is not in use; None if everything is as in the files.
     """
 

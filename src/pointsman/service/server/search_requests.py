@@ -40,7 +40,7 @@ class Search:
         datasets: the requested datasets visible to the key.
         chosen_again: looks them up again, when others have recreated them.
         seconds: time for all queries together.
-        hurried: whether the request allows less time than the service.
+        is_hurried: whether the request allows less time than the service.
     """
 
     workspace: Workspace

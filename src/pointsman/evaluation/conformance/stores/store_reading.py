@@ -101,10 +101,10 @@ class StoreReading(StoreSubject):
             assert math.isclose(answer.idf, exact, rel_tol=1e-6), f"{query!r}: idf {answer.idf}, not {exact}"
             tokens_by_id = dict(zip([document.id for document in documents], tokens, strict=True))
             of_others = list(store.keys([document.id for document in documents[:5]]).values())
-            scored = {"search": ([key for key, _ in answer.rankings[WORDS]], answer.scores)}
+            scores_by_call = {"search": ([key for key, _ in answer.rankings[WORDS]], answer.scores)}
             if store.info.can(Capability.SCORES_OTHERS):
-                scored["score"] = of_others, store.score([StoreQuery(query, None, 10)], [of_others])[0]
-            for call, (keys, scores) in scored.items():
+                scores_by_call["score"] = of_others, store.score([StoreQuery(query, None, 10)], [of_others])[0]
+            for call, (keys, scores) in scores_by_call.items():
                 assert MATCHED in scores, f"{call} returns no scores for {MATCHED!r}, which goes with `Lists.idf`"
                 for key, id_ in zip(keys, self._ids(store, keys), strict=True):
                     own = sum(weight for token, weight in weights.items() if token in tokens_by_id[id_])

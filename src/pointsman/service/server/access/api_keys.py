@@ -75,9 +75,9 @@ class ApiKey:
         name: owner or purpose of the key.
         datasets: names of the datasets it covers; ``("*",)`` means all.
         scopes: ``"read"``, ``"write"`` or both.
-        created: creation time, in UTC.
+        creation_time: creation time, in UTC.
         expires: time from which it is invalid; None if it does not expire.
-        revoked: time of revocation; None if it is not revoked.
+        revocation_time: time of revocation; None if it is not revoked.
         principals: whom it asks as where access is on; None: it does not say, and cannot read there.
     """
 
