@@ -23,7 +23,7 @@ from pointsman.store.sampling import evenly
 from pointsman.store.store_values import WORDS, Lists, Page, Scores, StoreQuery
 from pointsman.store.store_views import StoreView, without_access
 from pointsman.tools.batching import batched
-from pointsman.values.filters import And, Exists
+from pointsman.values.filters import And, Equals, Exists
 from pointsman.values.views import ACCESS, permissions_of
 
 if TYPE_CHECKING:
@@ -199,10 +199,12 @@ class ViewStore(StoreView):
             yield from (document for document in self.fetch(keys) if document is not None)
 
     def ids(self, *, source: str | None = None, filters: Filter | None = None) -> list[str]:
-        """See `Store`."""
-        ids = self._collection.truth.ids_of(self._matching(filters).tolist())
-        of_source = None if source is None else set(self._collection.truth.ids(source=source))
-        return ids if of_source is None else [id_ for id_ in ids if id_ in of_source]
+        """See `Store`; no hidden row is read, so that time does not tell of a source that only those name."""
+        if source is None:
+            return self._collection.truth.ids_of(self._matching(filters).tolist())
+        of_source = Equals("source", source)
+        documents = self.documents(of_source if filters is None else of_source & filters)
+        return [document.id for document in documents if document.metadata.get("source") == source]  # not in a list
 
     def sample(self, count: int) -> list[Document]:
         """See `Store`."""
