@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pointsman.llm.base_llm import BaseLLM, Completion, Usage, aask, ask, takes_schema
+from pointsman.llm.base_llm import BaseLLM, Completion, Usage, aask, ask
 from pointsman.llm.scripted_llm import Delay, ScriptedLLM
 from pointsman.tools.errors import InputError, ModelError
 from pointsman.values.protocols import LLM
@@ -56,10 +56,8 @@ def test_ask_takes_whatever_completes() -> None:
 
     for llm in (Text(), OnlyAsync(), AsyncComplete()):
         assert ask(llm, "a", schema=SCHEMA).text == asyncio.run(aask(llm, "a", schema=SCHEMA)).text == "A"
-        assert not takes_schema(llm)
     assert ask(StructuredModel(), "a", schema=SCHEMA).data == SCHEMA
     assert asyncio.run(aask(StructuredModel(), "a", schema=SCHEMA, timeout=60)).data == SCHEMA
-    assert takes_schema(StructuredModel())
 
 
 @pytest.mark.parametrize("answer", [None, 7, Completion(None)])  # type: ignore[arg-type]

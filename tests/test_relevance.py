@@ -22,7 +22,7 @@ from pointsman.retrieval.judge.relevance import (
     unrelated_questions,
 )
 from pointsman.tools.errors import InputError
-from pointsman.workspace.calibration.fitting import Labelled, fit_relevance
+from pointsman.workspace.calibration.fitting import Labelled, fit_prepared, prepare
 
 EMBEDDER = next(calibration.embedder for calibration in shipped() if calibration.form == "both") or ""
 BACKGROUND = Background(
@@ -264,6 +264,10 @@ def labelled_answer(chance: np.random.Generator, *, has_answer: bool) -> Labelle
     return Labelled(
         case, list(range(10)), [has_answer and index == 0 for index in range(10)], has_answer, complete=True
     )
+
+
+def fit_relevance(rows: list[Labelled], form: Any, embedder: str | None) -> Any:
+    return fit_prepared([item for row in rows if (item := prepare(row, form))], form, embedder)
 
 
 @pytest.mark.parametrize("form", ["both", "vector", "words"])

@@ -259,15 +259,6 @@ def checked_model(llm: Any) -> Any:
     return llm
 
 
-def takes_schema(llm: Any) -> bool:
-    """Whether a model accepts a JSON schema."""
-    return any(
-        callable(method) and _has_schema(method)
-        for name in ("complete", "acomplete")
-        if (method := getattr(llm, name, None))
-    )
-
-
 _known_functions: dict[Any, bool] = {}  # by function: inspecting takes longer than a call of a scripted model
 
 
@@ -294,10 +285,9 @@ def _is_synchronous(method: Any) -> TypeGuard[Callable[..., Any]]:
 
 def _acomplete(llm: Any) -> Callable[..., Any]:
     """The method of a model to await: ``acomplete``, or a ``complete`` that is a coroutine function."""
-    method = getattr(llm, "acomplete", None) or getattr(llm, "complete", None)
-    if not callable(method):
-        raise InputError(f"an LLM has complete(prompt) or acomplete(prompt); {type(llm).__name__} has neither")
-    return method  # type: ignore[no-any-return]
+    checked_model(llm)
+    acomplete = getattr(llm, "acomplete", None)
+    return acomplete if callable(acomplete) else llm.complete  # type: ignore[no-any-return]
 
 
 def _call_with_limit(llm: Any, call: Callable[[], Any], timeout: float | None, remedy: str) -> Completion:

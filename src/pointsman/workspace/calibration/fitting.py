@@ -99,25 +99,20 @@ def prepare(row: Labelled, form: Form) -> PreparedQuestion | None:
     )
 
 
-def fit_relevance(rows: Sequence[Labelled], form: Form, embedder: str | None, minimum: float = MINIMUM) -> Relevance:
+def fit_prepared(
+    rows: Sequence[PreparedQuestion], form: Form, embedder: str | None, minimum: float = MINIMUM
+) -> Relevance:
     """Fit a calibration to labelled questions.
 
     Args:
-        rows: questions with their judged hits, and questions that the dataset cannot answer.
-        form: the scores to use; rows that lack them are skipped.
+        rows: questions with their judged hits, and questions that the dataset cannot answer, as `prepare` returns them.
+        form: the scores that they were prepared with.
         embedder: the embedder behind the cosines; None for words alone.
         minimum: the relevance of the best candidate below which to refuse.
 
     Raises:
         InputError: there are too few questions of either kind.
     """
-    return fit_prepared([item for row in rows if (item := prepare(row, form))], form, embedder, minimum)
-
-
-def fit_prepared(
-    rows: Sequence[PreparedQuestion], form: Form, embedder: str | None, minimum: float = MINIMUM
-) -> Relevance:
-    """Like `fit_relevance`, for questions whose features are prepared."""
     question = _fit_question([row.question for row in rows], QUESTION_FEATURES[form], rows)
     hits = _Hits.of(rows)
     columns = {name: hits.joined([row.hits[name] for row in hits.rows]) for name in HIT_FEATURES[form]}
