@@ -1,0 +1,167 @@
+"""Exact things: families of documents that differ in a code, number, version or date alone, asked in several notations.
+
+Run: python benchmarks/exact.py. For each family of 40 documents: how often the right one is first and shown, how many
+others are told above 30 %, and, for a thing that stands in no document, whether the answer says so. The rules of
+`pointsman.text.notations` were not made on these notations.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from datetime import date, timedelta
+from typing import NamedTuple
+
+import pointsman
+from pointsman import Document
+from pointsman.retrieval.run.exact_hits import NEAR_MISS
+
+COUNT = 40
+ASKED = (3, 17, 29)
+MISSING = 22
+
+
+class Family(NamedTuple):
+    """Documents that differ in one thing, and the ways to ask for it."""
+
+    name: str
+    text: Callable[[int], str]
+    questions: tuple[Callable[[int], str], ...]
+
+
+def day(number: int) -> date:
+    """A day of its own for each number."""
+    return date(2024, 9, 20) + timedelta(days=number)
+
+
+MONTHS = (
+    "января",
+    "февраля",
+    "марта",
+    "апреля",
+    "мая",
+    "июня",
+    "июля",
+    "августа",
+    "сентября",
+    "октября",
+    "ноября",
+    "декабря",
+)
+FAMILIES = (
+    Family(
+        "invoices",
+        lambda n: f"Invoice INV-2026-{400 + n:04}: the boiler company asks for payment in May.",
+        (
+            lambda n: f"when is INV-2026-{400 + n:04} due?",
+            lambda n: f"inv 2026/{400 + n:04}",
+            lambda n: f"payment of inv_2026_{400 + n:04}",
+        ),
+    ),
+    Family(
+        "standards",
+        lambda n: f"ISO {9300 + n} describes how pumps are tested.",
+        (
+            lambda n: f"what does ISO {9300 + n} describe?",
+            lambda n: f"iso-{9300 + n} pumps",
+            lambda n: f"требования ISO{9300 + n}",
+        ),
+    ),
+    Family(
+        "orders",
+        lambda n: f"Приказ № {600 + n} о порядке отпусков сотрудников.",
+        (lambda n: f"о чём приказ № {600 + n}?", lambda n: f"приказ №{600 + n}", lambda n: f"приказ {600 + n} отпуск"),
+    ),
+    Family(
+        "versions",
+        lambda n: f"Release 2.{n}.1 mends the log of the pump.",
+        (lambda n: f"what does 2.{n}.1 mend?", lambda n: f"v2.{n}.1", lambda n: f"что исправлено в версии 2.{n}.1"),
+    ),
+    Family(
+        "errors",
+        lambda n: f"The pump stops with 0x8007{n + 16:04x} when the pressure is low.",
+        (
+            lambda n: f"error 0x8007{n + 16:04x}",
+            lambda n: f"why 0x8007{n + 16:04X}?",
+            lambda n: f"ошибка 0x8007{n + 16:04x}",
+        ),
+    ),
+    Family(
+        "constants",
+        lambda n: f"ERR_PUMP_{100 + n}_LOW is raised by the controller.",
+        (lambda n: f"who raises ERR_PUMP_{100 + n}_LOW?", lambda n: f"err_pump_{100 + n}_low"),
+    ),
+    Family(
+        "tickets",
+        lambda n: f"Ticket {7100 + n}: the gate does not open at night.",
+        (
+            lambda n: f"ticket {7100 + n}",
+            lambda n: f"what is ticket #{7100 + n} about?",
+            lambda n: f"what about ticket no. {7100 + n}?",
+        ),
+    ),
+    Family(
+        "Chinese invoices",
+        lambda n: f"发票{20400 + n}：锅炉公司要求五月付款。",
+        (
+            lambda n: f"发票{20400 + n}什么时候付款？",
+            lambda n: f"发票号{20400 + n}",
+            lambda n: f"发票编号：{20400 + n}",
+        ),
+    ),
+    Family(
+        "parts",
+        lambda n: f"Part KX-{50 + n}-B fits the old gate.",
+        (lambda n: f"does KX-{50 + n}-B fit?", lambda n: f"kx {50 + n} b part", lambda n: f"KX{50 + n}B"),
+    ),
+    Family(
+        "minutes",
+        lambda n: f"Minutes of {day(n):%d.%m.%Y}: the board talked about the roof.",
+        (
+            lambda n: f"minutes of {day(n).day} {day(n):%B %Y}",
+            lambda n: f"протокол {day(n).day} {MONTHS[day(n).month - 1]} {day(n).year}",
+            lambda n: f"{day(n).year}年{day(n).month}月{day(n).day}日的会议",
+            lambda n: f"minutes {day(n):%Y-%m-%d}",
+        ),
+    ),
+    Family(
+        "phones",
+        lambda n: f"The workshop answers at 8-800-555-35-{10 + n}.",
+        (lambda n: f"who answers at 8-800-555-35-{10 + n}?", lambda n: f"8-800-555-35-{10 + n}"),
+    ),
+    Family(
+        "contracts",
+        lambda n: f"Договор СК-{n + 10:03}/26 на уборку снега.",
+        (lambda n: f"о чём договор СК-{n + 10:03}/26?", lambda n: f"ск {n + 10:03}/26"),
+    ),
+)
+
+
+def main() -> None:
+    """Print a line for each family, and the whole."""
+    right_total = asked_total = above_total = 0
+    with tempfile.TemporaryDirectory() as folder, pointsman.open(folder) as workspace:
+        for family in FAMILIES:
+            dataset = family.name.replace(" ", "-").lower()
+            documents = [Document(f"{n}", family.text(n)) for n in range(COUNT) if n != MISSING]
+            workspace.dataset(dataset).add(documents)
+            right = above = said = 0
+            for question in family.questions:
+                for number in ASKED:
+                    hits = workspace.search(question(number), 5, datasets=dataset).hits
+                    right += bool(hits) and hits[0].id == f"{number}"
+                    above += sum((hit.relevance or 0) > NEAR_MISS for hit in hits if hit.id != f"{number}")
+                absent = workspace.search(question(MISSING), 5, datasets=dataset, refuse=False)
+                above += sum((hit.relevance or 0) > NEAR_MISS for hit in absent.hits)
+                said += any("in no document" in note for note in absent.degraded)
+            asked = len(family.questions) * len(ASKED)
+            print(
+                f"{family.name:17} right first and shown {right} of {asked}; others above 30 %: {above}; "
+                f"told that it stands in no document: {said} of {len(family.questions)}"
+            )
+            right_total, asked_total, above_total = right_total + right, asked_total + asked, above_total + above
+    print(f"{right_total / asked_total:.3f} of {asked_total} right first and shown; others above 30 %: {above_total}")
+
+
+if __name__ == "__main__":
+    main()
