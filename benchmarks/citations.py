@@ -24,7 +24,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from altered_quotes import alterations, quote_from, stands_in
 from pointsman.ingest import read_paths, text_of
-from pointsman.values.citations import cite, verify
+from pointsman.values.answer_check import verify
+from pointsman.values.citations import cite
 from pointsman.values.types import Document, Hit
 
 DATA = Path(__file__).parents[1] / ".." / "shared" / "data"

@@ -31,7 +31,7 @@ from pointsman import CachedEmbedder, RetrievalContext, Workspace, default_embed
 from pointsman.evaluation import read_collection
 from pointsman.service.client import Client
 from pointsman.service.server.protocol.responses import plain
-from pointsman.values.types import TRACE_DETAILS
+from pointsman.values.retrieval_context import TRACE_DETAILS
 
 SETS = ("en_scifact", "en_wikiqa", "zh_domainrag", "ru_faq_java")
 TURNS = 300

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from opensearch_kit import Cluster
 
 if TYPE_CHECKING:
-    from pointsman.values.types import RetrievalContext
+    from pointsman.values.retrieval_context import RetrievalContext
 
 
 def keys(answer: RetrievalContext) -> list[tuple[str | None, str]]:

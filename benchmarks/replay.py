@@ -36,7 +36,7 @@ from pointsman.values.settings import Settings
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 if TYPE_CHECKING:
-    from pointsman.values.types import RetrievalContext
+    from pointsman.values.retrieval_context import RetrievalContext
     from pointsman.workspace.workspace_search import Workspace
 
 TOGETHER = 50

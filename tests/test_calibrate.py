@@ -36,7 +36,7 @@ from pointsman.workspace.calibration.dataset_calibration import Calibrating, ece
 from pointsman.workspace.calibration.fitting import MINIMUM
 
 if TYPE_CHECKING:
-    from pointsman.values.types import RetrievalContext
+    from pointsman.values.retrieval_context import RetrievalContext
 
 COLOURS = ("red", "green", "blue", "amber", "white", "violet", "brown", "silver")
 OBJECTS = ("signal", "carriage", "switch", "platform", "whistle", "lantern", "engine", "ticket", "bridge", "tunnel")

@@ -17,7 +17,15 @@ from altered_quotes import alterations, quote_from, stands_in
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.ingest import chunk, convert
 from pointsman.tools.errors import InputError
-from pointsman.values.citations import MAX_ANSWER, about_tokens, cite, to_prompt, verify
+from pointsman.values.answer_check import (
+    MAX_ANSWER,
+    verify,
+)
+from pointsman.values.citations import (
+    about_tokens,
+    cite,
+    to_prompt,
+)
 from pointsman.values.types import Document, Excerpt, Hit
 
 EN = "It is 1,200 km long. It was opened on 12 May 1994, cost $1.2 million and has twenty-five stations; 3.5 % fail."
@@ -35,7 +43,7 @@ def claims(answer: str, *texts: str) -> list[tuple[str, str]]:
 
 def test_checking_an_answer_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = itertools.count()
-    monkeypatch.setattr("pointsman.values.citations.perf_counter", lambda: float(next(steps)))
+    monkeypatch.setattr("pointsman.values.answer_check.perf_counter", lambda: float(next(steps)))
     answer = '"a quote that stands in none of them." ' * 50 + "17 " * 50
     assert len(verify(answer, [hit("One."), hit("Two.")], timeout=1_000).claims) == 100
     with pytest.raises(InputError, match="within 20 s; check a part of it, or fewer hits"):
@@ -45,7 +53,7 @@ def test_checking_an_answer_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_equal_hits_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     texts_compared: list[str] = []
     monkeypatch.setattr(
-        "pointsman.values.citations._nearest", lambda quote, passage: texts_compared.append(passage.text)
+        "pointsman.values.answer_check._nearest", lambda quote, passage: texts_compared.append(passage.text)
     )
     check = verify('"stands nowhere" "guides trains" [3]', [hit("It guides trains.", id=str(n)) for n in range(30)])
     assert texts_compared == ["It guides trains."]

@@ -195,7 +195,7 @@ def test_answers_that_cannot_be_looked_up(world: World, body: dict[str, Any], st
 
 def test_looking_up_an_answer_takes_no_longer_than_a_search(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     hits = [{"dataset": hit.dataset, "id": hit.id} for hit in world.workspace.search("switch", 1, refuse=False)]
-    monkeypatch.setattr("pointsman.values.citations.perf_counter", itertools.count(step=60.0).__next__)
+    monkeypatch.setattr("pointsman.values.answer_check.perf_counter", itertools.count(step=60.0).__next__)
     refused = world.http.post("/api/verify", json={"answer": "40 trains.", "hits": hits})
     assert refused.status_code == 422
     assert "within 30 s; check a part of it" in refused.json()["detail"]

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import pointsman
 from doors_kit import SETTINGS, WITH_MODEL, Asked, World, fill, requests, world
 from pointsman.cli.core_commands import app
-from pointsman.values.types import NEAREST
+from pointsman.values.retrieval_context import NEAREST
 
 PLAIN = Asked("what stops a train?", 5, None, "auto", None, None, None, "balanced")
 

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,9 +18,12 @@ from pointsman.retrieval.fusion import METHODS, fuse
 from pointsman.retrieval.parallel_calls import Breaker
 from pointsman.retrieval.retrievers.hybrid_retriever import NodesAdded
 from pointsman.tools.errors import CorruptStoreError, InputError, RetrievalError, UnknownNameError
-from pointsman.values.types import Hits, Provenance
+from pointsman.values.types import Provenance
 from pointsman.workspace.dataset import Dataset, DatasetRetriever
 from store_kit import corpus
+
+if TYPE_CHECKING:
+    from pointsman.values.retrieval_context import Hits
 
 
 class FixedRetriever(BaseRetriever):

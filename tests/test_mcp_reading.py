@@ -138,7 +138,7 @@ def test_verify_says_what_stands_where(server: Server[Any]) -> None:
 
 
 def test_verify_ends_in_time(server: Server[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pointsman.values.citations.perf_counter", itertools.count(step=60.0).__next__)
+    monkeypatch.setattr("pointsman.values.answer_check.perf_counter", itertools.count(step=60.0).__next__)
     message = error_text(call(server, "verify", answer="40 trains.", ids=["notes/a/b"]))
     assert "within 30 s; check a part of it" in message
 

@@ -24,7 +24,7 @@ from serving import serving
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pointsman.values.types import RetrievalContext
+    from pointsman.values.retrieval_context import RetrievalContext
     from pointsman.workspace.workspace_search import Workspace
 
 CLAUSES = {

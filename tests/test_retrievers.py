@@ -17,7 +17,7 @@ from pointsman import (
     VectorRetriever,
 )
 from pointsman.retrieval.fusion import LISTS, METHODS, CosineSpread
-from pointsman.retrieval.run.candidates import Pool, merge
+from pointsman.retrieval.run.merged_results import merge
 from pointsman.store.base_store import Store
 from pointsman.store.store_values import Lists, Page, Scale, Statistics, StoreInfo, StoreQuery
 from pointsman.tools.errors import InputError, UnknownNameError
@@ -27,6 +27,8 @@ from store_kit import DIMENSIONS, collection_of, corpus, unit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from pointsman.retrieval.run.candidates import Pool
 
 SPREAD = CosineSpread(0.0, 0.1)
 

@@ -14,7 +14,7 @@ from pointsman import BaseReranker, BaseRouter, Dataset, Document, LLMRouter, Re
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 
 if TYPE_CHECKING:
-    from pointsman.values.types import RetrievalContext
+    from pointsman.values.retrieval_context import RetrievalContext
 
 QUESTION = "How to fix the login bug?"
 

@@ -56,7 +56,7 @@ from pointsman.store.local.truth.truth_rows import Truth
 from pointsman.tools.errors import InputError, RetrievalError, StoreError, UnknownNameError
 from pointsman.values.filters import Filter, parse_filter
 from pointsman.values.registry import Registry
-from pointsman.values.types import Hits
+from pointsman.values.retrieval_context import Hits
 
 if TYPE_CHECKING:
     from pointsman.store.base_store import Store

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,8 +16,11 @@ from pointsman.retrieval.strategies import BaseRetrievalStrategy, register_strat
 from pointsman.retrieval.workflow import RetrievalWorkflow
 from pointsman.tools.errors import CorruptStoreError, FormatVersionError, InputError, LockedError, UnknownNameError
 from pointsman.values.registry import STRATEGIES
-from pointsman.values.types import Hits, Query
+from pointsman.values.retrieval_context import Hits
 from store_kit import corpus
+
+if TYPE_CHECKING:
+    from pointsman.values.types import Query
 
 
 @pytest.fixture(autouse=True)

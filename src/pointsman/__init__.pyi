@@ -131,14 +131,16 @@ from pointsman.values.types import (
     Excerpt as Excerpt,
     Explanation as Explanation,
     Hit as Hit,
-    Hits as Hits,
     Message as Message,
     Plan as Plan,
     Query as Query,
     Ranked as Ranked,
-    Refusal as Refusal,
-    RetrievalContext as RetrievalContext,
     Trace as Trace,
+)
+from pointsman.values.types import Refusal as Refusal
+from pointsman.values.retrieval_context import (
+    Hits as Hits,
+    RetrievalContext as RetrievalContext,
 )
 from pointsman.retrieval.workflow import RetrievalWorkflow as RetrievalWorkflow
 from pointsman.workspace.workspace_search import Workspace as Workspace

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pointsman.cli.output import console, print_json, table, with_noun
 from pointsman.tools.json_forms import plain_form
 from pointsman.tools.printable import printable
-from pointsman.values.types import NEAREST
+from pointsman.values.retrieval_context import NEAREST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +20,13 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from pointsman.values.citations import AnswerCheck
-    from pointsman.values.types import Explanation, Hit, Provenance, RetrievalContext
+    from pointsman.values.answer_check import AnswerCheck
+    from pointsman.values.retrieval_context import RetrievalContext
+    from pointsman.values.types import (
+        Explanation,
+        Hit,
+        Provenance,
+    )
     from pointsman.workspace.passages import SourceText
     from pointsman.workspace.workspace_search import Routing
 

@@ -24,7 +24,11 @@ from pointsman.tools.errors import InputError, ModelError, PointsmanError, Unmet
 from pointsman.tools.sync_and_async import in_thread
 from pointsman.tools.system.locations import is_service
 from pointsman.tools.vectors import direction_of
-from pointsman.values.types import Hit, Query, RetrievalContext, check_top_k
+from pointsman.values.types import (
+    Hit,
+    Query,
+    check_top_k,
+)
 from pointsman.values.wire import notes_of
 
 if TYPE_CHECKING:
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from pointsman.store.base_store import Store
     from pointsman.values.filters import Filter
     from pointsman.values.protocols import Embedder
+    from pointsman.values.retrieval_context import RetrievalContext
     from pointsman.workspace.dataset import Dataset
     from pointsman.workspace.workspace_search import Workspace
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -15,97 +14,52 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pointsman.llm.chosen_models import model_for
-from pointsman.retrieval.fusion import LISTS, METHODS
-from pointsman.retrieval.judge.relevance import Relevance, shipped
-from pointsman.retrieval.parallel_calls import Breaker, Deadline, DualCall, Mode, Tasks, Threads, describe, run
-from pointsman.retrieval.plan.policy import Policy, measured
+from pointsman.retrieval.fusion import LISTS
+from pointsman.retrieval.named_sources import (
+    PLAIN,
+    by_lists,
+    image_router,
+    lists_missing,
+    on_day,
+    only_list,
+    selection_of,
+    sources_named,
+)
+from pointsman.retrieval.parallel_calls import Deadline, DualCall, Mode, Tasks, Threads, describe, run
+from pointsman.retrieval.plan.policy import measured
 from pointsman.retrieval.plan.recipe import Recipe, by_name, method_for
 from pointsman.retrieval.refine.base_refiner import BaseRefiner
 from pointsman.retrieval.refine.budget import Budget
-from pointsman.retrieval.refine.refuse import Refuser
 from pointsman.retrieval.request import SearchRequest
-from pointsman.retrieval.retrievers.hybrid_retriever import TIMEOUT
-from pointsman.retrieval.run.candidates import DEPTH
-from pointsman.retrieval.run.source import Source, check_all_searchable
+from pointsman.retrieval.rerank_and_refuse import wants_rerank, with_refuser, with_reranker
+from pointsman.retrieval.run.source import check_all_searchable
 from pointsman.retrieval.search import search, unanswered
+from pointsman.retrieval.user_stages import Stages
 from pointsman.tools.audit_log import AuditLog, log_of
-from pointsman.tools.errors import InputError, PointsmanError, RetrievalError, UnknownNameError, UnmetNeedError
+from pointsman.tools.errors import InputError, RetrievalError, UnknownNameError, UnmetNeedError
 from pointsman.tools.sync_and_async import in_thread
 from pointsman.values.registry import STRATEGIES, STRATEGY_ALIASES, Registry
 from pointsman.values.settings import TASKS, Settings
-from pointsman.values.types import Decision, RetrievalContext, check_top_k
+from pointsman.values.types import (
+    Decision,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from pointsman.retrieval.judge.kept_calibrations import Calibration
-    from pointsman.retrieval.plan.policy import EffortLimits, EffortName
     from pointsman.retrieval.plan.recommended_strategy import Recommendation
-    from pointsman.retrieval.plan.routers import BaseRouter
     from pointsman.retrieval.plan.transform.base_transformer import BaseTransformer
     from pointsman.retrieval.refine.diversity import Grouping
     from pointsman.retrieval.run.reading import Reading
     from pointsman.values.protocols import LLM
+    from pointsman.values.retrieval_context import RetrievalContext
     from pointsman.values.types import Query
 
 log = logging.getLogger(__name__)
 
-PLAIN: Final = ("bm25", "vector", "hybrid")
-"""Strategies that use the lists only."""
 
 CHOSEN_BY_LOOK: Final = ("decomposition", "hyde", "query2doc", "multi_query", *PLAIN)
 """The strategies that `recommend` chooses from."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stages:
-    """User-defined stages that replace the default ones.
-
-    Args:
-        router: chooses among the sources; by default all are searched.
-        reranker: reorders the results; by default the offline reranker.
-        transformer: rewrites the query, and may add variants that are searched beside it; by default, a question that
-            follows a conversation is completed from it by rules.
-        refiners: further refiners, run in order after the reranker: refuse, diversify, expand, compress …
-        strategy: the strategy that ``"auto"`` stands for, a built-in or a registered one.
-        depth: candidates per list.
-        timeout: seconds for the whole search; None: no limit.
-        breaker: skips branches that keep failing.
-        policy: the numbers that ``"auto"`` uses to decide; None: ``"auto"`` is plain hybrid search.
-        calibrations: judge how relevant a hit is; the first that fits its scores is used.
-        fitted: by dataset, what `pointsman calibrate` fitted; it takes precedence over ``calibrations`` there.
-
-    Raises:
-        InputError: an option is invalid.
-    """
-
-    router: BaseRouter | None = None
-    reranker: BaseRefiner | None = None
-    transformer: BaseTransformer | None = None
-    refiners: Sequence[BaseRefiner] = ()
-    strategy: str = "auto"
-    depth: int = DEPTH
-    timeout: float | None = TIMEOUT
-    breaker: Breaker = field(default_factory=Breaker)
-    policy: Policy | None = field(default_factory=measured)
-    calibrations: Sequence[Relevance] = field(default_factory=shipped)
-    fitted: Mapping[str, Calibration] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        check_top_k(self.depth)
-        Deadline(self.timeout)
-        object.__setattr__(self, "strategy", STRATEGY_ALIASES.get(self.strategy, self.strategy))
-        if not isinstance(self.policy, Policy | None):
-            raise InputError(f"a policy is a Policy or None, not {self.policy!r:.80}")
-        if not isinstance(self.breaker, Breaker):
-            raise InputError(
-                f"a breaker is a Breaker, not {self.breaker!r:.80}; Breaker(None) never leaves anything out"
-            )
-        if self.router is not None and not callable(getattr(self.router, "decide", None)):
-            raise InputError(f"a router subclasses BaseRouter, {self.router!r:.80} does not")
-        for stage in (self.reranker, *self.refiners):
-            if stage is not None and not isinstance(stage, BaseRefiner):
-                raise InputError(f"a refiner subclasses BaseRefiner, {stage!r:.80} does not")
 
 
 @dataclass(frozen=True)
@@ -152,7 +106,7 @@ class Engine:
                     answer = self.search(request, sources, today=today)
                 audit.add_answers(entry, request.queries, [answer])
             return answer
-        sources = _on_day(request, sources)
+        sources = on_day(request, sources)
         recipe = self.resolve(request, sources)
         if today:
             recipe = replace(recipe, today=today)
@@ -167,7 +121,7 @@ class Engine:
                 await in_thread(audit.add_answers, entry, request.queries, [answer])
             return answer
         if request.as_of is not None:
-            sources = await in_thread(_on_day, request, sources)
+            sources = await in_thread(on_day, request, sources)
         recipe = await in_thread(self.resolve, request, sources)  # imports its stages, and asks what datasets can
         return (await self._search_batch(request, sources, [recipe], [request.query], Tasks()))[0]
 
@@ -216,7 +170,7 @@ class Engine:
         self, request: SearchRequest, sources: Sequence[Any], mode: Mode, seconds: float | None
     ) -> list[RetrievalContext]:
         if request.as_of is not None:
-            sources = await mode.blocking(partial(_on_day, request, sources))
+            sources = await mode.blocking(partial(on_day, request, sources))
         deadline = Deadline(seconds)
         answers: dict[int, RetrievalContext] = {}
         late = f"the time limit of {seconds} seconds for the whole request ran out before this question; ask it again"
@@ -281,7 +235,7 @@ class Engine:
             raise error
         note = f"strategy {recipe.strategy!r} failed; plain search was used instead: {describe(error)}"
         log.warning("%s", note)
-        method, _ = method_for(list(_selection(by_name(sources), request.datasets).values()), "auto")
+        method, _ = method_for(list(selection_of(by_name(sources), request.datasets).values()), "auto")
         plain = self.resolve(replace(request, strategy=method), sources)
         decisions = (Decision("strategy", method, "default", note), *plain.decisions[1:])  # nobody requested this one
         return replace(plain, method="auto", policy=self.stages.policy, decisions=decisions, notes=(*plain.notes, note))
@@ -327,7 +281,7 @@ class Engine:
     def _resolve(self, request: SearchRequest, sources: Sequence[Any]) -> Recipe:
         stages = self.stages
         strategy, choice, recommendation = self._strategy(request, sources)
-        selection = _selection(by_name(sources), request.datasets)
+        selection = selection_of(by_name(sources), request.datasets)
         # What was fitted to a dataset was measured on all its documents; in a view of it, those do not all exist.
         views = [name for name, source in selection.items() if getattr(source, "is_view", False)]
         calibrations = (
@@ -336,7 +290,7 @@ class Engine:
         recipe = Recipe(
             selection,
             request.k,
-            router=stages.router or _image_router(request, sources),
+            router=stages.router or image_router(request, sources),
             transformer=self._rewriter(request),
             refiners=stages.refiners,
             depth=stages.depth,
@@ -353,12 +307,14 @@ class Engine:
             receipt=partial(self._receipt, request),
         )
         if strategy == "auto":
-            recipe = replace(self._automatic(recipe, request), strategy=_only_list(sources) or "")
+            recipe = replace(self._automatic(recipe, request), strategy=only_list(sources) or "")
         elif self._is_plain(strategy):
-            recipe = self._by_lists(recipe, strategy)
+            recipe = by_lists(recipe, strategy)
         else:
             recipe = self._by_registered(recipe, strategy, request)
-        recipe = self._refusing(self._reranking(recipe, strategy, request), request)
+        recipe = with_refuser(
+            with_reranker(recipe, strategy, request, self.settings, stages.reranker), request, len(stages.refiners)
+        )
         if recipe.only_computes:
             recipe = replace(recipe, budget=None)
         calibrations_in_use = {name: calibrations[name] for name in recipe.sources if name in calibrations}
@@ -466,40 +422,6 @@ class Engine:
             confidence=policy.confidence,
         )
 
-    def _by_lists(self, recipe: Recipe, method: str) -> Recipe:
-        """One list, or a fusion of both, without additions; sources that lack them are left out, and a note says so.
-
-        Raises:
-            UnmetNeedError: no source has the lists that the method needs.
-        """
-        own_sources = {name: source for name, source in recipe.sources.items() if isinstance(source, Source)}
-        sources = list(recipe.sources.values())
-        missing = _lists_missing(method, sources)
-        if not own_sources and method in PLAIN:  # retrievers are called unchanged
-            single_list = _only_list(sources)
-            if missing is not None and (method != "hybrid" or single_list is None):
-                raise UnmetNeedError(f"strategy {method!r} cannot be used here: {missing}")
-            if missing is None or single_list is None:
-                return replace(recipe, strategy=method)
-            return replace(
-                recipe,
-                strategy=single_list,
-                notes=(*recipe.notes, f"only {_LIST_WORDS[single_list]} were searched: {missing}"),
-            )
-        unable = [name for name, source in own_sources.items() if not source.keeps(method)]
-        if missing is not None:
-            own_sources[unable[0]].check_keeps(method, missing)
-        if not unable:
-            return replace(recipe, method=method)
-        if method == "hybrid":
-            return recipe  # search each source by the lists it has, without weights
-        able = {name: source for name, source in recipe.sources.items() if name not in unable}
-        notes = [
-            f"{name}: indexed for {own_sources[name].indexing_technique!r} search only, so {method!r} leaves it out"
-            for name in unable
-        ]
-        return replace(recipe, method=method, sources=able, notes=(*recipe.notes, *notes))
-
     def _by_registered(self, recipe: Recipe, name: str, request: SearchRequest) -> Recipe:
         """The recipe with what a registered strategy adds, or with the strategy as its only source."""
         sources = list(recipe.sources.values())
@@ -507,9 +429,9 @@ class Engine:
             raise UnmetNeedError(f"strategy {name!r} cannot be used here: {lack}")
         if not sources:  # there is nothing that it could be made over
             return replace(recipe, strategy=name)
-        rerank = self._wants_rerank(request)[0]
+        rerank = wants_rerank(request, self.settings)[0]
         strategy = self.strategy(name, sources, rerank=rerank)
-        if not is_recipe(strategy):
+        if not getattr(strategy, "is_recipe", False):  # it overrides how the base class searches
             stages = {"router": self.stages.router, "transformer": self.stages.transformer}
             unused_stages = " and ".join(
                 stage for stage, own_transformer in stages.items() if own_transformer is not None
@@ -545,102 +467,11 @@ class Engine:
             budget=_with_call_limit(strategy.budget, self.settings.llm_timeout),
         )
 
-    def _wants_rerank(self, request: SearchRequest) -> tuple[bool, str]:
-        """Whether to rerank, and what decided it."""
-        if request.rerank is not None:
-            return request.rerank is not False, "request"
-        return self.settings.enable_reranker_by_default, "settings"
-
-    def _reranking(self, recipe: Recipe, strategy: str, request: SearchRequest) -> Recipe:
-        """Add the reranker before all other refiners, or note why there is none.
-
-        The offline reranker sorts by the calibrated sum of both raw scores. Hybrid search is already sorted by it, so
-        the reranker would change nothing there; and if variants of the query added evidence of their own, it would undo
-        the benefit of the strategy.
-        """
-        rerank, decider = self._wants_rerank(request)
-        reranker = request.rerank if isinstance(request.rerank, BaseRefiner) else self.stages.reranker
-        if not rerank:
-            return recipe.deciding("rerank", "off", decider, "reranking is off")
-        if reranker is None and self.settings.reranker:
-            from pointsman.retrieval.refine.rerank.chosen_reranker import reranker_for
-
-            if request.rerank is not True:
-                return self._adopting(recipe, strategy, request)
-            reranker = reranker_for(self.settings)
-        if reranker is not None:
-            from pointsman.retrieval.refine.rerank.foreign_reranker import as_refiner
-
-            reranker = as_refiner(reranker)
-            if any(getattr(refiner, "refiner", None) is reranker for refiner in recipe.refiners):
-                return recipe.deciding("rerank", reranker.stage, decider, "by the strategy, on what it compressed")
-            name = str(getattr(reranker, "name", type(reranker).__name__))
-            recipe = replace(recipe, refiners=(reranker, *recipe.refiners))
-            return recipe.deciding("rerank", name, decider, "the reranker that was given")
-        if request.rerank is True and strategy in METHODS:
-            from pointsman.retrieval.refine.rerank.calibrated import CalibratedReranker
-
-            sources = [source for source in recipe.sources.values() if isinstance(source, Source)]
-            offline = CalibratedReranker(spread=lambda: _shared_spread(sources))
-            recipe = replace(recipe, refiners=(offline, *recipe.refiners))
-            return recipe.deciding("rerank", offline.name, decider, "the calibrated sum of both raw scores")
-        if request.rerank is True:
-            recipe = replace(recipe, notes=(*recipe.notes, _NO_RERANKER))
-        return recipe.deciding("rerank", "none", decider, _nothing_to_rerank(strategy, recipe))
-
-    def _adopting(self, recipe: Recipe, strategy: str, request: SearchRequest) -> Recipe:
-        """Add the reranker of the settings where ``auto`` searches datasets that were each measured to gain by it."""
-        if strategy != "auto":
-            reason = f"the reranker of the settings is for 'auto' and for rerank=True, not for {strategy!r}"
-            return recipe.deciding("rerank", "none", "settings", reason)
-        gains = {name: recipe.fitted[name].reranking if name in recipe.fitted else None for name in recipe.sources}
-        reason = "; ".join(f"{name}: {gain.reason if gain else _NOT_MEASURED}" for name, gain in gains.items())
-        adopted_gains = [gain for gain in gains.values() if gain is not None and gain.adopted]
-        if len(adopted_gains) < len(gains) or not gains:
-            return recipe.deciding("rerank", "none", "calibration", reason or "there is nothing to rerank")
-        price = max(gain.milliseconds for gain in adopted_gains)
-        if price > _affordable(request.effort):
-            return recipe.deciding("rerank", "none", "request", f"{price:.0f} ms are beyond the effort; {reason}")
-        from pointsman.retrieval.refine.rerank.chosen_reranker import reranker_for
-
-        try:
-            reranker = reranker_for(self.settings)
-        except PointsmanError as error:
-            note = f"rerank: the reranker of the settings cannot be used; the hits are not reranked: {error}"
-            log.warning("%s", note)
-            recipe = replace(recipe, notes=(*recipe.notes, note))
-            return recipe.deciding("rerank", "none", "settings", str(error))
-        assert reranker is not None, "the settings name one"
-        if {gain.name for gain in adopted_gains} != {reranker.name}:
-            reason = f"the settings name {reranker.name}, but another reranker was measured; {_REMEDY}; {reason}"
-            return recipe.deciding("rerank", "none", "calibration", reason)
-        recipe = replace(recipe, refiners=(reranker, *recipe.refiners))
-        return recipe.deciding("rerank", reranker.name, "calibration", reason)
-
-    def _refusing(self, recipe: Recipe, request: SearchRequest) -> Recipe:
-        """Add the refuser after the reranker and the strategy's own refiners, unless the request says otherwise."""
-        own_refusers = [refiner for refiner in recipe.refiners if refiner.stage == "refuse"]
-        if request.refuse is False or isinstance(request.refuse, BaseRefiner):
-            recipe = replace(recipe, refiners=[refiner for refiner in recipe.refiners if refiner.stage != "refuse"])
-        if request.refuse is False:
-            return recipe.deciding("refuse", "off", "request", "requested")
-        if isinstance(request.refuse, BaseRefiner):
-            refuser, decider = request.refuse, "request"
-        elif own_refusers:
-            return recipe.deciding("refuse", "on", "workflow", "the workflow's own refuser")
-        else:
-            refuser, decider = Refuser(), "default"
-        refiners = list(recipe.refiners)
-        index = len(refiners) - len(self.stages.refiners)
-        refiners.insert(index, refuser)
-        recipe = replace(recipe, refiners=refiners)
-        return recipe.deciding("refuse", "on", decider, "irrelevant results are refused")
-
     # ── strategies ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def lack(self, name: str, sources: Sequence[Any]) -> str | None:
         """The requirement of a strategy that these sources do not meet; None if it can be used."""
-        missing = _lists_missing(name, sources)
+        missing = lists_missing(name, sources)
         if missing is not None or name == "auto" or self._is_plain(name):
             return missing
         try:
@@ -720,26 +551,9 @@ _BATCH_CHARS: Final = 4_000
 _RECIPES_KEPT: Final = 64
 """The maximum number of cached strategies and recipes; the oldest are evicted."""
 
-_LIST_WORDS: Final = {"bm25": "words", "vector": "vectors"}
-
-_NO_RERANKER: Final = (
-    "rerank: no reranker is configured, so nothing was reranked; set reranker to onnx:DIRECTORY (a cross-encoder) or "
-    "to the address of a rerank API"
-)
-_REMEDY: Final = "run pointsman tune or pointsman calibrate"
-_NOT_MEASURED: Final = f"the reranker of the settings was not measured here; {_REMEDY}"
 
 _deciding: Final = attrgetter(*[option.name for option in fields(SearchRequest) if option.name != "queries"])
 """The options that a recipe depends on, besides the sources; the question counts only if its wording decides."""
-
-
-def _image_router(request: SearchRequest, sources: Sequence[Any]) -> BaseRouter | None:
-    """The router that keeps texts and pictures apart, where a search names no datasets and there are both."""
-    if request.datasets is not None or len({getattr(source, "holds_images", False) for source in sources}) < 2:
-        return None
-    from pointsman.retrieval.plan.routers import ImageRouter
-
-    return ImageRouter()
 
 
 def _grouping(key: str, size: int) -> Grouping:
@@ -751,39 +565,6 @@ def _grouping(key: str, size: int) -> Grouping:
 def _in_conversation(request: SearchRequest) -> bool:
     """Whether a question follows earlier messages."""
     return any(map(attrgetter("history"), request.queries))
-
-
-def _lists_missing(name: str, sources: Sequence[Any]) -> str | None:
-    """The lists that a strategy needs and no source has; None if none is missing, or a retriever's are not known."""
-    keeps = [lists for source in sources if (lists := _lists_of(source)) is not None]
-    if not sources or len(keeps) < len(sources):
-        return None
-    words, needs_vectors = LISTS.get(name, (False, name == "hyde"))
-    lacking = "".join(f": {cause}" for source in sources if (cause := getattr(source, "lacking", "")))
-    if needs_vectors and not any(has_vectors for _, has_vectors in keeps):
-        return f"there are no vectors to search{lacking}"
-    if words and not any(has_words for has_words, _ in keeps):
-        return f"there is no keyword index to search{lacking}"
-    datasets = all(isinstance(source, Source) for source in sources)
-    if words and needs_vectors and name != "hybrid" and datasets and not any(all(lists) for lists in keeps):
-        return "no dataset keeps both indexes"
-    return None
-
-
-def _lists_of(source: Any) -> tuple[bool, bool] | None:
-    """Whether a source or retriever searches words, and vectors; None if that is not known."""
-    lists: tuple[bool, bool] | None = (
-        source.lists_for("auto") if isinstance(source, Source) else getattr(source, "lists", None)
-    )
-    return lists
-
-
-def _only_list(sources: Sequence[Any]) -> str | None:
-    """The only list that these retrievers search; None if they search both, or that is not known, or are datasets."""
-    lists = {_lists_of(source) for source in sources if not isinstance(source, Source)}
-    if len(lists) != 1 or any(isinstance(source, Source) for source in sources):
-        return None
-    return {(True, False): "bm25", (False, True): "vector"}.get(lists.pop() or (True, True))
 
 
 def _batches(positions: Sequence[int], queries: Sequence[Query]) -> Iterator[list[int]]:
@@ -798,78 +579,6 @@ def _batches(positions: Sequence[int], queries: Sequence[Query]) -> Iterator[lis
         batch, size = [*batch, position], size + length
     if batch:
         yield batch
-
-
-def sources_named(request: SearchRequest, sources: Sequence[Any]) -> list[Any]:
-    """The sources that a request names; all if it names none, and none for a name that does not exist."""
-    return [source for source in sources if request.datasets is None or getattr(source, "name", "") in request.datasets]
-
-
-def _on_day(request: SearchRequest, sources: Sequence[Any]) -> Sequence[Any]:
-    """The sources as of the day of the request, if it names one.
-
-    Raises:
-        UnmetNeedError: one of them cannot tell what is valid on a day.
-    """
-    day = request.as_of
-    if day is None:
-        return sources
-    for source in sources:
-        if not callable(getattr(source, "on_day", None)):
-            raise UnmetNeedError(
-                f"{getattr(source, 'name', source)!r:.80} cannot tell what is valid on a day; search a dataset"
-            )
-    return [source.on_day(day) for source in sources]
-
-
-def _selection(sources: dict[str, Any], names: Sequence[str] | None) -> dict[str, Any]:
-    """The sources that a request names; all if it names none."""
-    if names is None:
-        return sources
-    for name in names:
-        if name not in sources:
-            raise UnknownNameError("dataset", name, tuple(sources))
-    return {name: sources[name] for name in names}
-
-
-def is_recipe(strategy: Any) -> bool:
-    """Whether a strategy only adds to a search: it extends the base class and does not override how it searches."""
-    return bool(getattr(strategy, "is_recipe", False))
-
-
-def _nothing_to_rerank(strategy: str, recipe: Recipe) -> str:
-    if recipe.alone:
-        return f"{strategy!r} was chosen for its own order"
-    if recipe.transformer is not None and recipe.strategy:
-        return f"no reranker is configured, and the offline one would undo what {strategy!r} adds"
-    sources = list(recipe.sources.values())
-    method, _ = method_for(sources, recipe.method, recipe.policy)
-    if method in METHODS:
-        origin = "requested by name" if strategy == method else "fitted to your labels"
-        return f"{method!r} was {origin}, and the offline reranker would replace its order"
-    if method in {"bm25", "vector"}:
-        return "a single list has nothing to be weighed against"
-    if not all(isinstance(source, Source) for source in sources):
-        return "the offline reranker cannot weigh the scores of other retrievers"
-    return "the fusion already uses the calibrated sum of both scores"
-
-
-def _affordable(effort: EffortName | EffortLimits) -> float:
-    """Milliseconds that a reranker may take of a search."""
-    if effort == "fast":
-        return 0.0
-    if isinstance(effort, str) or effort.milliseconds is None:
-        return math.inf
-    from pointsman.retrieval.plan.transform.automatic_additions import additions
-
-    return effort.milliseconds - sum(measured().additions[name]["ms"] for name in additions(effort))
-
-
-def _shared_spread(sources: Sequence[Source]) -> Any:
-    from pointsman.retrieval.fusion import CosineSpread
-    from pointsman.retrieval.run.reading import spread_of
-
-    return CosineSpread.shared([spread_of(source) for source in sources])
 
 
 def _with_call_limit(budget: Budget | None, seconds: float) -> Budget:

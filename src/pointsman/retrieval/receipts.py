@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.judge.kept_calibrations import Calibration
     from pointsman.retrieval.plan.policy import Policy
     from pointsman.retrieval.run.reading import Reading
-    from pointsman.values.types import RetrievalContext
+    from pointsman.values.retrieval_context import RetrievalContext
 
 _PREFIX: Final = "r1"
 _SEAL_BYTES: Final = 12

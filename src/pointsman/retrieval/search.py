@@ -44,8 +44,12 @@ from pointsman.retrieval.stages.question_to_lists import (
     transform,
 )
 from pointsman.text.designations import designations
+from pointsman.values.retrieval_context import RetrievalContext
 from pointsman.values.trace import Trace
-from pointsman.values.types import Plan, Query, RetrievalContext
+from pointsman.values.types import (
+    Plan,
+    Query,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Self, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Self
 
-from pointsman.tools.errors import InputError, UnknownNameError
+from pointsman.tools.errors import InputError
 from pointsman.tools.json_forms import form_of, of_form, plain_form
 from pointsman.values.filters import Filter, parse_filter
 from pointsman.values.metadata import ID, TEXT
@@ -17,7 +17,9 @@ from pointsman.values.trace import Explanation, HitKey, Span, Trace
 from pointsman.values.views import ACCESS
 
 if TYPE_CHECKING:
-    from pointsman.values.citations import AnswerCheck, Citation, Style
+    from pointsman.values.citations import (
+        Citation,
+    )
     from pointsman.values.views import Permissions
 
 __all__ = [
@@ -28,7 +30,6 @@ __all__ = [
     "Explanation",
     "Hit",
     "HitKey",
-    "Hits",
     "Message",
     "Metadata",
     "NotInForce",
@@ -37,20 +38,13 @@ __all__ = [
     "Query",
     "Ranked",
     "Refusal",
-    "RetrievalContext",
     "Span",
-    "Spelling",
     "Trace",
 ]
 
 Metadata = Mapping[str, Any]
 """JSON-serialisable values by name; dates, UUIDs, decimals and numpy scalars are stored in JSON form. Scalars and lists
 of scalars can be filtered on, also within mappings; other values are only stored."""
-
-TraceDetail = Literal["none", "stages", "lists"]
-"""How much of a trace is included in an answer: nothing, every stage with its time, or every ranking too."""
-
-TRACE_DETAILS: Final = ("none", "stages", "lists")
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,7 +382,7 @@ def keys_of(hits: Iterable[Hit]) -> list[HitKey]:
     return [(hit.dataset, hit.document.id) for hit in hits]
 
 
-def _with_ranks(hits: Iterable[Hit]) -> list[dict[str, Any]]:
+def with_ranks(hits: Iterable[Hit]) -> list[dict[str, Any]]:
     """Return the forms of hits with their ranks."""
     return [hit.to_dict(rank) for rank, hit in enumerate(hits, 1)]
 
@@ -418,9 +412,7 @@ class Refusal:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the refusal as plain values, with the nearest hit."""
-        return form_of(
-            self, nearest=self.nearest and self.nearest.to_dict(1), near_misses=_with_ranks(self.near_misses)
-        )
+        return form_of(self, nearest=self.nearest and self.nearest.to_dict(1), near_misses=with_ranks(self.near_misses))
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
@@ -432,25 +424,6 @@ class Refusal:
         nearest = value["nearest"] and Hit.from_dict(value["nearest"])
         near_misses = tuple(map(Hit.from_dict, value["near_misses"]))
         return of_form(cls, {**value, "nearest": nearest, "near_misses": near_misses})
-
-
-NEAREST: Final = "Probably no answer here. Nearest:"
-"""The heading above the near misses of a refused answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Spelling:
-    """A question that was probably misspelt.
-
-    Attributes:
-        text: the probable correction; the answer is for this text.
-        instead: the question as written; ``spelling=False`` searches for exactly that.
-        both: the correction may be wrong, so the question as written was searched as well.
-    """
-
-    text: str
-    instead: str
-    both: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -515,215 +488,6 @@ class Plan:
     weights: Mapping[str, float] = field(default_factory=dict)
     decisions: tuple[Decision, ...] = ()
     confidence: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RetrievalContext:
-    """The answer to a search: hits, best first, and how they were found.
-
-    Attributes:
-        query: the query that was searched, after transformation.
-        hits: best first; empty if ``refused`` is set.
-        plan: where and how it was searched, and why.
-        trace: every stage.
-        refused: set if nothing found is relevant enough.
-        degraded: everything that did not work as asked, and what was done instead; empty for a full answer.
-        asked: the original question; None if unknown.
-        confidence: the relevance of the most relevant hit; for a refused answer, of its near misses. None without a
-            calibration.
-        spelling: set if words of the question were corrected.
-        coverage: the requested probability of an answer among the hits, if it can be guaranteed; else None, and
-            ``degraded`` says why.
-        receipt: what `Workspace.replay` gives the same answer for later; None unless a dataset that was searched keeps
-            versions.
-    """
-
-    query: Query
-    hits: tuple[Hit, ...]
-    plan: Plan
-    trace: Trace
-    refused: Refusal | None = None
-    degraded: tuple[str, ...] = ()
-    asked: Query | None = None
-    confidence: float | None = None
-    spelling: Spelling | None = None
-    coverage: float | None = None
-    receipt: str | None = None
-
-    FORM: ClassVar = (
-        *("query", "asked", "hits", "refused", "confidence", "coverage", "spelling", "strategy", "strategy_confidence"),
-        *("reranked", "milliseconds", "reason", "datasets", "weights", "decisions", "degraded", "receipt"),
-        "trace",
-    )
-
-    def __repr__(self) -> str:
-        """Return a short text: a document may be long, and a log line must not be."""
-        ids = ", ".join(repr(hit.id) for hit in self.hits[:5])
-        ellipsis = f", … {len(self.hits) - 5} more" if len(self.hits) > 5 else ""
-        state = f", refused={self.refused.reason!r}" if self.refused else ""
-        return f"RetrievalContext({self.query.text!r:.80}, [{ids}{ellipsis}], strategy={self.plan.strategy!r}{state})"
-
-    @property
-    def strategy(self) -> str:
-        """The strategy used."""
-        return self.plan.strategy
-
-    @property
-    def strategy_confidence(self) -> float | None:
-        """The confidence in the choice of strategy, 0 to 1; 1 if the request named it, None if unknown."""
-        return self.plan.confidence
-
-    @property
-    def reason(self) -> str:
-        """Why these datasets and this strategy were chosen."""
-        return self.plan.reason
-
-    @property
-    def datasets(self) -> tuple[str, ...]:
-        """Names of the datasets searched."""
-        return self.plan.datasets
-
-    @property
-    def weights(self) -> Mapping[str, float]:
-        """Weights of the lists in the fusion, by list name; 1 for those not named."""
-        return self.plan.weights
-
-    @property
-    def decisions(self) -> tuple[Decision, ...]:
-        """The decisions about the search, with their origins."""
-        return self.plan.decisions
-
-    @property
-    def milliseconds(self) -> float:
-        """Duration of the search, to the microsecond."""
-        return round(self.trace.milliseconds, 3)
-
-    @property
-    def reranked(self) -> bool:
-        """Whether a reranker ordered the answer."""
-        return any(span.stage == "rerank" and span.error is None for span in self.trace.spans) or any(
-            contribution.source == "rerank" for hit in self.hits for contribution in hit.provenance
-        )
-
-    def to_prompt(self, max_tokens: int = 3000, style: Style = "quoted") -> str:
-        """Return the hits as numbered sources for a language model; see `pointsman.values.citations.to_prompt`.
-
-        If the answer is refused, these are its near misses, below a line that says so.
-
-        Args:
-            max_tokens: approximate limit for the whole text; a source that does not fit is cut at the end of a
-                sentence, or omitted.
-            style: ``"quoted"`` or ``"xml"``.
-
-        Raises:
-            InputError: the style is unknown, or ``max_tokens`` is below 1.
-        """
-        from pointsman.values.citations import about_tokens, to_prompt
-
-        near_misses = self.refused.near_misses if self.refused else ()
-        if not near_misses:
-            return to_prompt(self.hits, max_tokens=max_tokens, style=style)
-        remaining = max(1, max_tokens - about_tokens(NEAREST) - 1) if isinstance(max_tokens, int) else max_tokens
-        return f"{NEAREST}\n\n{to_prompt(near_misses, max_tokens=remaining, style=style)}".rstrip()
-
-    def verify(self, answer: str, *, timeout: float | None = None) -> AnswerCheck:
-        """Look up every quote and number of a model's answer in the sources of `to_prompt`.
-
-        See `pointsman.values.citations.verify`.
-
-        Args:
-            answer: at most 200,000 characters.
-            timeout: in seconds; None means no limit.
-
-        Raises:
-            InputError: the answer is longer, or could not be checked in time.
-        """
-        from pointsman.values.citations import verify
-
-        return verify(answer, self.hits or (self.refused.near_misses if self.refused else ()), timeout=timeout)
-
-    def to_dict(self, *, trace: TraceDetail = "none") -> dict[str, Any]:
-        """Return the answer as plain JSON values, under the names of its attributes.
-
-        Every interface answers in this form, and a web framework can return it.
-
-        Args:
-            trace: how much of the trace is included: nothing, every stage with its time, or every ranking too.
-
-        Raises:
-            UnknownNameError: ``trace`` is none of `TRACE_DETAILS`.
-        """
-        if trace not in TRACE_DETAILS:
-            raise UnknownNameError("detail of a trace", str(trace), TRACE_DETAILS)
-        return form_of(
-            self,
-            query=self.query.text,
-            asked=self.query.text if self.asked is None else self.asked.text,
-            hits=_with_ranks(self.hits),
-            trace=None if trace == "none" else self.trace.to_dict(lists=trace == "lists"),
-        )
-
-    @classmethod
-    def from_dict(cls, value: Mapping[str, Any], query: Query | None = None) -> Self:
-        """Build an answer from the output of `to_dict`; it explains like the original.
-
-        Args:
-            value: the output of `to_dict`.
-            query: the original query, for filters and history, which the output omits.
-
-        Raises:
-            InputError: the value is invalid.
-        """
-        try:
-            question = query or Query(value["asked"])
-            form = {
-                **value,
-                "receipt": value.get("receipt"),  # services of earlier versions issue none
-                "query": Query(value["query"], question.filters, question.history),
-                "hits": tuple(map(Hit.from_dict, value["hits"])),
-                "plan": of_form(Plan, {**value, "confidence": value["strategy_confidence"]}),
-                "trace": Trace.from_dict(value["trace"] or {"spans": ()}),
-                "refused": value["refused"] and Refusal.from_dict(value["refused"]),
-                "asked": question,
-            }
-            return of_form(cls, form)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InputError(f"this is not an answer as to_dict writes it: {type(error).__name__}: {error}") from None
-
-    def explain(self, document_id: str, dataset: str | None = None) -> Explanation:
-        """Explain why a document has its rank, or is missing; see `Trace.explain`."""
-        return self.trace.explain(document_id, dataset)
-
-    def __iter__(self) -> Iterator[Hit]:
-        return iter(self.hits)
-
-    @overload
-    def __getitem__(self, place: int) -> Hit: ...
-    @overload
-    def __getitem__(self, place: slice) -> tuple[Hit, ...]: ...
-    def __getitem__(self, place: int | slice) -> Hit | tuple[Hit, ...]:
-        return self.hits[place]
-
-    def __len__(self) -> int:
-        return len(self.hits)
-
-
-class Hits(list[Hit]):
-    """A list of hits with its trace; retrievers that combine others return it.
-
-    Attributes:
-        trace: every stage.
-        degraded: what did not work as asked; empty for a full answer.
-    """
-
-    def __init__(self, hits: Iterable[Hit] = (), trace: Trace | None = None, degraded: tuple[str, ...] = ()) -> None:
-        super().__init__(hits)
-        self.trace, self.degraded = trace or Trace(), degraded
-
-    @classmethod
-    def of(cls, context: RetrievalContext) -> Hits:
-        """Return the hits of an answer."""
-        return Hits(context.hits, context.trace, context.degraded)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pointsman.values.types import Hit, RetrievalContext, TraceDetail
+    from pointsman.values.retrieval_context import RetrievalContext, TraceDetail
+    from pointsman.values.types import Hit
 
 NOT_IN_FORCE: Final = "not_in_force"
 """The key under which metadata says why a document does not hold."""

@@ -8,28 +8,35 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from pointsman.embedders.base_embedder import as_embedder, names_for_people
 from pointsman.llm.chosen_models import ChosenLLM, SettingsModels, model_for
-from pointsman.retrieval.engine import Engine, Stages, sources_named
+from pointsman.retrieval.engine import Engine
 from pointsman.retrieval.fusion import LISTS
+from pointsman.retrieval.named_sources import sources_named
 from pointsman.retrieval.refine.rerank.foreign_reranker import as_refiner
 from pointsman.retrieval.request import SearchRequest, ServiceOptions
 from pointsman.retrieval.retrievers.base_retriever import BaseRetriever
 from pointsman.retrieval.retrievers.foreign_retriever import as_retriever, is_retriever
 from pointsman.retrieval.retrievers.single_list import VectorRetriever
 from pointsman.retrieval.run.source import Source
+from pointsman.retrieval.user_stages import Stages
 from pointsman.tools.audit_log import AuditLog
 from pointsman.tools.errors import InputError, UnmetNeedError
 from pointsman.tools.sync_and_async import async_twin, in_thread
 from pointsman.values.registry import STRATEGIES, STRATEGY_ALIASES, Registry
+from pointsman.values.retrieval_context import Hits
 from pointsman.values.settings import TASKS, Settings
 from pointsman.values.trace import Span, Trace
-from pointsman.values.types import Hits, Query, check_top_k
+from pointsman.values.types import (
+    Query,
+    check_top_k,
+)
 from pointsman.workspace.dataset import Dataset
 
 if TYPE_CHECKING:
     from pointsman.retrieval.plan.recommended_strategy import Recommendation
     from pointsman.store.external.bm25_index_manager import BM25IndexManager
     from pointsman.values.protocols import LLM, Embedder
-    from pointsman.values.types import Refusal, RetrievalContext
+    from pointsman.values.retrieval_context import RetrievalContext
+    from pointsman.values.types import Refusal
 
 
 class ServiceHits(Hits):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pointsman.embedders.base_embedder import as_embedder, image_embedder_of
 from pointsman.embedders.query_vectors import QueryVectors
-from pointsman.retrieval.engine import Engine, Stages
+from pointsman.retrieval.engine import Engine
 from pointsman.retrieval.judge.kept_calibrations import (
     Calibration,
     Reranking,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from pointsman.retrieval.user_stages import Stages
     from pointsman.store.backend import Backend, DatasetRecord
     from pointsman.values.protocols import LLM, Embedder
     from pointsman.workspace.dataset import Dataset

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.receipts import SourceState
     from pointsman.store.base_store import PastStates
     from pointsman.store.store_values import RecordedState
-    from pointsman.values.types import RetrievalContext
+    from pointsman.values.retrieval_context import RetrievalContext
     from pointsman.workspace.dataset import Dataset
 
 _COPIES: Final = 4

@@ -24,7 +24,10 @@ from pointsman.tools.errors import ReplacedError, RetrievalError
 from pointsman.tools.json_forms import form_of, plain_form
 from pointsman.tools.sync_and_async import async_twin, in_thread
 from pointsman.tools.system.memory import memory_use
-from pointsman.values.types import Plan, Query, RetrievalContext
+from pointsman.values.types import (
+    Plan,
+    Query,
+)
 from pointsman.values.views import AccessRule
 from pointsman.workspace.dataset import Dataset
 from pointsman.workspace.dataset.dataset_lifecycle import changed_bm25
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.plan.recommended_strategy import Recommendation
     from pointsman.retrieval.plan.routers import RouteDecision
     from pointsman.selector.heuristic_route import RouteChoice
+    from pointsman.values.retrieval_context import RetrievalContext
     from pointsman.values.settings import Settings
     from pointsman.workspace.calibration.calibration_questions import Progress as CalibrateProgress
     from pointsman.workspace.calibration.dataset_calibration import Calibrating

@@ -40,7 +40,7 @@ def verify_answer(
     as_json: JsonOption = False,
 ) -> None:
     """Look up every quote and number of an answer in its sources; exit 1 if any is missing."""
-    from pointsman.values.citations import verify
+    from pointsman.values.answer_check import verify
 
     check = verify(_read(answer), _hits(hits))
     printed_answers.answer_check(check, as_json=as_json)

@@ -14,8 +14,8 @@ from pointsman.integrations.mcp.grep import grep as grep_store
 from pointsman.integrations.mcp.visible_datasets import id_of
 from pointsman.retrieval.refine.compress.expand import WindowExpander
 from pointsman.tools.audit_log import cite, current_entry
+from pointsman.values.answer_check import verify as verify_answer
 from pointsman.values.citations import about_tokens
-from pointsman.values.citations import verify as verify_answer
 from pointsman.values.types import Hit, Query, Ranked
 
 if TYPE_CHECKING:

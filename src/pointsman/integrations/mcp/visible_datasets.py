@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from pointsman.integrations.mcp.tool_schemas import Entry, MetadataKey, Searching
     from pointsman.service.server.access.request_access import Access
-    from pointsman.values.types import Document, RetrievalContext
+    from pointsman.values.retrieval_context import RetrievalContext
+    from pointsman.values.types import Document
     from pointsman.workspace.dataset import Dataset
     from pointsman.workspace.workspace_search import Workspace
 

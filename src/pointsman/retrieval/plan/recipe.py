@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.refine.budget import Budget
     from pointsman.retrieval.refine.diversity import Grouping
     from pointsman.retrieval.run.reading import Reading
-    from pointsman.values.types import RetrievalContext
+    from pointsman.values.retrieval_context import RetrievalContext
 
 _NUMBERED_LIST: Final = re.compile(r".* \d+")  # the name of a variant's list
 

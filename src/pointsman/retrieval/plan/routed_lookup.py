@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from pointsman.retrieval.plan.recipe import Recipe
-    from pointsman.values.types import Query, RetrievalContext
+    from pointsman.values.retrieval_context import RetrievalContext
+    from pointsman.values.types import Query
 
     Search = Callable[..., Awaitable[list[RetrievalContext]]]
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pointsman.tools.version import __version__
 
 if TYPE_CHECKING:
-    from pointsman.values.types import RetrievalContext
+    from pointsman.values.retrieval_context import RetrievalContext
 
 
 log = logging.getLogger(__name__)

@@ -93,6 +93,9 @@ def keys_beside(main_results: Results | None, variant_results: Beside) -> list[A
     )
 
 
+UNRELATED: Final = "what the language model wrote has nothing to do with the question"
+
+
 def is_unrelated(
     query: str, variant: Variant, main_results: Mapping[int, Results], results: Mapping[int, Results]
 ) -> bool:

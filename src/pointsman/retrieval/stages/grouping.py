@@ -10,7 +10,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.retrieval.run.branches import SourceBranch, ask
-from pointsman.retrieval.run.candidates import RetrieverResults, StoreResults
+from pointsman.retrieval.run.candidates import StoreResults
+from pointsman.retrieval.run.merged_results import RetrieverResults
 from pointsman.retrieval.stages.answer_limits import absence_of
 from pointsman.tools.errors import PointsmanError
 from pointsman.values.filters import Exists

@@ -17,13 +17,27 @@ from typing import TYPE_CHECKING, Any
 from pointsman.retrieval.fusion import SCALES, CosineSpread
 from pointsman.retrieval.parallel_calls import DualCall, attempt, cause_of
 from pointsman.retrieval.run import telemetry
-from pointsman.retrieval.run.candidates import Results, StoreResults, build_hits, keys_in_stores, provenance, together
+from pointsman.retrieval.run.candidates import (
+    Results,
+    StoreResults,
+    build_hits,
+    provenance,
+)
 from pointsman.retrieval.run.candidates import fetch as fetch_documents
 from pointsman.retrieval.run.judging import NOTHING, Verdict, holders_of_word, raised_cosines
 from pointsman.retrieval.run.judging import judge as verdict_on
+from pointsman.retrieval.run.merged_results import (
+    keys_in_stores,
+    together,
+)
 from pointsman.tools.errors import InputError, RetrievalError
 from pointsman.tools.sync_and_async import in_thread
-from pointsman.values.types import Hit, Ranked, RetrievalContext, keys_of
+from pointsman.values.retrieval_context import RetrievalContext
+from pointsman.values.types import (
+    Hit,
+    Ranked,
+    keys_of,
+)
 
 if TYPE_CHECKING:
     from pointsman.retrieval.fusion import Fused as Fusion
@@ -33,7 +47,13 @@ if TYPE_CHECKING:
     from pointsman.retrieval.run.in_force import InForce
     from pointsman.retrieval.run.variant import Variant
     from pointsman.retrieval.stages.question_to_lists import Inquiry, Retrieval
-    from pointsman.values.types import Decision, Plan, Provenance, Query, Refusal
+    from pointsman.values.types import (
+        Decision,
+        Plan,
+        Provenance,
+        Query,
+        Refusal,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,18 +235,20 @@ async def _results_of_texts(
     for question, answer, keys in variants:
         if not answer.results or question.variant is None:
             continue
-        if problem := _unrelated(retrieval, question.variant, answer):
-            problem_of_variant = problem
-            continue
+        if question.variant.by_model and main[1].results:
+            from pointsman.retrieval.run.variants import UNRELATED, is_unrelated
+
+            if is_unrelated(retrieval.rewriting.query.text, question.variant, main[1].results, answer.results):
+                text = question.variant.text[:80]
+                inquiry.journal.degrade(f"transform: {UNRELATED}, and is left out: {text!r}")
+                problem_of_variant = UNRELATED
+                continue
         results = _of_branches(retrieval, answer, question.variant.text, keys)
         variant_results.append((question.label, question.variant, results))
     if not main[1].results:
         return None, variant_results, problem_of_variant
-    return (
-        _of_branches(retrieval, main[1], retrieval.rewriting.query.text, main[2]),
-        variant_results,
-        problem_of_variant,
-    )
+    main_results = _of_branches(retrieval, main[1], retrieval.rewriting.query.text, main[2])
+    return main_results, variant_results, problem_of_variant
 
 
 def _of_branches(retrieval: Retrieval, answer: BranchAnswers, text: str, store_keys: Mapping[Any, Any]) -> Results:
@@ -238,27 +260,15 @@ def _of_branches(retrieval: Retrieval, answer: BranchAnswers, text: str, store_k
             raises = raised_cosines(answer.results, text, search_plan.inquiry.recipe.calibrations)
         except Exception as error:  # noqa: BLE001  (reported in the answer)
             search_plan.inquiry.journal.failed("fuse", perf_counter(), error, "languages are not allowed for")
-    results = together(answer.results, many=several_datasets, raised=raises, store_keys=store_keys)
+    if several_datasets:
+        results = together(answer.results, raised=raises, store_keys=store_keys)
+    else:
+        [results] = answer.results.values()
     if is_hybrid and " " not in text.strip():
         holders = holders_of_word(answer.results, text, many=several_datasets)
         if holders:
             return results.with_pool(replace(results.pool, holders=holders))
     return results
-
-
-def _unrelated(retrieval: Retrieval, variant: Variant, answer: BranchAnswers) -> str:
-    """Why a variant that a language model wrote is left out; empty if it has to do with the query."""
-    main_results = retrieval.answers[0].results
-    if not variant.by_model or not main_results:
-        return ""
-    from pointsman.retrieval.run.variants import is_unrelated
-
-    if not is_unrelated(retrieval.rewriting.query.text, variant, main_results, answer.results):
-        return ""
-    problem = "what the language model wrote has nothing to do with the question"
-    journal = retrieval.rewriting.search_plan.inquiry.journal
-    journal.degrade(f"transform: {problem}, and is left out: {variant.text[:80]!r}")
-    return problem
 
 
 def _spread(retrieval: Retrieval) -> CosineSpread | None:
@@ -366,9 +376,10 @@ def judge(fused_lists: FusedLists, versions: Sequence[Fetched]) -> RankedHits:
     best = verdict.best if judgeable_results else None
     relevance = None if best is None else verdict.relevance
     hits = tuple(build_hits(candidates.results, candidates.top, versions, candidates.steps, relevance))
-    if best is None:
-        return RankedHits(fused_lists, Ranked(hits, candidates.scale), verdict)
-    return RankedHits(fused_lists, Ranked(hits, candidates.scale, best=best.best, needed=best.minimum), verdict)
+    ranking = Ranked(hits, candidates.scale)
+    return RankedHits(
+        fused_lists, ranking if best is None else replace(ranking, best=best.best, needed=best.minimum), verdict
+    )
 
 
 async def put_in_force(ranked_hits: RankedHits) -> RankedHits:
@@ -475,27 +486,24 @@ async def _reshaped(refiner: BaseRefiner, ranked_hits: RankedHits) -> Any:
     return await attempt(inquiry.mode, call, inquiry.journal.deadline.left(refiner.timeout))
 
 
-def _adopted(stage: str, start: float, ranked_hits: RankedHits, answer_of_refiner: Any) -> RankedHits:
+def _adopted(stage: str, start: float, ranked_hits: RankedHits, reshaped: Any) -> RankedHits:
     """The ranking that a refiner returned; the previous one if it is invalid."""
     journal = ranked_hits.fused_lists.inquiry.journal
-    if (
-        cause := cause_of(answer_of_refiner)
-        if not isinstance(answer_of_refiner, Ranked)
-        else _unsound(answer_of_refiner)
-    ) is not None:
+    cause = _unsound(reshaped) if isinstance(reshaped, Ranked) else cause_of(reshaped)
+    if cause is not None:
         journal.failed(stage, start, cause, "the previous ranking is kept")
         return ranked_hits
-    journal.ranked(stage, answer_of_refiner)
+    journal.ranked(stage, reshaped)
     journal.span(
         stage,
-        answer_of_refiner.detail,
+        reshaped.detail,
         start,
-        len(answer_of_refiner.hits),
-        "; ".join(answer_of_refiner.degraded) or None,
+        len(reshaped.hits),
+        "; ".join(reshaped.degraded) or None,
     )
     return replace(
         ranked_hits,
-        ranking=replace(answer_of_refiner, best=ranked_hits.ranking.best, needed=ranked_hits.ranking.needed),
+        ranking=replace(reshaped, best=ranked_hits.ranking.best, needed=ranked_hits.ranking.needed),
     )
 
 
@@ -519,11 +527,8 @@ def _unsound(ranking: Ranked) -> Exception | None:
 
 def limit_hits(ranked_hits: RankedHits) -> AnswerHits:
     """Cut the ranking to the answer's hits: ``k`` or as many as cover, of each group, and relevant enough."""
-    fused_lists, recipe, journal = (
-        ranked_hits.fused_lists,
-        ranked_hits.fused_lists.inquiry.recipe,
-        ranked_hits.fused_lists.inquiry.journal,
-    )
+    fused_lists, inquiry = ranked_hits.fused_lists, ranked_hits.fused_lists.inquiry
+    recipe, journal = inquiry.recipe, inquiry.journal
     ranking, verdict, decisions, coverage = ranked_hits.ranking, ranked_hits.verdict, ranked_hits.decisions, None
     refused = ranking.refused
     if recipe.grouping is not None and refused is None:  # refiners may have added hits
@@ -535,7 +540,7 @@ def limit_hits(ranked_hits: RankedHits) -> AnswerHits:
     if recipe.coverage is not None:
         from pointsman.retrieval.stages.answer_limits import cut_to_cover
 
-        names, asked_query = fused_lists.retrieval.rewriting.search_plan.names, fused_lists.inquiry.query
+        names, asked_query = fused_lists.retrieval.rewriting.search_plan.names, inquiry.query
         hits, coverage, decision = cut_to_cover(
             recipe.coverage, hits, recipe, names, asked_query, journal, refused=refused is not None
         )

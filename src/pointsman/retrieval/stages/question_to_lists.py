@@ -30,7 +30,11 @@ if TYPE_CHECKING:
     from pointsman.retrieval.run.journal import Journal
     from pointsman.retrieval.run.reading import Reading
     from pointsman.retrieval.run.variant import Variant
-    from pointsman.values.types import Plan, Query, Spelling
+    from pointsman.values.retrieval_context import Spelling
+    from pointsman.values.types import (
+        Plan,
+        Query,
+    )
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pointsman.llm.base_llm import is_model
-from pointsman.retrieval.engine import Engine, Stages
+from pointsman.retrieval.engine import Engine
 from pointsman.retrieval.fusion import SCALES
 from pointsman.retrieval.refine.budget import Budget
 from pointsman.retrieval.request import SearchRequest
@@ -17,11 +17,17 @@ from pointsman.retrieval.retrievers.base_retriever import BaseRetriever
 from pointsman.retrieval.retrievers.foreign_retriever import as_retriever
 from pointsman.retrieval.retrievers.hybrid_retriever import TIMEOUT
 from pointsman.retrieval.run.source import Source
+from pointsman.retrieval.user_stages import Stages
 from pointsman.tools.errors import InputError, UnmetNeedError
 from pointsman.tools.sync_and_async import wait_for
 from pointsman.values.registry import STRATEGIES, Registry
+from pointsman.values.retrieval_context import Hits
 from pointsman.values.settings import Settings
-from pointsman.values.types import Document, Hit, Hits, Query
+from pointsman.values.types import (
+    Document,
+    Hit,
+    Query,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -33,7 +33,6 @@ from pointsman.values.types import (
     Document,
     Hit,
     Query,
-    RetrievalContext,
     check_changes,
     check_id,
     check_ids,
@@ -53,7 +52,8 @@ if TYPE_CHECKING:
     from pointsman.service.client.service_calls import Service
     from pointsman.store.store_values import Verification
     from pointsman.values.filters import Filter
-    from pointsman.values.types import Documents, TraceDetail
+    from pointsman.values.retrieval_context import RetrievalContext, TraceDetail
+    from pointsman.values.types import Documents
     from pointsman.workspace.dataset.documents import GivenVectors
     from pointsman.workspace.passages import SourceText
 

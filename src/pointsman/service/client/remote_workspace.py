@@ -18,7 +18,13 @@ from pointsman.service.client.service_calls import Service
 from pointsman.tools.errors import InputError, ServiceError, UnknownNameError, UnmetNeedError
 from pointsman.tools.json_forms import of_form
 from pointsman.tools.sync_and_async import async_twin
-from pointsman.values.types import Explanation, Plan, Query, RetrievalContext, Trace
+from pointsman.values.retrieval_context import RetrievalContext
+from pointsman.values.types import (
+    Explanation,
+    Plan,
+    Query,
+    Trace,
+)
 from pointsman.values.views import AccessRule
 
 if TYPE_CHECKING:
@@ -30,7 +36,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.plan.recommended_strategy import Recommendation
     from pointsman.retrieval.run.source import IndexingTechnique
     from pointsman.service.client.client_connections import Transport
-    from pointsman.values.types import TraceDetail
+    from pointsman.values.retrieval_context import TraceDetail
     from pointsman.workspace.folder_sync import IndexReport
     from pointsman.workspace.folder_sync import Progress as IndexingProgress
     from pointsman.workspace.workspace_search import Routing

@@ -14,13 +14,14 @@ from pointsman.tools.network.http_addresses import one_line
 from pointsman.values.filters import And, Equals, Exists, In, Not, Or, PartOfText, Range, parse_optional
 from pointsman.values.filters.conditions import MAX_LENGTH
 from pointsman.values.metadata import plain
-from pointsman.values.types import TRACE_DETAILS, Query
+from pointsman.values.retrieval_context import TRACE_DETAILS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pointsman.values.filters import Filter
-    from pointsman.values.types import TraceDetail
+    from pointsman.values.retrieval_context import TraceDetail
+    from pointsman.values.types import Query
 
 _URL_BYTES: Final = 39_000
 """Most bytes of URL parameters: a service accepts addresses of 40,000 bytes."""

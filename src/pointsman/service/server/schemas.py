@@ -16,7 +16,7 @@ from pointsman.retrieval.request import OPTIONS
 from pointsman.selector.heuristic_route import RouteChoice
 from pointsman.service.server.protocol.json_form_schemas import Forms, option_fields
 from pointsman.store import store_values
-from pointsman.values import citations, types
+from pointsman.values import answer_check, retrieval_context, types
 from pointsman.workspace import passages
 from pointsman.workspace.workspace_search import Routing
 
@@ -196,11 +196,11 @@ if TYPE_CHECKING:  # the models of forms are made at run time
 else:
     Hit = _forms.model(types.Hit, rank=int)
     Trace = _forms.model(types.Trace, records=list[dict[str, Any]] | None)
-    Answer = _forms.model(types.RetrievalContext, "Answer", query=str, asked=str, trace=Trace | None)
+    Answer = _forms.model(retrieval_context.RetrievalContext, "Answer", query=str, asked=str, trace=Trace | None)
     Explanation = _forms.model(types.Explanation)
     RouteDecision = _forms.model(router.RouteDecision, datasets=list[str])
     Route = _forms.model(Routing, "Route")
-    AnswerCheck = _forms.model(citations.AnswerCheck)
+    AnswerCheck = _forms.model(answer_check.AnswerCheck)
     SourceText = _forms.model(passages.SourceText)
     Verification = _forms.model(store_values.Verification)
 

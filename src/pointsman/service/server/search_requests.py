@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pointsman.service.server.access.request_access import Access
     from pointsman.service.server.schemas import SearchOptions
     from pointsman.service.server.state import State
-    from pointsman.values.types import RetrievalContext
+    from pointsman.values.retrieval_context import RetrievalContext
     from pointsman.workspace.dataset import Dataset
     from pointsman.workspace.workspace_search import Workspace
 

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from pointsman.values.types import AddResult, RetrievalContext
+    from pointsman.values.retrieval_context import RetrievalContext
+    from pointsman.values.types import AddResult
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _OTHER_METHOD: Final = "other"

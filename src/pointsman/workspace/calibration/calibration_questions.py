@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.retrieval.engine import Engine
-    from pointsman.values.types import RetrievalContext
+    from pointsman.values.retrieval_context import RetrievalContext
     from pointsman.workspace.dataset import Dataset
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pointsman.store.base_store import Store
     from pointsman.values.filters import Filter
     from pointsman.values.protocols import Embedder
-    from pointsman.values.types import RetrievalContext
+    from pointsman.values.retrieval_context import RetrievalContext
 
 ACCESS_IS_OFF: Final = (
     "access is off here, so principals would change nothing; switch it on first, with Workspace.switch_access or "

@@ -18,7 +18,8 @@ from pointsman.retrieval.request import SearchRequest, grouping_of
 from pointsman.tools.sync_and_async import async_twin, in_thread
 from pointsman.values.filters import Filter
 from pointsman.values.metadata import sparse_of
-from pointsman.values.types import Hit, RetrievalContext
+from pointsman.values.retrieval_context import RetrievalContext
+from pointsman.values.types import Hit
 
 __all__ = [
     "PointsmanEmbeddingRetriever",

@@ -19,10 +19,12 @@ from pointsman.text.grammar import STOP
 from pointsman.text.grammar.comparison import LONGEST
 from pointsman.tools.errors import PointsmanError
 from pointsman.tools.late_regex import late
-from pointsman.values.types import Query, RetrievalContext
+from pointsman.values.types import Query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from pointsman.values.retrieval_context import RetrievalContext
 
 log = logging.getLogger(__name__)
 

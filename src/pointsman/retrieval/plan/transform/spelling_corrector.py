@@ -12,7 +12,8 @@ from pointsman.retrieval.run.reading import reading_of
 from pointsman.retrieval.run.source import Source
 from pointsman.retrieval.run.variant import Variant
 from pointsman.store.store_values import Capability
-from pointsman.values.types import Query, Spelling
+from pointsman.values.retrieval_context import Spelling
+from pointsman.values.types import Query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

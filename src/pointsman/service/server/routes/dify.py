@@ -17,13 +17,14 @@ from pointsman.service.server.search_requests import prepare
 from pointsman.service.server.state import Reader, Shared, in_thread, problem_responses
 from pointsman.tools.errors import FilterError
 from pointsman.values.filters import And, Contains, EndsWith, Equals, Exists, Filter, In, Not, Or, Range, StartsWith
-from pointsman.values.types import NEAREST
+from pointsman.values.retrieval_context import NEAREST
 from pointsman.values.wire import notes_of, public_metadata, without_paths
 
 if TYPE_CHECKING:
     from pointsman.service.server.access.request_access import Access
     from pointsman.service.server.state import State
-    from pointsman.values.types import Hit, RetrievalContext
+    from pointsman.values.retrieval_context import RetrievalContext
+    from pointsman.values.types import Hit
 
 log = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from pointsman.service.server.state import Reader, Shared, check_text, in_thread
 from pointsman.tools.audit_log import cite, current_entry
 from pointsman.tools.json_forms import plain_form
 from pointsman.values import wire
-from pointsman.values.citations import verify
+from pointsman.values.answer_check import verify
 from pointsman.values.types import Hit, Plan
 
 if TYPE_CHECKING:
@@ -36,8 +36,12 @@ if TYPE_CHECKING:
     from pointsman.service.server.search_requests import Search
     from pointsman.service.server.state import State
     from pointsman.tools.audit_log import AuditEntry
-    from pointsman.values.citations import AnswerCheck
-    from pointsman.values.types import Explanation, RetrievalContext, Span, TraceDetail
+    from pointsman.values.answer_check import AnswerCheck
+    from pointsman.values.retrieval_context import RetrievalContext, TraceDetail
+    from pointsman.values.types import (
+        Explanation,
+        Span,
+    )
 
 router = APIRouter(prefix="/api", route_class=StrictRoute, tags=["search"])
 

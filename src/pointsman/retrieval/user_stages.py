@@ -1,0 +1,77 @@
+"""The stages of a search that users replace by their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pointsman.retrieval.judge.relevance import Relevance, shipped
+from pointsman.retrieval.parallel_calls import Breaker, Deadline
+from pointsman.retrieval.plan.policy import Policy, measured
+from pointsman.retrieval.refine.base_refiner import BaseRefiner
+from pointsman.retrieval.retrievers.hybrid_retriever import TIMEOUT
+from pointsman.retrieval.run.candidates import DEPTH
+from pointsman.tools.errors import InputError
+from pointsman.values.registry import STRATEGY_ALIASES
+from pointsman.values.types import (
+    check_top_k,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pointsman.retrieval.judge.kept_calibrations import Calibration
+    from pointsman.retrieval.plan.routers import BaseRouter
+    from pointsman.retrieval.plan.transform.base_transformer import BaseTransformer
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """User-defined stages that replace the default ones.
+
+    Args:
+        router: chooses among the sources; by default all are searched.
+        reranker: reorders the results; by default the offline reranker.
+        transformer: rewrites the query, and may add variants that are searched beside it; by default, a question that
+            follows a conversation is completed from it by rules.
+        refiners: further refiners, run in order after the reranker: refuse, diversify, expand, compress …
+        strategy: the strategy that ``"auto"`` stands for, a built-in or a registered one.
+        depth: candidates per list.
+        timeout: seconds for the whole search; None: no limit.
+        breaker: skips branches that keep failing.
+        policy: the numbers that ``"auto"`` uses to decide; None: ``"auto"`` is plain hybrid search.
+        calibrations: judge how relevant a hit is; the first that fits its scores is used.
+        fitted: by dataset, what `pointsman calibrate` fitted; it takes precedence over ``calibrations`` there.
+
+    Raises:
+        InputError: an option is invalid.
+    """
+
+    router: BaseRouter | None = None
+    reranker: BaseRefiner | None = None
+    transformer: BaseTransformer | None = None
+    refiners: Sequence[BaseRefiner] = ()
+    strategy: str = "auto"
+    depth: int = DEPTH
+    timeout: float | None = TIMEOUT
+    breaker: Breaker = field(default_factory=Breaker)
+    policy: Policy | None = field(default_factory=measured)
+    calibrations: Sequence[Relevance] = field(default_factory=shipped)
+    fitted: Mapping[str, Calibration] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_top_k(self.depth)
+        Deadline(self.timeout)
+        object.__setattr__(self, "strategy", STRATEGY_ALIASES.get(self.strategy, self.strategy))
+        if not isinstance(self.policy, Policy | None):
+            raise InputError(f"a policy is a Policy or None, not {self.policy!r:.80}")
+        if not isinstance(self.breaker, Breaker):
+            raise InputError(
+                f"a breaker is a Breaker, not {self.breaker!r:.80}; Breaker(None) never leaves anything out"
+            )
+        if self.router is not None and not callable(getattr(self.router, "decide", None)):
+            raise InputError(f"a router subclasses BaseRouter, {self.router!r:.80} does not")
+        for stage in (self.reranker, *self.refiners):
+            if stage is not None and not isinstance(stage, BaseRefiner):
+                raise InputError(f"a refiner subclasses BaseRefiner, {stage!r:.80} does not")
