@@ -29,6 +29,7 @@ from pointsman import (
     Workspace,
 )
 from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.retrieval.decisions.user_stages import Stages
 from pointsman.retrieval.engine import Engine
 from pointsman.retrieval.fusion import LISTS
 from pointsman.retrieval.plan.routers import BaseRouter
@@ -37,7 +38,6 @@ from pointsman.retrieval.refine.rerank import BaseReranker
 from pointsman.retrieval.request import SearchRequest, StrategyName
 from pointsman.retrieval.run import telemetry
 from pointsman.retrieval.strategies import BaseRetrievalStrategy, HybridStrategy
-from pointsman.retrieval.user_stages import Stages
 from pointsman.store.local.local_store import LocalStore
 from pointsman.store.local.truth.truth_rows import Truth
 from pointsman.text import query_tokens

@@ -14,8 +14,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pointsman.llm.chosen_models import model_for
-from pointsman.retrieval.fusion import LISTS
-from pointsman.retrieval.named_sources import (
+from pointsman.retrieval.decisions.named_sources import (
     PLAIN,
     by_lists,
     image_router,
@@ -25,16 +24,17 @@ from pointsman.retrieval.named_sources import (
     selection_of,
     sources_named,
 )
+from pointsman.retrieval.decisions.rerank_and_refuse import wants_rerank, with_refuser, with_reranker
+from pointsman.retrieval.decisions.user_stages import Stages
+from pointsman.retrieval.fusion import LISTS
 from pointsman.retrieval.parallel_calls import Deadline, DualCall, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.plan.policy import measured
 from pointsman.retrieval.plan.recipe import Recipe, by_name, method_for
 from pointsman.retrieval.refine.base_refiner import BaseRefiner
 from pointsman.retrieval.refine.budget import Budget
 from pointsman.retrieval.request import SearchRequest
-from pointsman.retrieval.rerank_and_refuse import wants_rerank, with_refuser, with_reranker
 from pointsman.retrieval.run.source import check_all_searchable
 from pointsman.retrieval.search import search, unanswered
-from pointsman.retrieval.user_stages import Stages
 from pointsman.tools.audit_log import AuditLog, log_of
 from pointsman.tools.errors import InputError, RetrievalError, UnknownNameError, UnmetNeedError
 from pointsman.tools.sync_and_async import in_thread

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
+from pointsman.retrieval.decisions.user_stages import Stages
 from pointsman.retrieval.engine import Engine
 from pointsman.retrieval.request import SearchOptions, SearchRequest
 from pointsman.retrieval.retrievers.base_retriever import BaseRetriever
 from pointsman.retrieval.run.source import Source
-from pointsman.retrieval.user_stages import Stages
 from pointsman.tools.errors import InputError
 from pointsman.values.types import Query
 
@@ -28,7 +28,7 @@ class RetrievalWorkflow(Stages):
     deadline covers the whole search: results that are not in by then are dropped and reported too. An answer without
     relevant hits is refused unless ``refuse=False``.
 
-    The arguments are those of `pointsman.retrieval.user_stages.Stages`.
+    The arguments are those of `pointsman.retrieval.decisions.user_stages.Stages`.
     """
 
     _engine: Engine = field(init=False, repr=False, compare=False)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pointsman.retrieval.user_stages import Stages
+    from pointsman.retrieval.decisions.user_stages import Stages
     from pointsman.store.backend import Backend
     from pointsman.values.protocols import LLM, Embedder
     from pointsman.values.settings import Settings

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from pointsman.embedders.base_embedder import as_embedder, names_for_people
 from pointsman.llm.chosen_models import ChosenLLM, SettingsModels, model_for
+from pointsman.retrieval.decisions.named_sources import sources_named
+from pointsman.retrieval.decisions.user_stages import Stages
 from pointsman.retrieval.engine import Engine
 from pointsman.retrieval.fusion import LISTS
-from pointsman.retrieval.named_sources import sources_named
 from pointsman.retrieval.refine.rerank.foreign_reranker import as_refiner
 from pointsman.retrieval.request import SearchRequest, ServiceOptions
 from pointsman.retrieval.retrievers.base_retriever import BaseRetriever
 from pointsman.retrieval.retrievers.foreign_retriever import as_retriever, is_retriever
 from pointsman.retrieval.retrievers.single_list import VectorRetriever
 from pointsman.retrieval.run.source import Source
-from pointsman.retrieval.user_stages import Stages
 from pointsman.tools.audit_log import AuditLog
 from pointsman.tools.errors import InputError, UnmetNeedError
 from pointsman.tools.sync_and_async import async_twin, in_thread

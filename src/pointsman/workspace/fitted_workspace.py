@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from pointsman.retrieval.user_stages import Stages
+    from pointsman.retrieval.decisions.user_stages import Stages
     from pointsman.store.backend import Backend, DatasetRecord
     from pointsman.values.protocols import LLM, Embedder
     from pointsman.workspace.dataset import Dataset

@@ -51,7 +51,7 @@ class RoutedRecipe:
         examined: how many hits of the ranking the answer is chosen from.
         weighs: whether the policy weighs the lists.
         has_later_stages: whether a stage after the branches may take longer than a computation.
-        judged: by dataset, the embedders whose cosines a calibration judges there; None stands for words alone.
+        judged_embedders: by dataset, the embedders whose cosines can be judged there; None: words alone can be.
     """
 
     plan: Plan
@@ -61,7 +61,7 @@ class RoutedRecipe:
     examined: int
     weighs: bool
     has_later_stages: bool
-    judged: Mapping[str, frozenset[str | None]]
+    judged_embedders: Mapping[str, frozenset[str | None]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -239,15 +239,15 @@ class Results:
         pool: the lists, with all scores that are known.
         shared: whether a key stands for the same document in every branch, as with retrievers.
         degraded: what did not work as requested.
-        scored: the lists that `score` knows.
+        scorable_lists: the lists that `score` knows.
         size: the number of distinct candidates that came.
     """
 
-    __slots__ = ("degraded", "pool", "scored", "shared", "size")
+    __slots__ = ("degraded", "pool", "scorable_lists", "shared", "size")
 
     def __init__(self, pool: Pool[Any], *, shared: bool = False, degraded: tuple[str, ...] = ()) -> None:
         self.pool, self.shared, self.degraded, self.size = pool, shared, degraded, len(pool)
-        self.scored: Collection[str] = ()
+        self.scorable_lists: Collection[str] = ()
 
     def fetch(self, keys: Sequence[Any], list_positions: Sequence[Place]) -> list[Fetched]:
         """What keys stand for; `build_hits` makes hits of it.
@@ -318,7 +318,7 @@ class StoreResults(Results):
     def __init__(self, reading: Reading, store_query: StoreQuery, lists: Lists, degraded: tuple[str, ...] = ()) -> None:
         super().__init__(_pool(reading, lists), degraded=(*degraded, *lists.degraded))
         self.reading, self.store_query, self.documents, self.idf = reading, store_query, lists.documents, lists.idf
-        self.scored = SCALES.keys() & self.pool.scores.keys()
+        self.scorable_lists = SCALES.keys() & self.pool.scores.keys()
         info = reading.info
         self.embedder = info.embedder if info is not None and "vector" in self.pool.lists else None
 
@@ -353,7 +353,7 @@ class StoreResults(Results):
 
     def score(self, source: str, key: HitKey) -> float | None:
         """See `Results`."""
-        if key[0] not in {self.reading.name, None} or source not in self.scored:
+        if key[0] not in {self.reading.name, None} or source not in self.scorable_lists:
             return None
         own_key = self.keys([key[1]]).get(key[1])
         scores = {} if own_key is None else self.reading.store.score([self.store_query], [[own_key]])[0]

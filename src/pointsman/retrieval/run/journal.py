@@ -95,7 +95,7 @@ class Journal:
     def fused(self, results: Results, fused: Fused[Any]) -> None:
         """Note the lists and the ranking they were fused into."""
         for source, ranking in results.pool.lists.items():
-            score = partial(results.score, source) if source in results.scored else None
+            score = partial(results.score, source) if source in results.scorable_lists else None
             self.records.append(StageRecord("retrieve", source, ranking, results.ids, score=score))
         if len(results.pool.lists) > 1:
             self.records.append(StageRecord("fuse", "fuse", fused.ranking, results.ids))

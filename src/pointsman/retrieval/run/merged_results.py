@@ -167,7 +167,7 @@ class MergedResults(Results):
             }
         super().__init__(replace(merged_pool, lists=lists, raised=raised), degraded=degraded)
         self._stores, self._other_results = stores, other_results
-        self.scored = {source for results in stores.values() for source in results.scored}
+        self.scorable_lists = {source for results in stores.values() for source in results.scorable_lists}
 
     def fetch(self, keys: Sequence[Any], list_positions: Sequence[Place]) -> list[Fetched]:
         """See `Results`."""

@@ -59,7 +59,7 @@ class VariantResults(Results):
         pool: Pool[Any] = main_results.pool if main_results is not None else Pool()
         lists = {**pool.lists, **{label: ranking for label, (ranking, _) in variants.items()}}
         super().__init__(Pool(lists, pool.scores), shared=self._all_results[0].shared)
-        self.scored = () if main_results is None else main_results.scored
+        self.scorable_lists = () if main_results is None else main_results.scorable_lists
 
     def fetch(self, keys: Sequence[Any], list_positions: Sequence[Place]) -> list[Fetched]:  # noqa: ARG002
         """See `Results`."""

@@ -358,7 +358,8 @@ def judge(fused_lists: FusedLists, versions: Sequence[Fetched]) -> RankedHits:
     judgeable_results = {
         number: results
         for number, results in fused_lists.retrieval.answers[0].results.items()
-        if isinstance(results, StoreResults) and results.embedder in search_plan.recipe.judged[results.reading.name]
+        if isinstance(results, StoreResults)
+        and results.embedder in search_plan.recipe.judged_embedders[results.reading.name]
     }
     try:
         if judgeable_results:
@@ -494,13 +495,7 @@ def _adopted(stage: str, start: float, ranked_hits: RankedHits, reshaped: Any) -
         journal.failed(stage, start, cause, "the previous ranking is kept")
         return ranked_hits
     journal.ranked(stage, reshaped)
-    journal.span(
-        stage,
-        reshaped.detail,
-        start,
-        len(reshaped.hits),
-        "; ".join(reshaped.degraded) or None,
-    )
+    journal.span(stage, reshaped.detail, start, len(reshaped.hits), "; ".join(reshaped.degraded) or None)
     return replace(
         ranked_hits,
         ranking=replace(reshaped, best=ranked_hits.ranking.best, needed=ranked_hits.ranking.needed),

@@ -359,7 +359,7 @@ async def measure_new(rewritings: Sequence[Rewriting]) -> list[Reading]:
                 if searches_vectors
                 and (reading := readings[name]).is_new
                 and reading.info is not None
-                and reading.info.embedder in recipe.judged[name]
+                and reading.info.embedder in recipe.judged_embedders[name]
                 and rewriting.query.text in reading.source.query_vectors
                 and (reading.is_local or getattr(reading.source, "is_view", False))
             ]
@@ -382,7 +382,7 @@ async def measure(retrievals: Sequence[Retrieval], tried: Sequence[Reading]) -> 
         for results in [results for answer in retrieval.answers for results in answer.results.values()]:
             if isinstance(results, StoreResults) and results.store_query.vector is not None:
                 reading = results.reading
-                if results.embedder in search_plan.recipe.judged[reading.name] and reading.lacks_background:
+                if results.embedder in search_plan.recipe.judged_embedders[reading.name] and reading.lacks_background:
                     lacking[reading] = None
         readings_of_each.append([reading for reading in lacking if reading not in tried])
     await _measure(inquiries, readings_of_each)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pointsman.llm.base_llm import is_model
+from pointsman.retrieval.decisions.user_stages import Stages
 from pointsman.retrieval.engine import Engine
 from pointsman.retrieval.fusion import SCALES
 from pointsman.retrieval.refine.budget import Budget
@@ -17,7 +18,6 @@ from pointsman.retrieval.retrievers.base_retriever import BaseRetriever
 from pointsman.retrieval.retrievers.foreign_retriever import as_retriever
 from pointsman.retrieval.retrievers.hybrid_retriever import TIMEOUT
 from pointsman.retrieval.run.source import Source
-from pointsman.retrieval.user_stages import Stages
 from pointsman.tools.errors import InputError, UnmetNeedError
 from pointsman.tools.sync_and_async import wait_for
 from pointsman.values.registry import STRATEGIES, Registry

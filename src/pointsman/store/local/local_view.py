@@ -68,7 +68,7 @@ class ViewStore(StoreView):
         self._word_subset: IndexSubset | None = None
         self._vector_subset: VectorSubset | None = None
         self._names: frozenset[str] | None = None
-        self._shown: dict[str, bool] = {}
+        self._visibility: dict[str, bool] = {}
 
     @property
     def state(self) -> str:
@@ -158,16 +158,18 @@ class ViewStore(StoreView):
 
     def _without_access(self, documents: Sequence[Document | None]) -> list[Document | None]:
         """Return the documents without what they say about access; None for those that others have just hidden."""
-        shown = without_access([document for document in documents if document is not None and self._shows(document)])
-        by_id = {document.id: document for document in shown}
+        visible_documents = without_access(
+            [document for document in documents if document is not None and self._is_visible(document)]
+        )
+        by_id = {document.id: document for document in visible_documents}
         return [None if document is None else by_id.get(document.id) for document in documents]
 
-    def _shows(self, document: Document) -> bool:
+    def _is_visible(self, document: Document) -> bool:
         """Whether documents that say this about access exist in the view; few things are said, so each is read once."""
-        said = repr(document.metadata.get(ACCESS))
-        if said not in self._shown:
-            self._shown[said] = permissions_of(document.metadata) in self._visible.permissions
-        return self._shown[said]
+        access_text = repr(document.metadata.get(ACCESS))
+        if access_text not in self._visibility:
+            self._visibility[access_text] = permissions_of(document.metadata) in self._visible.permissions
+        return self._visibility[access_text]
 
     def fetch(self, keys: Sequence[Any]) -> list[Document | None]:
         """See `Store`."""

@@ -110,7 +110,7 @@ def _adopting(recipe: Recipe, strategy: str, request: SearchRequest, settings: S
     return recipe.deciding("rerank", reranker.name, "calibration", reason)
 
 
-def with_refuser(recipe: Recipe, request: SearchRequest, after: int) -> Recipe:
+def with_refuser(recipe: Recipe, request: SearchRequest, own_refiners: int) -> Recipe:
     """Add the refuser after the reranker and the strategy's own refiners, unless the request says otherwise."""
     own_refusers = [refiner for refiner in recipe.refiners if refiner.stage == "refuse"]
     if request.refuse is False or isinstance(request.refuse, BaseRefiner):
@@ -124,7 +124,7 @@ def with_refuser(recipe: Recipe, request: SearchRequest, after: int) -> Recipe:
     else:
         refuser, decider = Refuser(), "default"
     refiners = list(recipe.refiners)
-    index = len(refiners) - after
+    index = len(refiners) - own_refiners
     refiners.insert(index, refuser)
     recipe = replace(recipe, refiners=refiners)
     return recipe.deciding("refuse", "on", decider, "irrelevant results are refused")
