@@ -106,7 +106,7 @@ class Engine:
                     answer = self.search(request, sources, today=today)
                 audit.add_answers(entry, request.queries, [answer])
             return answer
-        sources = on_day(request, sources)
+        sources = sources if request.as_of is None else on_day(request, sources)
         recipe = self.resolve(request, sources)
         if today:
             recipe = replace(recipe, today=today)
