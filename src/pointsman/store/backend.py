@@ -249,16 +249,16 @@ def check_record(kind: str, name: str, value: str | None = None) -> None:
         raise InputError(f"the value of record {kind} {name!r} has a lone surrogate, which no UTF-8 text can hold")
 
 
-def check_format(label: str, stored: int, known: int) -> None:
+def check_format(label: str, stored_format: int, known_format: int) -> None:
     """Check that a dataset of a server is in the format that this version knows.
 
     Raises:
         FormatVersionError: it is in another one.
     """
-    if stored != known:
+    if stored_format != known_format:
         raise FormatVersionError(
-            f"{label}: the dataset is in format {stored}, this version of pointsman knows format {known}; "
-            "open it with the version that wrote it"
+            f"{label}: the dataset is in format {stored_format}, this version of pointsman knows format "
+            f"{known_format}; open it with the version that wrote it"
         )
 
 

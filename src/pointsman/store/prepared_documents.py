@@ -293,24 +293,24 @@ def directions(
 
 
 def check_embedder(
-    dataset: str, stored: tuple[str | None, int | None], embedder: str, dimensions: int | None = None
+    dataset: str, stored_vectors: tuple[str | None, int | None], embedder: str, dimensions: int | None = None
 ) -> None:
     """Check that vectors go with those that a dataset has.
 
     Args:
         dataset: its name, for messages.
-        stored: embedder and dimensions of its vectors; None before the first.
+        stored_vectors: embedder and dimensions of its vectors; None before the first.
         embedder: of the vectors to be written.
         dimensions: of these; None: not known yet.
 
     Raises:
         InputError: they are from another embedder, or of other dimensions.
     """
-    if stored[0] not in {None, embedder}:
-        raise mixed_embedders(dataset, stored[0], embedder)
-    if None not in (stored[1], dimensions) and stored[1] != dimensions:
+    if stored_vectors[0] not in {None, embedder}:
+        raise mixed_embedders(dataset, stored_vectors[0], embedder)
+    if None not in (stored_vectors[1], dimensions) and stored_vectors[1] != dimensions:
         raise InputError(
-            f"{dataset} holds vectors of {stored[1]} dimensions, not of {dimensions}; "
+            f"{dataset} holds vectors of {stored_vectors[1]} dimensions, not of {dimensions}; "
             "open it with the embedder that made them, or index the documents into a new dataset"
         )
 

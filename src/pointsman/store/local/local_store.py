@@ -322,9 +322,9 @@ class LocalStore(Store):
         """See `Store`; known once a filter has been used."""
         return self.collection.columns.names()
 
-    def changes(self, since: int) -> Iterator[list[DocumentChange]]:
+    def changes(self, sequence: int) -> Iterator[list[DocumentChange]]:
         """Yield the last operation per key after a sequence number, in batches, deletions first."""
-        return self.collection.truth.changes(since)
+        return self.collection.truth.changes(sequence)
 
     def changed_since(self, sequence: int, limit: int) -> int:
         """See `Store`."""

@@ -86,12 +86,12 @@ def _checksum(manifest: Mapping[str, Any]) -> str:
     return xxhash.xxh3_64_hexdigest(json.dumps(manifest, sort_keys=True).encode())
 
 
-def create_collection(directory: Path, about: Mapping[str, Any] | None = None) -> bool:
+def create_collection(directory: Path, entries: Mapping[str, Any] | None = None) -> bool:
     """Create an empty collection atomically, for all processes.
 
     Args:
         directory: its path; existing content stays unchanged.
-        about: stored in the manifest (name, description and similar).
+        entries: stored in the manifest (name, description and similar).
 
     Returns:
         Whether it was created here; False if something already has this name.
@@ -107,7 +107,7 @@ def create_collection(directory: Path, about: Mapping[str, Any] | None = None) -
         with directory_aside(directory.parent) as temporary:
             truth = WritableTruth(temporary / TRUTH)
             truth.close()
-            write_manifest(temporary, {"format": FORMAT, "identity": truth.identity, **(about or {})})
+            write_manifest(temporary, {"format": FORMAT, "identity": truth.identity, **(entries or {})})
             try:
                 temporary.rename(directory)
             except OSError as error:
@@ -119,13 +119,13 @@ def create_collection(directory: Path, about: Mapping[str, Any] | None = None) -
 
 
 def open_collection(
-    directory: Path, about: Mapping[str, Any], lock: WriterLock
+    directory: Path, entries: Mapping[str, Any], lock: WriterLock
 ) -> tuple[WritableTruth, dict[str, Any], object]:
     """Return the documents of a collection, its manifest, and the stamp of that; create it if there is none.
 
     Args:
         directory: its path.
-        about: stored in the manifest of a new collection.
+        entries: stored in the manifest of a new collection.
         lock: of its writer.
 
     Raises:
@@ -133,7 +133,7 @@ def open_collection(
         StoreError: the path is no directory, or cannot be used.
     """
     while True:
-        create_collection(directory, about)
+        create_collection(directory, entries)
         with steady(directory) as exists:
             stamp = file_stamp(directory / MANIFEST)
             manifest = read_manifest(directory) if exists else None
@@ -148,13 +148,13 @@ def open_collection(
                     )
                 return truth, manifest, stamp
         if exists:
-            _complete(directory, about, lock)
+            _complete(directory, entries, lock)
         elif directory.exists() and not directory.is_dir():
             raise StoreError(f"{directory} is not a directory; delete it, or name another path")
         # otherwise another process has just deleted it
 
 
-def _complete(directory: Path, about: Mapping[str, Any], lock: WriterLock) -> None:
+def _complete(directory: Path, entries: Mapping[str, Any], lock: WriterLock) -> None:
     """Turn a directory without a manifest into a collection.
 
     Raises:
@@ -168,7 +168,7 @@ def _complete(directory: Path, about: Mapping[str, Any], lock: WriterLock) -> No
                 truth = WritableTruth(directory / TRUTH)
                 truth.close()
                 with translated(directory):
-                    write_manifest(directory, {"format": FORMAT, "identity": truth.identity, **about})
+                    write_manifest(directory, {"format": FORMAT, "identity": truth.identity, **entries})
                     sync_names(directory)
     except (FileNotFoundError, NotADirectoryError):
         log.debug("%s was deleted while it was completed", directory)

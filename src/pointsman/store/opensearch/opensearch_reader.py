@@ -84,16 +84,26 @@ class OpenSearchReader(Store):
     """What is read of a dataset in OpenSearch; for the arguments see `OpenSearchStore`."""
 
     def __init__(
-        self, cluster: Cluster, alias: str, catalogue: str, record: str, about: Mapping[str, Any], factors: Factors
+        self,
+        cluster: Cluster,
+        alias: str,
+        catalogue: str,
+        record: str,
+        record_fields: Mapping[str, Any],
+        factors: Factors,
     ) -> None:
-        check_format(cluster.label, about["format"], FORMAT)
+        check_format(cluster.label, record_fields["format"], FORMAT)
         self._cluster, self._alias, self._catalogue, self._record = cluster, alias, catalogue, record
-        self._identity, self._scales, self._factors = about["identity"], SCALES_OF[about["technique"]], factors
-        self._embedder: str | None = about.get("embedder")
-        self._dimensions: int | None = about.get("dimensions")
+        self._identity, self._scales, self._factors = (
+            record_fields["identity"],
+            SCALES_OF[record_fields["technique"]],
+            factors,
+        )
+        self._embedder: str | None = record_fields.get("embedder")
+        self._dimensions: int | None = record_fields.get("dimensions")
         self._statistics: tuple[float, Statistics] | None = None
-        self._constants = constants(settings_of(about["name"], about["settings"]))
-        self._kind: str = about.get("vectors", FLOAT)
+        self._constants = constants(settings_of(record_fields["name"], record_fields["settings"]))
+        self._kind: str = record_fields.get("vectors", FLOAT)
         self._mean_length: tuple[float, float] | None = None  # when it was measured
 
     def __repr__(self) -> str:

@@ -70,7 +70,7 @@ class OpenSearchStore(OpenSearchReader):
         alias: alias of its index.
         catalogue: the index that contains its record.
         record: the ``_id`` of that record.
-        about: the record.
+        record_fields: the record.
         factors: the cluster's score factors.
 
     Raises:
@@ -78,11 +78,17 @@ class OpenSearchStore(OpenSearchReader):
     """
 
     def __init__(
-        self, cluster: Cluster, alias: str, catalogue: str, record: str, about: Mapping[str, Any], factors: Factors
+        self,
+        cluster: Cluster,
+        alias: str,
+        catalogue: str,
+        record: str,
+        record_fields: Mapping[str, Any],
+        factors: Factors,
     ) -> None:
-        super().__init__(cluster, alias, catalogue, record, about, factors)
+        super().__init__(cluster, alias, catalogue, record, record_fields, factors)
         self._bulk = _Bulk()
-        if about["analyzer"] != DERIVED:
+        if record_fields["analyzer"] != DERIVED:
             self.rebuild()
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -339,7 +339,7 @@ class _Lookup:
 
 def _lists_for(store_query: StoreQuery) -> tuple[str, ...]:
     """Return the names of the lists that a query asks for."""
-    return tuple(name for name, part in ((WORDS, store_query.text), (NEAR, store_query.vector)) if part is not None)
+    return tuple(name for name, value in ((WORDS, store_query.text), (NEAR, store_query.vector)) if value is not None)
 
 
 def _rows_of(connection: Connection[Any], lookups: Sequence[_Lookup]) -> list[list[Any]]:

@@ -35,7 +35,7 @@ class PostgresStore(PostgresWriter):
         connections: connections to the database.
         schema: schema of the workspace.
         vectors: the schema that contains pgvector.
-        about: the catalogue's entry.
+        row: the catalogue's entry.
 
     Raises:
         FormatVersionError: the dataset was written by a newer Pointsman.

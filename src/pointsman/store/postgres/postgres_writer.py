@@ -63,25 +63,25 @@ class PostgresWriter(PostgresRows):
         connections: connections to the database.
         schema: schema of the workspace.
         vectors: the schema that contains pgvector.
-        about: the catalogue's entry.
+        row: the catalogue's entry.
 
     Raises:
         FormatVersionError: the dataset was written by a newer Pointsman.
     """
 
-    def __init__(self, connections: Connections, schema: str, vectors: str, about: DatasetRow) -> None:
-        check_format(connections.label, about.format, FORMAT)
-        super().__init__(connections, Tables(schema, about.number, vectors), about)
-        self._embedder, self._dimensions = about.embedder, about.dimensions
-        self._retention = about.retention  # what versions are kept, as far as this process knows
-        self._documents = about.documents  # the last known number, which only affects speed
+    def __init__(self, connections: Connections, schema: str, vectors: str, row: DatasetRow) -> None:
+        check_format(connections.label, row.format, FORMAT)
+        super().__init__(connections, Tables(schema, row.number, vectors), row)
+        self._embedder, self._dimensions = row.embedder, row.dimensions
+        self._retention = row.retention  # what versions are kept, as far as this process knows
+        self._documents = row.documents  # the last known number, which only affects speed
         self._statistics: tuple[float, Statistics] | None = None
         self._due = -1, 0  # sequence number of the count, and the count
         self._signatures = Signatures(self._signature_rows)
         self.cosines_of_signatures: dict[tuple[bytes, int, int], NDArray[np.float64]] = {}
         """By a digest of questions, a signature and its last change: the best cosine of each question, for views."""
         self._bulk = threading.local()
-        if about.analyzer != DERIVED:
+        if row.analyzer != DERIVED:
             log.warning("%s: the index data was made by another version; rebuilding it", connections.label)
             self.rebuild()
 

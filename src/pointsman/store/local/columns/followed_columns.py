@@ -94,10 +94,10 @@ class FollowedColumns(Columns):
 
         To count tens of thousands takes as long as all else that SQLite does for a document that is added.
         """
-        since, until, count = self._change_count
+        first_seq, last_seq, count = self._change_count
         target = self._truth.sequence()
-        is_continued = since == seq and until <= target
-        count = count + self._truth.changed_since(until, limit) if is_continued else limit
+        is_continued = first_seq == seq and last_seq <= target
+        count = count + self._truth.changed_since(last_seq, limit) if is_continued else limit
         if count >= limit:  # a document that has changed twice may have been counted twice
             count = self._truth.changed_since(seq, limit)
         is_below = count < limit

@@ -66,9 +66,12 @@ def are_words_due(
         count: returns how many documents it has.
         changed_since: returns how many have changed since a write; counting may stop at a limit.
     """
-    stored = words_sequence(path, identity)
-    least = max(WORDS_AGAIN, count() // _WORDS_SHARE) if stored else WORDS_AGAIN
-    return not 0 < sequence <= stored and changed_since(stored if stored < sequence else 0, least) >= least
+    stored_sequence = words_sequence(path, identity)
+    least = max(WORDS_AGAIN, count() // _WORDS_SHARE) if stored_sequence else WORDS_AGAIN
+    return (
+        not 0 < sequence <= stored_sequence
+        and changed_since(stored_sequence if stored_sequence < sequence else 0, least) >= least
+    )
 
 
 def _origin(identity: str) -> str:
