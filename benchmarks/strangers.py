@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import chdir, closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
+from unicodedata import normalize
 
 import httpx
 
@@ -186,7 +187,34 @@ def edited_rows() -> Iterator[tuple[str, bool]]:
             yield "Python: the other dataset", [hit.id for hit in answer.hits] == ["c"] and bool(answer.degraded)
 
 
+def written_in_two_ways() -> Iterator[tuple[str, bool]]:
+    """Row 12: the same text in NFD and NFC; letters with strokes."""
+    apart, composed = (normalize(form, "Übungen") for form in ("NFD", "NFC"))
+    texts = ("Łódź is a city", "Smørrebrød with Æbleskiver", "Đà Nẵng by the sea", "Straße und Größe")
+    with pointsman.open("ws", embedder=HashingEmbedder()) as workspace:
+        dataset = workspace.dataset(apart)
+        dataset.add([Document("u", "an exercise", {apart: 1, "source": f"{apart}.md", "tags": [apart]})])
+        dataset.add([Document(str(number), text) for number, text in enumerate(texts)])
+        yield "Python: the name of a dataset", workspace.names() == [composed]
+        for name in (apart, composed):
+            conditions = ('source == "{}.md"', 'source startswith "{}"', "`{}` == 1", 'tags in ["{}"]')
+            filtered = [dataset.search("exercise", filters=text.format(name), refuse=False) for text in conditions]
+            answers = [workspace.search("exercise", datasets=[name], refuse=False), *filtered]
+            yield (
+                f"Python: filters in {'NFD' if name == apart else 'NFC'}",
+                all(answer.hits and answer.hits[0].id == "u" for answer in answers),
+            )
+        for number, query in enumerate(("lodz", "smorrebrod aebleskiver", "da nang", "strasse grosse")):
+            answer = dataset.search(query, strategy="bm25", refuse=False)
+            yield f"Python: {query}", [hit.id for hit in answer.hits] == [str(number)]
+    Path(f"{apart}.md").write_text("The rail is straight.")
+    command("index", f"{apart}.md", "-d", "files", "-w", "ws2")
+    answer_of_command = command("search", "rail", "-w", "ws2", "--filter", f'source == "{composed}.md"', "--json")
+    yield "Command line: the name of a file", "The rail is straight." in answer_of_command.stdout
+
+
 ROWS: Final[dict[int, Case]] = {
+    12: written_in_two_ways,
     3: use_after_closing,
     4: nothing_there,
     9: preflight,

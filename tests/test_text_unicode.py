@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pointsman.text import fold, repair
-from pointsman.text.unicode import normalize, simplified, table_checksum
+from pointsman.text.unicode import compose, normalize, simplified, table_checksum
 
 ANY_TEXT = st.text(alphabet=st.characters(exclude_categories=()))  # surrogates included
 
@@ -103,3 +103,30 @@ def test_the_table_of_characters_is_whole() -> None:
     assert all(len(a) == len(b) == 1 and b not in table for a, b in table.items())
     assert all(table[a] == b for a, b in zip("國語學習電腦", "国语学习电脑", strict=True))
     assert len(table_checksum()) == 8
+
+
+@pytest.mark.parametrize(
+    ("written", "folded"),
+    [
+        ("Łódź", "lodz"),
+        ("Smørrebrød", "smorrebrod"),
+        ("Đà Nẵng", "da nang"),
+        ("Ægir œuvre", "aegir oeuvre"),
+        ("Þórður", "thordur"),
+        ("Ħal Għaxaq", "hal ghaxaq"),
+        ("Diyarbakır", "diyarbakir"),
+        ("Ǿrsted ǽ", "orsted ae"),
+        ("Größe", "grosse"),
+    ],
+)
+def test_letters_with_strokes_and_ligatures_are_folded(written: str, folded: str) -> None:
+    assert fold(written) == fold(unicodedata.normalize("NFD", written)) == fold(folded) == folded
+
+
+@given(st.text())
+def test_two_forms_of_one_text_are_composed_to_one(text: str) -> None:
+    assert compose(unicodedata.normalize("NFD", text)) == compose(text) == unicodedata.normalize("NFC", text)
+
+
+def test_composing_a_letter_with_many_marks_takes_linear_time() -> None:
+    assert len(compose("a" + "\u0323\u0301" * 64_000)) < 40

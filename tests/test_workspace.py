@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.llm.scripted_llm import ScriptedLLM
 from pointsman.retrieval.strategies import BaseRetrievalStrategy, register_strategy
 from pointsman.retrieval.workflow import RetrievalWorkflow
+from pointsman.text import DEFAULT_ANALYZER, Analyzer, unicode
 from pointsman.tools.errors import CorruptStoreError, FormatVersionError, InputError, LockedError, UnknownNameError
 from pointsman.values.registry import STRATEGIES
 from pointsman.values.retrieval_context import Hits
@@ -250,3 +252,55 @@ def test_strategies_by_name(workspace: Workspace) -> None:
     hyde = workspace.search("what stands beside the rail?", 4, strategy="hyde", refuse=False)
     assert any(step.source == "hypothetical 1" for hit in hyde for step in hit.provenance)
     assert hyde.degraded == ()
+
+
+UEBUNG = "Übung", unicodedata.normalize("NFD", "Übung")
+
+
+@pytest.mark.parametrize("asked", UEBUNG, ids=["composed", "apart"])
+@pytest.mark.parametrize("stored", UEBUNG, ids=["composed", "apart"])
+def test_names_keys_and_values_are_compared_as_people_see_them(workspace: Workspace, stored: str, asked: str) -> None:
+    workspace.dataset(stored).add(
+        [
+            Document("u", "an exercise", {stored: stored, "place": {stored: [stored]}, "source": f"{stored}.md"}),
+            Document("o", "another exercise", {"source": "other.md"}),
+        ]
+    )
+    assert workspace.names() == ["Übung"]
+    dataset = workspace.dataset(asked, create=False)
+    assert dataset is workspace.dataset(stored)
+    for condition in (
+        {asked: asked},
+        {f"place.{asked}": asked},
+        {"source": {"startswith": asked}},
+        {"source": {"icontains": asked.lower()}},
+        {"source": {"in": [f"{asked}.md"]}},
+        f"exists(`{asked}`)",
+    ):
+        answer = workspace.search("exercise", datasets=[asked], filters=condition, refuse=False)
+        assert [hit.id for hit in answer.hits] == ["u"], condition
+    assert answer.hits[0].metadata["source"] == f"{stored}.md", "what is stored is given back as it was"
+    workspace.drop(asked)
+    assert workspace.names() == []
+
+
+def test_words_indexed_by_the_rules_of_before_are_indexed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forget_words() -> None:
+        unicode.FOLDS.clear()
+        DEFAULT_ANALYZER._everything.clear()
+        DEFAULT_ANALYZER._content.clear()
+
+    forget_words()
+    with monkeypatch.context() as before, Workspace(tmp_path / "w", embedder=HashingEmbedder()) as handle:
+        before.setattr(unicode, "_WITHOUT_STROKES", {})
+        before.setattr(Analyzer, "fingerprint", property(lambda _: "1/rules of before"))
+        dataset = handle.dataset("cities")
+        dataset.add([Document("l", "Łódź is a city"), Document("p", "Płock is another city")])
+        assert dataset.search("lodz", strategy="bm25", refuse=False).hits == ()
+    forget_words()
+    with Workspace(tmp_path / "w", embedder=HashingEmbedder()) as handle:
+        dataset = handle.dataset("cities", create=False)
+        assert [hit.id for hit in dataset.search("lodz", strategy="bm25", refuse=False).hits] == ["l"]
+        assert dataset.verify().problems == ()

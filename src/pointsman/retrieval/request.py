@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NewType, Self, TypedDict
 from pointsman.retrieval.parallel_calls import Deadline
 from pointsman.retrieval.plan.policy import EFFORTS, EffortLimits, EffortName
 from pointsman.retrieval.refine.base_refiner import BaseRefiner
+from pointsman.text.unicode import compose
 from pointsman.tools.errors import InputError, UnknownNameError
 from pointsman.values.filters import Filter, parse_optional
 from pointsman.values.registry import STRATEGY_ALIASES
@@ -346,7 +347,7 @@ def _names(names: Any) -> tuple[str, ...]:
     names = [names] if isinstance(names, str) else names
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
         raise InputError(f"datasets are names, not {names!r:.80}")
-    return tuple(dict.fromkeys(names))
+    return tuple(dict.fromkeys(map(compose, names)))
 
 
 def _unknown_name(kind: str, name: str, names: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any, Final, Literal
 from uuid import UUID
 
-from pointsman.text.unicode import repair
+from pointsman.text.unicode import compose, repair
 from pointsman.tools.errors import InputError
 
 Kind = Literal["string", "number", "boolean"]
@@ -106,7 +106,7 @@ def plain(value: object) -> Any:
 def typed(value: object) -> Typed | None:
     """Return the value as filters compare it; None if it cannot be filtered on.
 
-    A date and time with a time zone is normalised to UTC; lone surrogates are stored as U+FFFD.
+    A date and time with a time zone is normalised to UTC; lone surrogates are stored as U+FFFD; a text is in NFC.
 
     >>> typed(2), typed(True), typed("2"), typed(None), typed(2**53 + 1)
     (('number', 2.0), ('boolean', 1.0), ('string', '2'), None, ('number', 9007199254740993))
@@ -114,7 +114,7 @@ def typed(value: object) -> Typed | None:
     ('string', '2024-04-30T23:00:00+00:00')
     """
     if isinstance(value, str):
-        value = value if value.isascii() else repair(value)
+        value = value if value.isascii() else compose(repair(value))
         return "string", _instant(value) if 16 < len(value) < 33 and value[4] == "-" else value
     if isinstance(value, bool):
         return "boolean", float(value)
@@ -174,7 +174,7 @@ def facts(fields: Mapping[str, Any], prefix: str = "") -> dict[str, list[Typed]]
     """
     result: dict[str, list[Typed]] = {}
     for name, value in fields.items():
-        key = prefix + name
+        key = compose(prefix + name)
         values = _raw(value) if key in (ID, TEXT) else typed_values(value)
         if values:
             result.setdefault(key, []).extend(values)
@@ -199,6 +199,8 @@ def _raw(value: object) -> list[Typed]:
 
 
 def _path_values(fields: Mapping[str, Any], key: str) -> list[Typed]:
+    if not key.isascii():
+        fields = {compose(name): value for name, value in fields.items()}
     values = typed_values(fields.get(key))
     dot = key.find(".")
     while dot >= 0:

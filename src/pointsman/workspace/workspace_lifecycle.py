@@ -75,7 +75,7 @@ class StoredWorkspace(FittedWorkspace):
             UnmetNeedError: it is for pictures, and nothing is configured that embeds them.
         """
         if name not in self._datasets:
-            check_name(name)
+            name = check_name(name)
         with self._opening:
             attachment = self._attachment(name)
             if attachment is not None:
@@ -221,7 +221,7 @@ class StoredWorkspace(FittedWorkspace):
             UnmetNeedError: access is on and there is no ``access``, or the collection cannot be searched as if the rows
                 that someone may not see were not there.
         """
-        check_name(name)
+        name = check_name(name)
         columns = None if access is None else AccessColumns.of(access)
         if self.access and columns is None:
             raise UnmetNeedError(
@@ -369,7 +369,7 @@ class StoredWorkspace(FittedWorkspace):
             CorruptStoreError: the file with the documents is missing.
             LockedError: another process is writing to it.
         """
-        check_name(name)
+        name = check_name(name)
         if not self.backend.is_remote and self._attachment(name) is not None:
             raise UnmetNeedError(maintains_itself(name))
         with self._opening:
@@ -388,7 +388,7 @@ class StoredWorkspace(FittedWorkspace):
             UnknownNameError: there is no such dataset.
             LockedError: another process is writing to it.
         """
-        check_name(name)
+        name = check_name(name)
         if self._attachment(name) is not None:
             raise InputError(f"{name!r} is attached and cannot be deleted here; detach it")
         self._calibrations.stop(name)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from pointsman.text.unicode import repair
+from pointsman.text.unicode import compose, repair
 from pointsman.tools.errors import FilterError
 from pointsman.values.metadata import ID, TEXT, Kind, Typed, folded, typed, values_of
 
@@ -48,6 +48,12 @@ class _Leaf(Filter):
     __slots__ = ()
     depth: int = 1
     leaves: int = 1
+    key: str
+
+    def _take_key(self) -> None:
+        """Check the key, and compare it as people see it."""
+        check_key(self.key)
+        object.__setattr__(self, "key", compose(self.key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +66,7 @@ class Equals(_Leaf):
     """The value with its kind, as it is compared, also between filters (``True == 1`` in Python, not here)."""
 
     def __post_init__(self) -> None:
-        check_key(self.key)
+        self._take_key()
         object.__setattr__(self, "typed", typed_operand(self.key, self.value))
 
     def matches(self, fields: Mapping[str, Any]) -> bool:
@@ -83,7 +89,7 @@ class In(_Leaf):
     typed: frozenset[Typed] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        check_key(self.key)
+        self._take_key()
         if isinstance(self.values, str | Mapping) or not isinstance(self.values, Iterable):
             raise FilterError(f"{self.key!r}: in takes a list of values, not {self.values!r:.80}")
         object.__setattr__(self, "values", tuple(self.values))
@@ -129,7 +135,7 @@ class Range(_Leaf):
     interval: Interval = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        check_key(self.key)
+        self._take_key()
         for strict, inclusive in (("gt", "gte"), ("lt", "lte")):
             if getattr(self, strict) is not None and getattr(self, inclusive) is not None:
                 raise FilterError(f"{self.key!r}: give {strict} or {inclusive}, not both")
@@ -175,10 +181,11 @@ class PartOfText(_Leaf):
     operator: ClassVar[str]
 
     def __post_init__(self) -> None:
-        check_key(self.key)
+        self._take_key()
         if not isinstance(self.part, str):
             raise FilterError(f"{self.key!r}: {self.operator} takes a text, not {self.part!r:.80}")
-        object.__setattr__(self, "part", repair(self.part))  # as values are stored
+        part = repair(self.part)  # as values are stored; those of an id and a text are never composed
+        object.__setattr__(self, "part", part if self.key in (ID, TEXT) else compose(part))
 
     @property
     def test(self) -> Callable[[str], bool]:
@@ -254,7 +261,7 @@ class Exists(_Leaf):
     key: str
 
     def __post_init__(self) -> None:
-        check_key(self.key)
+        self._take_key()
 
     def matches(self, fields: Mapping[str, Any]) -> bool:
         """See the module's rules."""

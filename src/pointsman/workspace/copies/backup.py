@@ -438,8 +438,7 @@ def _file_of(value: Mapping[str, Any]) -> _File:
 
 
 def _dataset_name(name: str) -> str:
-    check_name(name)
-    return name
+    return check_name(name)
 
 
 def _number(value: Any) -> int:

@@ -20,6 +20,7 @@ from pointsman.retrieval.run.source import TECHNIQUES, IndexingTechnique, Source
 from pointsman.store.base_store import EmptyStore
 from pointsman.store.prepared_documents import storable
 from pointsman.store.store_values import SCALES_OF
+from pointsman.text.unicode import compose
 from pointsman.tools.byte_cache import ByteCache
 from pointsman.tools.errors import InputError, UnknownNameError, UnmetNeedError
 from pointsman.tools.sync_and_async import async_twin
@@ -75,7 +76,7 @@ class StoredDataset(Source):
         versions: str | None = None,
         audit_log: AuditLog | None = None,
     ) -> None:
-        check_name(name)
+        name = check_name(name)
         _check_description(description)
         if indexing_technique not in TECHNIQUES:
             raise InputError(f"indexing_technique is one of {', '.join(TECHNIQUES)}, not {indexing_technique!r}")
@@ -450,16 +451,18 @@ _DAYS: Final = re.compile(r"(\d{1,6}) days?", re.ASCII)
 _MOST_DAYS: Final = 36_500
 
 
-def check_name(name: str) -> None:
-    """Check a name; names become directories and are never escaped.
+def check_name(name: str) -> str:
+    """Return a name in NFC, as it is stored, after checking it; names become directories and are never escaped.
 
     Raises:
         InputError: the name is invalid.
     """
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    stored_name = compose(name) if isinstance(name, str) else ""
+    if not _NAME.fullmatch(stored_name):
         raise InputError(f"a dataset's name is 1 to 64 letters, digits, '_', '-' or '.', not {name!r:.80}")
-    if len(name.encode()) > _NAME_BYTES:
+    if len(stored_name.encode()) > _NAME_BYTES:
         raise InputError(f"a dataset's name has at most {_NAME_BYTES} bytes in UTF-8; {name!r:.80} has more")
+    return stored_name
 
 
 def _check_description(description: str) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["check_table", "read_table", "saved_state", "write_table"]
 
 _MAGIC: Final = b"PMCOLUMN"
-_FORMAT: Final = 1
+_FORMAT: Final = 2  # with 1, texts were not in NFC
 
 
 def write_table(path: Path, table: Table, identity: str, seq: int) -> None:
