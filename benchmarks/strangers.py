@@ -148,6 +148,41 @@ def preflight() -> Iterator[tuple[str, bool]]:
         yield f"{door}: preflight of {path}", is_right
 
 
+def arguments_of_models() -> Iterator[tuple[str, bool]]:
+    """Row 10: arguments as models write them."""
+    from mcp import Client as McpClient
+
+    from pointsman.integrations.mcp import create_server
+
+    workspace = make_workspace("ws")
+    workspace.dataset("rails").add([Document("c", "a rail of the year", {"year": 2020})])
+
+    async def ask(**arguments: Any) -> str:
+        async with McpClient(create_server(workspace)) as client:
+            answer = await client.call_tool("search", {"query": "rail", "refuse": False, **arguments})
+            text: str = answer.content[0].text  # type: ignore[union-attr]
+            return text
+
+    texts: dict[str, list[Any]] = {
+        "k": ["3", 3.0],
+        "rerank": ["false"],
+        "datasets": ['["rails"]', "rails"],
+        "filters": ['{"year": 2020}'],
+    }
+    meant: dict[str, Any] = {"k": 3, "rerank": False, "datasets": ["rails"], "filters": {"year": 2020}}
+    for name, forms in texts.items():
+        for form in forms:
+            is_right = asyncio.run(ask(**{name: form})) == asyncio.run(ask(**{name: meant[name]}))
+            yield f"MCP: {name}: {form!r}", is_right
+    refused: dict[str, tuple[Any, str]] = {
+        "k": (3.5, "a whole number"),
+        "rerank": ("yes", "true or false"),
+        "datasets": ("a, b", "a list"),
+    }
+    for name, (other, wanted) in refused.items():
+        yield f"MCP: {name}: {other!r}", f"'{name}' takes {wanted}" in asyncio.run(ask(**{name: other}))
+
+
 def into_a_pipe() -> Iterator[tuple[str, bool]]:
     """Row 21: nothing is drawn wider than what it is about."""
     Path("rail.md").write_text("The rail is straight.")
@@ -218,6 +253,7 @@ ROWS: Final[dict[int, Case]] = {
     3: use_after_closing,
     4: nothing_there,
     9: preflight,
+    10: arguments_of_models,
     14: query_only,
     21: into_a_pipe,
     22: edited_rows,

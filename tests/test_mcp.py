@@ -29,6 +29,7 @@ from mcp import Client, MCPError, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp_types import CallToolResult
+from pydantic import ValidationError
 
 import pointsman
 from pointsman import Document
@@ -37,6 +38,8 @@ from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.integrations.mcp import MAX_CHARS, MAX_K, create_http_app, create_server, serve_stdio
 from pointsman.integrations.mcp.search_tools import result_of
 from pointsman.integrations.mcp.tool_calls import TOOLS as DEFINED
+from pointsman.integrations.mcp.tool_calls import complaints
+from pointsman.integrations.mcp.tool_schemas import schema_of
 from pointsman.retrieval.engine import Engine
 from pointsman.service.server import KeyStore, Limits
 from pointsman.tools.errors import InputError
@@ -425,21 +428,68 @@ def test_numbers_are_those_that_json_has(score: float | None, expected: float | 
 
 
 @pytest.mark.parametrize(
+    ("tool", "written", "declared"),
+    [
+        ("search", {"k": 3.0}, {"k": 3}),
+        ("search", {"k": "3"}, {"k": 3}),
+        ("search", {"k": " 3.0 ", "max_chars": "200"}, {"k": 3, "max_chars": 200}),
+        ("search", {"rerank": "false", "spelling": "True"}, {"rerank": False, "spelling": True}),
+        ("search", {"refuse": "null", "group_by": "null"}, {"refuse": None, "group_by": "null"}),
+        ("search", {"min_relevance": "0.5", "timeout": "2"}, {"min_relevance": 0.5, "timeout": 2.0}),
+        ("search", {"datasets": '["railway"]'}, {"datasets": ["railway"]}),
+        ("search", {"datasets": "railway"}, {"datasets": ["railway"]}),
+        ("search", {"filters": '{"year": 2020}'}, {"filters": {"year": 2020}}),
+        ("search", {"filters": "year = 2020"}, {"filters": "year = 2020"}),
+        ("search", {"query": '{"a": 1}'}, {"query": '{"a": 1}'}),
+        ("search", {"query": 404}, {"query": "404"}),
+        ("search", {"history": '[{"role": "user", "text": "5"}]'}, {"history": [{"role": "user", "text": "5"}]}),
+        ("read", {"id": "a", "before": "2", "max_tokens": 100.0}, {"id": "a", "before": 2, "max_tokens": 100}),
+        ("outline", {"dataset": "a", "limit": "7"}, {"dataset": "a", "limit": 7}),
+        ("grep", {"pattern": "[0-9]", "regex": "true"}, {"pattern": "[0-9]", "regex": True}),
+        ("grep", {"pattern": 12, "k": "2.0"}, {"pattern": "12", "k": 2}),
+        ("verify", {"answer": "x", "ids": '["a", 7]'}, {"answer": "x", "ids": ["a", "7"]}),
+        ("route", {"query": "x", "datasets": '["a"]'}, {"query": "x", "datasets": ["a"]}),
+        ("explain", {"query": "x", "id": "a", "k": "4"}, {"query": "x", "id": "a", "k": 4}),
+    ],
+)
+def test_a_value_that_can_mean_one_thing_is_taken(tool: str, written: dict[str, Any], declared: dict[str, Any]) -> None:
+    needed = {"query": "x"} if tool == "search" else {}
+    arguments = DEFINED[tool].arguments.model_validate({**needed, **written})
+    assert {name: arguments.model_dump()[name] for name in declared} == declared
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=4))
+def test_any_value_of_an_argument_is_taken_or_refused_by_name(value: Any) -> None:
+    for name in ("k", "rerank", "datasets", "filters", "min_relevance", "history"):
+        try:
+            DEFINED["search"].arguments.model_validate({"query": "x", name: value})
+        except ValidationError as error:
+            complaint = complaints(error, "search", schema_of(DEFINED["search"].arguments)["properties"])
+        else:
+            continue
+        assert name in complaint
+
+
+@pytest.mark.parametrize(
     ("tool", "arguments", "says"),
     [
         ("search", {}, ["'query' is missing"]),
         ("search", {"query": "x", "history": [{"role": "user"}]}, ["'history.0.text' is missing"]),
         ("search", {"query": "x", "history": [{"role": "user", "text": "x"}] * 11}, ["'history'", "at most 10"]),
         ("search", {"query": "x" * 1_000_000}, ["'query'", "at most 4000 characters", "(1,000,000 characters)"]),
-        ("search", {"query": 5}, ["'query'", "string", "not 5"]),
-        ("search", {"query": ["train"]}, ["'query'", "string"]),
+        ("search", {"query": ["train"]}, ["'query'", 'takes a text, such as "rail"']),
         ("search", {"query": "x", "k": 21}, ["'k'", "less than or equal to 20", "not 21"]),
         ("search", {"query": "x", "k": 0}, ["'k'", "greater than or equal to 1"]),
-        ("search", {"query": "x", "k": "5"}, ["'k'", "integer", "not '5'"]),
-        ("search", {"query": "x", "k": True}, ["'k'", "integer"]),
+        ("search", {"query": "x", "k": "21"}, ["'k'", "less than or equal to 20", "not 21"]),
+        ("search", {"query": "x", "k": "five"}, ["'k' takes a whole number, such as 3, not 'five'"]),
+        ("search", {"query": "x", "k": 3.5}, ["'k' takes a whole number, such as 3, not 3.5"]),
+        ("search", {"query": "x", "k": True}, ["'k' takes a whole number"]),
+        ("search", {"query": "x", "rerank": "yes"}, ["'rerank' takes true or false, not 'yes'"]),
+        ("search", {"query": "x", "min_relevance": "50%"}, ["'min_relevance' takes a number, such as 0.5, not '50%'"]),
+        ("search", {"query": "x", "datasets": '["railway"'}, ['\'datasets\' takes a list, such as ["a", "b"]']),
         ("search", {"query": "x", "max_chars": 10**9}, ["'max_chars'", str(MAX_CHARS)]),
         ("search", {"query": "x", "dataset": "railway"}, ["'dataset' is not an argument of search", "k, strategy"]),
-        ("search", {"query": "x", "datasets": "railway"}, ["'datasets'", "list"]),
+        ("search", {"query": "x", "datasets": "railway, secret"}, ["'datasets' takes a list"]),
         ("search", {"query": "x", "datasets": []}, ["'datasets'", "at least 1"]),
         ("search", {"query": "x", "datasets": ["nope"]}, ["'nope'", "known: hostile, railway, secret"]),
         ("search", {"query": "x", "datasets": ["../../etc"]}, ["'../../etc'", "known: hostile"]),
@@ -448,7 +498,8 @@ def test_numbers_are_those_that_json_has(score: float | None, expected: float | 
         ("search", {"query": "x", "strategy": "hyde"}, ["'hyde'", "auto, hybrid"]),
         ("search", {"query": "x", "filters": "year >"}, ["character 7", "expected a value"]),
         ("search", {"query": "x", "filters": {"year": {"above": 1}}}, ["'above'", "gte"]),
-        ("search", {"query": "x", "filters": 5}, ["'filters"]),
+        ("search", {"query": "x", "filters": 5}, ["'filters' takes a text, such as \"rail\" or an object, such as"]),
+        ("search", {"query": "x", "filters": '{"year": '}, ["'filters' takes an object, such as", "line 1, column"]),
         ("route", {"query": "x", "k": 3}, ["'k' is not an argument of route"]),
         ("list_datasets", {"contains": "x" * 101}, ["'contains'", "at most 100"]),
         ("explain", {"query": "x"}, ["'id' is missing"]),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
@@ -15,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from pointsman.integrations.mcp import answer_values, reading_tools, search_tools
 from pointsman.integrations.mcp import mcp_sdk as sdk
 from pointsman.integrations.mcp import tool_schemas as schemas
+from pointsman.integrations.mcp.argument_forms import FORM_OF_TYPE, declared_types
 from pointsman.service.server.protocol.problems import of_error
 from pointsman.service.server.request_log import line_of
 from pointsman.values.registry import STRATEGY_ALIASES
@@ -31,6 +33,10 @@ _DATA: Final = (
 )
 
 
+_TYPE_ERRORS: Final = {"int_type", "int_from_float", "float_type", "bool_type", "string_type", "list_type", "dict_type"}
+"""Pydantic's names for a value of another type than is declared."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServerTool:
     """A tool: its description for a model, the shapes of its arguments and its answer, and its function."""
@@ -44,7 +50,7 @@ class ServerTool:
 
     def definition(self, strategies: Sequence[str]) -> sdk.Wire:
         """Return the definition in the protocol's form."""
-        arguments = schemas.schema_of(self.arguments)
+        arguments = deepcopy(schemas.schema_of(self.arguments))
         if "strategy" in arguments["properties"]:
             arguments["properties"]["strategy"]["enum"] = [
                 *strategies,
@@ -205,7 +211,7 @@ class Calls:
             result = sdk.result(line_of(content), content)
             outcome = "answered"
         except ValidationError as error:
-            result = sdk.result(complaints(error, name, tool.arguments.model_fields), is_error=True)
+            result = sdk.result(complaints(error, name, schemas.schema_of(tool.arguments)["properties"]), is_error=True)
         except Exception as error:  # noqa: BLE001  (reported to the caller, and logged if it is ours to fix)
             result = sdk.result(message_of(error), is_error=True)
         log.info("%s %s in %.1f ms, key %s", tool.name, outcome, (perf_counter() - start) * 1000, key)
@@ -225,15 +231,22 @@ def message_of(error: Exception) -> str:
     return answer_values.cut(problem.detail, answer_values.REASON_CHARS)
 
 
-def complaints(error: ValidationError, tool: str, parameters: Iterable[str]) -> str:
+def complaints(error: ValidationError, tool: str, parameters: Mapping[str, Mapping[str, Any]]) -> str:
     """Describe what is wrong with the arguments, and what is valid."""
-    messages = []
+    messages: list[str] = []
     for detail in error.errors(include_url=False)[: answer_values.COMPLAINTS]:
         name = ".".join(map(str, detail["loc"]))
         if detail["type"] == "extra_forbidden":
             messages.append(f"{name!r:.80} is not an argument of {tool}; it takes {', '.join(parameters)}")
         elif detail["type"] == "missing":
             messages.append(f"{name!r:.80} is missing")
+        elif detail["type"] == "value_error":  # of our own check, which names the argument
+            messages.append(str(detail["ctx"]["error"]))
+        elif detail["type"] in _TYPE_ERRORS and not any(isinstance(key, int) for key in detail["loc"]):
+            argument = str(detail["loc"][0])  # what follows names the branches of a union
+            forms = " or ".join(FORM_OF_TYPE[kind] for kind in declared_types(parameters[argument]) if kind != "null")
+            message = f"{argument!r:.80} takes {forms}, not {_short_form(detail['input'])}"
+            messages += [] if message in messages else [message]
         else:
             messages.append(f"{name!r:.80}: {detail['msg']}, not {_short_form(detail['input'])}")
     return answer_values.sound("invalid arguments: " + "; ".join(messages))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_model
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_model, model_validator
 
+from pointsman.integrations.mcp.argument_forms import in_declared_form
 from pointsman.retrieval.plan import routers as router
 from pointsman.retrieval.plan.policy import EffortName
 from pointsman.retrieval.request import OPTIONS
@@ -76,9 +78,23 @@ _Filters = Annotated[
 
 
 class Arguments(BaseModel):
-    """Arguments of a call."""
+    """Arguments of a call, in the declared form or another that models write and that can mean only this."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_declared_forms(cls, arguments: Any) -> Any:
+        if not isinstance(arguments, dict):
+            return arguments
+        properties = schema_of(cls)["properties"]
+        values = {}
+        for name, value in arguments.items():
+            try:
+                values[name] = in_declared_form(value, properties.get(name, {}))
+            except ValueError as error:
+                raise ValueError(f"{name!r:.80} {error}") from error
+        return values
 
 
 class Message(Arguments):
@@ -443,6 +459,7 @@ class VerifyAnswer(Noticed):
     claims: list[ClaimCheck]
 
 
+@cache
 def schema_of(model: type[BaseModel]) -> dict[str, Any]:
     """Return the JSON schema of a shape, with references replaced by their targets, and without redundant titles."""
     full_schema = model.model_json_schema(mode="serialization")
