@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pointsman.llm.base_llm import BaseLLM, Completion, Usage, aask, ask
+from pointsman.llm.prompt_templates import check_template
 from pointsman.llm.scripted_llm import Delay, ScriptedLLM
 from pointsman.tools.errors import InputError, ModelError
 from pointsman.values.protocols import LLM
@@ -146,3 +147,14 @@ def test_a_script_that_supports_schemas() -> None:
     assert (first.data, second.data) == ({"a": 1}, None)
     assert [call.schema for call in llm.calls] == [SCHEMA, None]
     assert first.usage == Usage(1, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("template", "used"),
+    [("Choose.", "nothing"), ("$query $other", r"\$other, \$query"), ("$query for 5 $", r"\$query")],
+)
+def test_a_template_with_wrong_placeholders_is_refused(template: str, used: str) -> None:
+    check_template("single", "$query, at most $most, in $$", {"query"}, {"query", "most"})
+    message = rf"'single' needs \$query and may use \$most, \$query; it uses {used}; write \$\$ for a dollar sign"
+    with pytest.raises(InputError, match=message):
+        check_template("single", template, {"query"}, {"query", "most"})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from string import Template
 from typing import Any, TypeVar
@@ -38,23 +39,32 @@ class SelectionPrompts:
     problems: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        for name, required_names in (
-            ("single", {"options", "query"}),
-            ("multi", {"options", "query"}),
-            ("none", set()),
-            ("retry", set()),
-        ):
-            template = Template(getattr(self, name))
-            identifiers = set(template.get_identifiers())
-            if not template.is_valid() or identifiers - _FIELDS or required_names - identifiers:
-                needs = ", ".join(f"${key}" for key in sorted(required_names)) or "nothing"
-                raise InputError(
-                    f"the prompt {name!r} needs {needs} and may use {', '.join(f'${key}' for key in sorted(_FIELDS))}; "
-                    f"it uses {sorted(identifiers)}; write $$ for a dollar sign"
-                )
+        allowed_names = {"options", "query", "count", "most", "problem"}
+        for name, required_names in (("single", _DATA), ("multi", _DATA), ("none", set()), ("retry", set())):
+            check_template(name, getattr(self, name), required_names, allowed_names)
 
 
-_FIELDS = {"options", "query", "count", "most", "problem"}
+_DATA = {"options", "query"}
+
+
+def check_template(name: str, template: str, required_names: AbstractSet[str], allowed_names: AbstractSet[str]) -> None:
+    """Check the placeholders of a template.
+
+    Raises:
+        InputError: it lacks a required placeholder, uses one that is not allowed, or has a lone dollar sign.
+    """
+    parsed = Template(template)
+    identifiers = set(parsed.get_identifiers())
+    if not parsed.is_valid() or identifiers - allowed_names or required_names - identifiers:
+        raise InputError(
+            f"the prompt {name!r} needs {_as_list(required_names)} and may use {_as_list(allowed_names)}; "
+            f"it uses {_as_list(identifiers)}; write $$ for a dollar sign"
+        )
+
+
+def _as_list(names: AbstractSet[str]) -> str:
+    return ", ".join(f"${name}" for name in sorted(names)) or "nothing"
+
 
 _LINE_BREAKS = re.compile("[\x7f-\x9f\u2028\u2029]")
 

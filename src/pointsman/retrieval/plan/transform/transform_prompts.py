@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from string import Template
 from typing import TYPE_CHECKING
 
-from pointsman.tools.errors import InputError
+from pointsman.llm.prompt_templates import check_template
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,19 +26,12 @@ class TransformPrompts:
     disambiguate: str
 
     def __post_init__(self) -> None:
-        for name, required_names, optional in (
+        for name, required_names, allowed_names in (
             ("decompose", {"query"}, {"query", "most"}),
             ("expand", {"query"}, {"query", "most"}),
             ("disambiguate", {"query", "history"}, {"query", "history"}),
         ):
-            template = Template(getattr(self, name))
-            identifiers = set(template.get_identifiers())
-            if not template.is_valid() or identifiers - optional or required_names - identifiers:
-                raise InputError(
-                    f"the prompt {name!r} needs {', '.join(f'${key}' for key in sorted(required_names))} and may use "
-                    f"{', '.join(f'${key}' for key in sorted(optional))}; it uses {sorted(identifiers)}; "
-                    "write $$ for a dollar sign"
-                )
+            check_template(name, getattr(self, name), required_names, allowed_names)
 
 
 TRANSFORM: Mapping[str, TransformPrompts] = {

@@ -6,18 +6,15 @@ Texts and questions are inserted as fenced data; see `pointsman.llm.prompt_templ
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from string import Template
 from typing import TYPE_CHECKING
 
-from pointsman.tools.errors import InputError
+from pointsman.llm.prompt_templates import check_template
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 NOTHING = "NONE"
 """The model's answer if there is nothing to summarise."""
-
-_FIELDS = {"text", "query", "count", "most", "problem", "nothing"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +39,9 @@ class CompressionPrompts:
     problems: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
+        allowed_names = {"text", "query", "count", "most", "problem", "nothing"}
         for name, required_names in (("extract", {"text", "query"}), ("summary", {"text", "query"}), ("retry", set())):
-            template = Template(getattr(self, name))
-            identifiers = set(template.get_identifiers())
-            if not template.is_valid() or identifiers - _FIELDS or required_names - identifiers:
-                needs = ", ".join(f"${key}" for key in sorted(required_names)) or "nothing"
-                raise InputError(
-                    f"the prompt {name!r} needs {needs} and may use {', '.join(f'${key}' for key in sorted(_FIELDS))}; "
-                    f"it uses {sorted(identifiers)}; write $$ for a dollar sign"
-                )
+            check_template(name, getattr(self, name), required_names, allowed_names)
 
 
 COMPRESSION: Mapping[str, CompressionPrompts] = {

@@ -7,10 +7,9 @@ inserted as data.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from string import Template
 from typing import TYPE_CHECKING, Final
 
-from pointsman.tools.errors import InputError
+from pointsman.llm.prompt_templates import check_template
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,22 +32,12 @@ class RerankPrompts:
     problems: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        for name, required_names, optional in (
+        for name, required_names, allowed_names in (
             ("pointwise", {"query", "passage"}, {"query", "passage"}),
             ("listwise", {"query", "passages"}, {"query", "passages", "count"}),
             ("retry", {"problem"}, {"problem", "count"}),
         ):
-            template = Template(getattr(self, name))
-            identifiers = set(template.get_identifiers())
-            if not template.is_valid() or identifiers - optional or required_names - identifiers:
-                raise InputError(
-                    f"the prompt {name!r} needs {_as_list(required_names)} and may use {_as_list(optional)}; it uses "
-                    f"{_as_list(identifiers) or 'none'}; write $$ for a dollar sign"
-                )
-
-
-def _as_list(names: set[str]) -> str:
-    return ", ".join(f"${name}" for name in sorted(names))
+            check_template(name, getattr(self, name), required_names, allowed_names)
 
 
 RERANK: Final[Mapping[str, RerankPrompts]] = {
