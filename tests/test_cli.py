@@ -204,6 +204,23 @@ def test_what_was_searched_for_instead_is_said(notes_cli: Cli) -> None:
     assert "No relevant results" in empty_answer.stdout
 
 
+def test_words_with_a_hyphen_are_words_of_the_question(notes_cli: Cli) -> None:
+    (notes_cli.folder / "docs" / "draft.txt").write_text("A draft on railway switches.")
+    notes_cli("index", "docs", "--dataset", "notes")
+    process = notes_cli("search", "railway", "-draft", "--no-refuse")
+    assert "Understood: searched for 'railway', no hit holds draft" in process.stdout
+    assert "draft.txt" not in process.stdout
+    for words in (["railway", "-draft"], ['railway -"draft on"'], ["-k3", "railway", "-k", "2", '-"draft on"']):
+        answer = notes_cli.json("search", *words, "--no-refuse")
+        assert [hit for hit in answer["hits"] if "draft" in hit["text"]] == [], words
+        assert answer["query"] == "railway"
+    plain = notes_cli.json("search", "railway", "-draft", "--syntax", "plain", "--no-refuse", "-dnotes")
+    assert plain["asked"] == "railway -draft -dnotes"
+    assert notes_cli.json("search", "-dnotes", "railway", "-d", "notes")["datasets"] == ["notes"]
+    assert "railway -draft" in notes_cli("route", "railway", "-draft", "--json").stdout
+    assert "no such option" in notes_cli("search", "railway", "--draft", code=2).stderr.lower()
+
+
 def test_route_shows_three_decisions_and_one_without_a_workspace(notes_cli: Cli) -> None:
     route = notes_cli.json("route", "новости channel:tech после:2024-01-01")
     assert route["heuristic"] == {"route": "hybrid", "reasons": ["filters_or_mixed_signals"]}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 SEARCHING: Final = "Ask"
 KEEPING: Final = "Keep documents"
@@ -28,6 +29,36 @@ class CommandGroups(TyperGroup):
         for heading in sorted(groups, key=_ORDER.index):
             with formatter.section(heading):
                 formatter.write_dl(groups[heading])
+
+
+_WORD_TO_EXCLUDE: Final = re.compile(r"-(?:[^\W\d_]{2}|\W*\").*", re.DOTALL)
+_ESCAPE: Final = "\0"  # no argument of a program can hold it
+
+
+class QuestionCommand(TyperCommand):
+    """A command whose words are a question: after its first word ``-draft`` is one of them, and no ``-d raft``.
+
+    ``-k 5`` and ``-k5`` are options wherever they stand.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; those of the question that begin with a hyphen are kept from click's parser."""
+        options_with_value = {
+            flag for option in self.params if not getattr(option, "is_flag", True) for flag in option.opts
+        }
+        is_value, is_question, escaped_args = False, False, []
+        for number, argument in enumerate(args):
+            if argument == "--":
+                escaped_args += args[number:]
+                break
+            is_word = not is_value and is_question and _WORD_TO_EXCLUDE.fullmatch(argument) is not None
+            is_question |= not is_value and not argument.startswith("-")
+            is_value = not is_value and argument in options_with_value
+            escaped_args.append(f"{_ESCAPE}{argument}" if is_word else argument)
+        remaining_args = super().parse_args(ctx, escaped_args)
+        if words := ctx.params.get("words"):
+            ctx.params["words"] = [word.removeprefix(_ESCAPE) for word in words]
+        return remaining_args
 
 
 _ORDER: Final = (KEEPING, SEARCHING, MEASURING, SERVING, CHECKING, "Commands")

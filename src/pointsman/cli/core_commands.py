@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from pointsman.cli import output, printed_answers
-from pointsman.cli.command_groups import CHECKING, KEEPING, MEASURING, SEARCHING, SERVING, CommandGroups
+from pointsman.cli.command_groups import (
+    CHECKING,
+    KEEPING,
+    MEASURING,
+    SEARCHING,
+    SERVING,
+    CommandGroups,
+    QuestionCommand,
+)
 from pointsman.cli.commands import access_command as access
 from pointsman.cli.commands import audit_command as audit
 from pointsman.cli.commands import keys_command as keys
@@ -185,7 +193,7 @@ def _watch(reports: Iterator[IndexReport], dataset: Dataset, *, as_json: bool) -
             output.console().print("Stopped.")
 
 
-@app.command(rich_help_panel=SEARCHING)
+@app.command(rich_help_panel=SEARCHING, cls=QuestionCommand)
 @with_search_options
 def search(
     words: QuestionArgument = None,
@@ -214,6 +222,8 @@ def search(
     """Search one, several or all datasets.
 
     All words that are not options are the question, so it needs no quotes: pointsman search how do I change a fuse
+
+    Phrases, and words that no hit may hold, go in single quotes: pointsman search '"safety valve" pressure -boiler'
     """
     query = question_of(words)
     with workspace_at(workspace, embedder) as open_workspace:
@@ -245,7 +255,7 @@ def replay(
         printed_answers.search_results(open_workspace.replay(receipt), explain=explain, as_json=as_json)
 
 
-@app.command(rich_help_panel=SEARCHING)
+@app.command(rich_help_panel=SEARCHING, cls=QuestionCommand)
 def route(
     words: QuestionArgument = None,
     dataset: DatasetsOption = None,

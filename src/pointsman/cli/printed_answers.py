@@ -44,14 +44,7 @@ def search_results(context: RetrievalContext, *, explain: bool, why: Sequence[st
         print_json({**form, "why": [plain_form(context.explain(name)) for name in why]} if why else form)
         return
     terminal = console()
-    if (spelling := context.spelling) is not None:
-        variant = f" and {printable(spelling.instead)}" if spelling.both else ""
-        terminal.print(
-            f"Showing results for {printable(spelling.text)}{variant}; --no-spelling searches for "
-            f"{printable(spelling.instead)} {'alone' if spelling.both else 'instead'}.",
-            style="dim",
-            markup=False,
-        )
+    _print_understanding(terminal, context)
     if not (context.hits or context.plan.datasets):
         terminal.print("Nothing is indexed here; start with: pointsman index PATH --dataset NAME", markup=False)
     elif context.refused is not None:
@@ -67,6 +60,21 @@ def search_results(context: RetrievalContext, *, explain: bool, why: Sequence[st
         _print_trace(terminal, context)
     for name in why:
         _print_explanation(terminal, context.explain(name))
+
+
+def _print_understanding(terminal: Console, context: RetrievalContext) -> None:
+    """Print what was understood of the question's syntax, and what was corrected."""
+    for decision in context.plan.decisions:
+        if decision.what == "syntax":
+            terminal.print(f"Understood: {printable(decision.reason)}", style="dim", markup=False)
+    if (spelling := context.spelling) is not None:
+        variant = f" and {printable(spelling.instead)}" if spelling.both else ""
+        terminal.print(
+            f"Showing results for {printable(spelling.text)}{variant}; --no-spelling searches for "
+            f"{printable(spelling.instead)} {'alone' if spelling.both else 'instead'}.",
+            style="dim",
+            markup=False,
+        )
 
 
 def _print_summary(terminal: Console, context: RetrievalContext) -> None:

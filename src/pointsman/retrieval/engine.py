@@ -302,6 +302,7 @@ class Engine:
             fitted=calibrations,
             min_relevance=request.min_relevance,
             coverage=request.coverage,
+            syntax=request.syntax,
             grouping=None if request.group_by is None else _grouping(request.group_by, request.group_size),
             budget=_with_call_limit(None, self.settings.llm_timeout),
             receipt=partial(self._receipt, request),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from datetime import date
 from typing import TYPE_CHECKING, Any, Final, Literal, NewType, Self, TypedDict
@@ -18,6 +18,7 @@ from pointsman.retrieval.parallel_calls import Deadline
 from pointsman.retrieval.plan.policy import EFFORTS, EffortLimits, EffortName
 from pointsman.retrieval.refine.base_refiner import BaseRefiner
 from pointsman.text.unicode import compose
+from pointsman.text.written_syntax import SYNTAXES, Syntax
 from pointsman.tools.errors import InputError, UnknownNameError
 from pointsman.values.filters import Filter, parse_optional
 from pointsman.values.registry import STRATEGY_ALIASES
@@ -59,6 +60,7 @@ class _CommonOptions(TypedDict, total=False):
     min_relevance: float | None
     coverage: float | None
     spelling: bool
+    syntax: Syntax
     effort: EffortName | EffortLimits
     timeout: float | None
     principals: str | Sequence[str] | None
@@ -87,6 +89,9 @@ class SearchOptions(_CommonOptions, total=False):
             cannot be promised, there are ``k`` hits, `RetrievalContext.coverage` is None and ``degraded`` says why.
         spelling: False searches for the question as written; True lets ``"auto"`` correct probable typos, which the
             answer reports in ``spelling``.
+        syntax: whether ``"exact phrase"``, ``-word``, ``-"phrase"`` and ``+word`` in a question are obeyed: ``"auto"``
+            obeys them in keywords, ``"hard"`` always, ``"plain"`` never; see `pointsman.text.written_syntax`. The
+            plan says what was understood.
         effort: the effort of ``"auto"``: ``"fast"``, ``"balanced"``, ``"thorough"``, or `EffortLimits`.
         timeout: seconds for the whole search.
         principals: who asks, such as ``["user:anna", "group:finance"]``: where access is on, only documents that these
@@ -164,8 +169,8 @@ class SearchRequest:
         queries: one or more; each carries its own filters, and no others apply.
         k: the maximum number of hits in each answer.
         datasets: names, in order, without repeats; None: all.
-        strategy, rerank, refuse, min_relevance, coverage, spelling, effort, timeout, principals, as_of, group_by,
-            group_size: see `SearchOptions`.
+        strategy, rerank, refuse, min_relevance, coverage, spelling, syntax, effort, timeout, principals, as_of,
+            group_by, group_size: see `SearchOptions`.
     """
 
     queries: tuple[Query, ...]
@@ -194,6 +199,12 @@ class SearchRequest:
         lt=1,
     )
     spelling: bool = _option(bool, True, "False: search for the question exactly as written.")
+    syntax: Syntax = _option(
+        Syntax,
+        "auto",
+        'Whether `"exact phrase"`, `-word`, `-"phrase"` and `+word` are obeyed: `auto` in keywords, `hard` always, '
+        "`plain` never.",
+    )
     effort: EffortName | EffortLimits = _option(EffortName, "balanced", "For `auto`: `fast`, `balanced` or `thorough`.")
     timeout: float | None = _option(
         float | None, None, "Time limit in seconds; the hits found by then are returned.", gt=0
@@ -267,8 +278,9 @@ class SearchRequest:
             _check_groups(self.group_by, self.group_size)
         if not isinstance(self.spelling, bool):
             raise InputError(f"spelling is True or False, not {self.spelling!r:.80}")
-        if not isinstance(self.effort, EffortLimits) and self.effort not in EFFORTS:
-            raise UnknownNameError("effort", str(self.effort), EFFORTS)
+        _check_name("syntax", self.syntax, SYNTAXES)
+        if not isinstance(self.effort, EffortLimits):
+            _check_name("effort", self.effort, EFFORTS)
         Deadline(self.timeout)
 
     @property
@@ -328,6 +340,11 @@ def grouping_of(group_by: str | None, group_size: int) -> Grouping | None:
     from pointsman.retrieval.refine.diversity import Grouping
 
     return Grouping(str(group_by), group_size)
+
+
+def _check_name(option: str, name: str, names: Iterable[str]) -> None:
+    if name not in names:
+        raise UnknownNameError(option, str(name), names)
 
 
 def _check_groups(group_by: object, group_size: object) -> None:

@@ -2,7 +2,8 @@
 
 ::
 
-    route ─ plan ─ transform ─ embed ─ retrieve ∥ ─ fuse ─ fetch ─ judge ─ in force ─ exact ─ refine … ─ limit ─ answer
+    route ─ plan ─ transform ─ embed ─ retrieve ∥ ─ fuse ─ fetch ─ admit ─ judge ─ in force ─ exact ─ refine … ─ limit
+      ─ answer
 
 Each stage is a function from a value to a value. Refiners rerank, refuse, diversify and compress. A `Recipe` defines
 each stage and its limits. One question and many take the same path; many questions share one embedding batch, one round
@@ -32,6 +33,7 @@ from pointsman.retrieval.stages.lists_to_hits import (
     with_receipt,
 )
 from pointsman.retrieval.stages.near_misses import put_exact_first, tell_near_misses
+from pointsman.retrieval.stages.obeyed_syntax import admit, leave_out_excluded
 from pointsman.retrieval.stages.question_to_lists import (
     Inquiry,
     embed,
@@ -80,7 +82,7 @@ async def search(
     with _spending(recipe, len(queries), timeout), reading_each(sources) as readings:
         routings, rewritings, rankings, contexts = [], [], [], []
         for own_recipe, query in zip(recipes, queries, strict=True):
-            inquiry = Inquiry(own_recipe, query, mode, readings, Journal(timeout, own_recipe.notes))
+            inquiry = Inquiry.of(own_recipe, query, mode, readings, Journal(timeout, own_recipe.notes))
             routings.append(await route(inquiry))
         for search_plan in await plan(routings, search):
             rewritings.append(await transform(search_plan))  # noqa: PERF401  (a comprehension is a call of its own)
@@ -90,15 +92,21 @@ async def search(
         await measure(retrievals, new_readings)
         for retrieval in retrievals:
             fused_lists = await fuse(await fill_groups(retrieval))
-            ranking = await put_in_force(judge(fused_lists, await fetch(fused_lists)))
+            has_syntax, versions = fused_lists.inquiry.written_query is not None, await fetch(fused_lists)
+            ranking = judge(fused_lists, admit(fused_lists, versions) if has_syntax else versions)
+            ranking = await put_in_force(ranking)
             if names := designations(fused_lists.inquiry.query.text):
                 ranking = await tell_near_misses(ranking, names)
-            rankings.append(limit_groups(ranking))
+            rankings.append(limit_groups(leave_out_excluded(ranking) if has_syntax else ranking))
         for refiner in recipe.refiners:
             rankings = await refine(refiner, rankings)
         for ranking in map(put_newer_first, rankings):
             names = designations(ranking.fused_lists.inquiry.query.text)
-            answer_hits = limit_hits(put_exact_first(ranking, names) if names else ranking)
+            if names:
+                ranking = put_exact_first(ranking, names)
+            if ranking.fused_lists.inquiry.written_query is not None:
+                ranking = leave_out_excluded(ranking)
+            answer_hits = limit_hits(ranking)
             contexts.append(with_receipt(ranking, answer(answer_hits)))
         return contexts
 

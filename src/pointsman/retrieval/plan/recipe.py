@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.refine.budget import Budget
     from pointsman.retrieval.refine.diversity import Grouping
     from pointsman.retrieval.run.reading import Reading
+    from pointsman.text.written_syntax import Syntax
     from pointsman.values.retrieval_context import RetrievalContext
 
 _NUMBERED_LIST: Final = re.compile(r".* \d+")  # the name of a variant's list
@@ -92,6 +93,7 @@ class Recipe:
         fitted: by dataset, what was fitted to it; it takes precedence over ``calibrations`` there.
         coverage: answer with the fewest hits that hold an answer with this probability; None: with ``k``.
         grouping: limits the answer to a few hits of each group; None: no limit.
+        syntax: whether the syntax of a question is obeyed; that of texts which the caller did not write never is.
         today: the day on which documents have to be valid, for a replay; empty: the day of the search.
         receipt: writes the receipt of an answer from datasets that keep versions; None: it gets none.
     """
@@ -118,6 +120,7 @@ class Recipe:
     min_relevance: float | None = None
     coverage: float | None = None
     grouping: Grouping | None = None
+    syntax: Syntax = "plain"
     today: str = ""
     receipt: Callable[[RetrievalContext, Mapping[str, Reading]], str] | None = None
     _for_sources: dict[tuple[str, ...], RoutedRecipe] = field(

@@ -56,5 +56,6 @@ class RoutedLookup:
             refiners=(),
             timeout=self.recipe.timeout if seconds is None else seconds,
             strategy="",
+            syntax="plain",
         )
         return (await self.carry_out([plain], [query], mode))[0]

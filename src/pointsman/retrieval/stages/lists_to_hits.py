@@ -199,7 +199,7 @@ async def fuse(retrieval: Retrieval) -> FusedLists:
 def _candidates(inquiry: Inquiry, results: Results, fusion: Fusion[Any], *, versioned: bool) -> FirstCandidates:
     """The candidates that the later stages need."""
     depth = inquiry.recipe.depth_of(fusion.scale)
-    if inquiry.recipe.grouping is not None:
+    if inquiry.recipe.grouping is not None or inquiry.written_query is not None:
         depth = len(fusion.ranking)
     if versioned:
         depth = max(depth, inquiry.recipe.depth)  # what is in force may stand far below what it supersedes
@@ -562,7 +562,7 @@ def answer(answer_hits: AnswerHits) -> RetrievalContext:
         journal.trace(hits),
         answer_hits.refused,
         tuple(journal.degraded),
-        fused_lists.inquiry.query,
+        fused_lists.inquiry.asked_query,
         answer_hits.confidence,
         fused_lists.retrieval.rewriting.spelling,
         answer_hits.coverage,

@@ -10,15 +10,17 @@ import logging
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.retrieval.parallel_calls import DualCall, attempt, cause_of, describe
 from pointsman.retrieval.plan.routed_lookup import RoutedLookup
 from pointsman.retrieval.run.branches import Question, ask, nothing_answered
 from pointsman.retrieval.run.candidates import StoreResults
 from pointsman.retrieval.run.source import Source, check_all_searchable
+from pointsman.text.written_syntax import listed, read_syntax
 from pointsman.tools.errors import ModelError
 from pointsman.tools.sync_and_async import in_thread
+from pointsman.values.types import Decision
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,11 +32,15 @@ if TYPE_CHECKING:
     from pointsman.retrieval.run.journal import Journal
     from pointsman.retrieval.run.reading import Reading
     from pointsman.retrieval.run.variant import Variant
+    from pointsman.text.written_syntax import Syntax, WrittenQuery
     from pointsman.values.retrieval_context import Spelling
     from pointsman.values.types import (
         Plan,
         Query,
     )
+
+SYNTAX_DEPTH: Final = 1000
+"""The least number of candidates in each list where syntax is obeyed, as many of them may be left out."""
 
 log = logging.getLogger(__name__)
 
@@ -45,10 +51,12 @@ class Inquiry:
 
     Attributes:
         recipe: how to search.
-        query: as asked.
+        query: to search for: as asked, without its operators.
         mode: how to wait.
         readings: of all datasets of the recipe, by name.
         journal: of the search.
+        asked_query: as the caller sent it.
+        written_query: its syntax, if that is obeyed.
     """
 
     recipe: Recipe
@@ -56,6 +64,15 @@ class Inquiry:
     mode: Mode
     readings: Mapping[str, Reading]
     journal: Journal
+    asked_query: Query
+    written_query: WrittenQuery | None = None
+
+    @classmethod
+    def of(cls, recipe: Recipe, query: Query, mode: Mode, readings: Mapping[str, Reading], journal: Journal) -> Inquiry:
+        """Read the syntax of a question, once and before anything else."""
+        conditions = read_syntax(query.text, recipe.syntax)
+        plain_query = query if conditions is None else replace(query, text=conditions.text)
+        return cls(recipe, plain_query, mode, readings, journal, query, conditions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +209,10 @@ def _search_plan(routing: Route, search: Search) -> SearchPlan:
     recipe = inquiry.recipe.for_sources(names, partial(RoutedLookup, carry_out=search))
     plan = recipe.plan
     plan = replace(plan, reason=f"{routing.reason}{plan.reason}") if routing.reason else plan
+    if inquiry.written_query is not None:
+        plan = replace(
+            plan, decisions=(*plan.decisions, _syntax_decision(inquiry.written_query, inquiry.recipe.syntax))
+        )
     if inquiry.journal.listener is not None:
         inquiry.journal.tell(plan)
     detail = f"{plan.strategy} over {', '.join(names) or 'nothing'}: {plan.reason}"
@@ -204,6 +225,17 @@ def _search_plan(routing: Route, search: Search) -> SearchPlan:
         except Exception as error:  # noqa: BLE001  (reported in the answer by `transform`)
             transformation = error
     return SearchPlan(inquiry, names, plan, recipe, transformation, start)
+
+
+def _syntax_decision(conditions: WrittenQuery, syntax: Syntax) -> Decision:
+    """What was understood of the syntax of a question."""
+    parts = [f"searched for {conditions.text!r:.200}"]
+    if conditions.required_terms:
+        parts.append(f"hits hold {listed(conditions.required_terms)}")
+    if conditions.excluded_terms:
+        parts.append(f"no hit holds {listed(conditions.excluded_terms)}")
+    reason = f"{', '.join(parts)}; syntax='plain' searches for the question as written"
+    return Decision("syntax", str(conditions), "request" if syntax == "hard" else "default", reason)
 
 
 async def transform(search_plan: SearchPlan) -> Rewriting:
@@ -293,12 +325,15 @@ async def retrieve(rewritings: Sequence[Rewriting], unembedded: Mapping[int, Exc
     Raises:
         RetrievalError: no branch answered any question.
     """
-    groups: dict[tuple[str, ...], list[int]] = {}
+    groups: dict[tuple[tuple[str, ...], bool], list[int]] = {}
     for position, rewriting in enumerate(rewritings):
-        groups.setdefault(tuple(rewriting.search_plan.names), []).append(position)
+        search_plan = rewriting.search_plan
+        groups.setdefault((tuple(search_plan.names), search_plan.inquiry.written_query is not None), []).append(
+            position
+        )
     retrievals = [Retrieval(rewriting) for rewriting in rewritings]
     errors: list[Exception] = []
-    for names, positions in groups.items():
+    for (names, has_syntax), positions in groups.items():
         if not names:
             continue
         search_plan = rewritings[positions[0]].search_plan
@@ -307,7 +342,7 @@ async def retrieve(rewritings: Sequence[Rewriting], unembedded: Mapping[int, Exc
         answers = await ask(
             inquiry.recipe.branches(names, recipe, inquiry.readings),
             [question for questions in texts.values() for question in questions],
-            recipe.depth,
+            max(recipe.depth, SYNTAX_DEPTH) if has_syntax else recipe.depth,
             inquiry.mode,
             [rewritings[position].search_plan.inquiry.journal for position in positions for _ in texts[position]],
             breaker=inquiry.recipe.breaker,

@@ -1,0 +1,94 @@
+"""The syntax of a question, obeyed: what is excluded is in no hit, whatever list, variant or refiner brought it.
+
+`pointsman.text.written_syntax` reads the syntax. Documents are checked after they were fetched, so that all stores,
+lists and strategies obey alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import perf_counter
+from typing import TYPE_CHECKING, Final
+
+from pointsman.retrieval.stages.question_to_lists import SYNTAX_DEPTH
+from pointsman.text.written_syntax import listed
+from pointsman.values.types import Hit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pointsman.retrieval.run.candidates import Fetched
+    from pointsman.retrieval.stages.lists_to_hits import FusedLists, RankedHits
+    from pointsman.values.types import Document
+
+STAGE: Final = "syntax"
+
+
+def admit(fused_lists: FusedLists, versions: Sequence[Fetched]) -> Sequence[Fetched]:
+    """Return the fetched documents, with None for what the syntax leaves out and for what no later stage needs.
+
+    If no document holds what is required, ``"auto"`` answers with the nearest, and says so.
+    """
+    inquiry, candidates = fused_lists.inquiry, fused_lists.candidates
+    conditions, recipe, journal = inquiry.written_query, inquiry.recipe, inquiry.journal
+    if conditions is None or candidates is None:
+        return versions
+    start = perf_counter()
+    texts = [None if version is None else _checked_text(_document(version)) for version in versions]
+    lacks_excluded = [text is not None and conditions.excludes(text) is None for text in texts]
+    admissions = [lacks and conditions.admits(text or "") for lacks, text in zip(lacks_excluded, texts, strict=True)]
+    count = len(texts) - texts.count(None)
+    if count and not any(admissions):
+        condition = f"none of the {count} best candidates meets {conditions!s:.200}"
+        if conditions.required_terms and recipe.syntax == "auto" and any(lacks_excluded):
+            journal.degrade(
+                f"{condition}; the nearest are shown, which do not hold {listed(conditions.required_terms)}"
+            )
+            admissions = lacks_excluded
+        else:
+            journal.degrade(f"{condition}; syntax='plain' searches for the question as written")
+    elif sum(admissions) < recipe.k and count >= SYNTAX_DEPTH:
+        journal.degrade(
+            f"{sum(admissions)} of the {count} best candidates meet {conditions!s:.200}; no others were read"
+        )
+    reason = f"{count - sum(admissions)} of {count} candidates are left out by {conditions!s:.200}"
+    journal.span(STAGE, reason, start, sum(admissions))
+    limit = len(texts)
+    if recipe.grouping is None and fused_lists.in_force is None:  # these choose among all
+        limit = recipe.depth_of(candidates.scale)
+    results: list[Fetched] = []
+    for version, is_admitted in zip(versions, admissions, strict=True):
+        is_needed = is_admitted and limit > 0
+        results.append(version if is_needed else None)
+        limit -= is_needed
+    return results
+
+
+def leave_out_excluded(ranked_hits: RankedHits) -> RankedHits:
+    """Leave out hits that hold something excluded: newer versions, which no list has found, and what refiners added."""
+    inquiry, ranking = ranked_hits.fused_lists.inquiry, ranked_hits.ranking
+    conditions = inquiry.written_query
+    if conditions is None:
+        return ranked_hits
+    dropped = {
+        hit.key: f"it holds {term}, which the question excludes"
+        for hit in ranking.hits
+        if (term := conditions.excludes(_checked_text(hit.document))) is not None
+    }
+    if not dropped:
+        return ranked_hits
+    hits = tuple(hit for hit in ranking.hits if hit.key not in dropped)
+    ranking = replace(ranking, hits=hits, dropped={**ranking.dropped, **dropped})
+    inquiry.journal.ranked(STAGE, ranking)
+    return replace(ranked_hits, ranking=ranking)
+
+
+def _checked_text(document: Document) -> str:
+    """What the syntax is about: title, headings and text of a document."""
+    headings = document.metadata.get("headings")
+    lines = map(str, headings) if isinstance(headings, list | tuple) else ()
+    return "\n".join((document.title, *lines, document.text))
+
+
+def _document(version: Hit | tuple[object, Document]) -> Document:
+    return version.document if isinstance(version, Hit) else version[1]

@@ -1,0 +1,196 @@
+"""Phrases, excluded and required words of a query are obeyed where they are surely syntax."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pointsman
+from pointsman import Document, InputError, Workspace
+from pointsman.embedders import HashingEmbedder
+from pointsman.text.written_syntax import WrittenTerm, read_syntax
+
+OBEYED = [
+    # query, what is searched for, what is understood
+    ("pressure -boiler", "pressure", "-boiler"),
+    ("beta opens -2025", "beta opens", "-2025"),
+    ('pressure -"boiler room"', "pressure", '-"boiler room"'),
+    ('pressure "safety valve"', "pressure safety valve", '"safety valve"'),
+    ("“safety valve” pressure", "safety valve pressure", '"safety valve"'),
+    (
+        "давление «предохранительный клапан» -насос",
+        "давление предохранительный клапан",
+        '"предохранительный клапан" -насос',
+    ),
+    ("压力 -锅炉 「安全阀」", "压力 安全阀", '"安全阀" -锅炉'),
+    ("pressure +valve -INV-2026-0417", "pressure valve", "+valve -INV-2026-0417"),
+]
+
+KEYWORDS_WITHOUT_SYNTAX = [
+    "state-of-the-art search",
+    "grep -r pattern",
+    "pip install --pre",
+    "sensor -5 V",
+    "sensor -2.5",
+    "annual report - draft",
+    "-boiler",
+    '-"boiler"',
+    'screen 15" wide 17"',
+    "C++ a+b",
+    "《红楼梦》 作者",
+    "the 'safety valve'",
+    'an unclosed "quote',
+    '""',
+    "+7 999",
+]
+
+SENTENCES = [
+    'who wrote "safety valve"?',
+    'what is a "safety valve"',
+    "find the boiler -draft",
+    'Explain "safety valve".',
+    "为什么「安全阀」漏水",
+    "что такое «предохранительный клапан»",
+    '"How should I set the safety valve?"',
+    "one two three four five six seven eight nine ten eleven twelve -thirteen",
+]
+
+
+@pytest.mark.parametrize(("query", "text", "understood"), OBEYED)
+@pytest.mark.parametrize("syntax", ["auto", "hard"])
+def test_syntax_is_read(query: str, text: str, understood: str, syntax: Any) -> None:
+    written = read_syntax(query, syntax)
+    assert written is not None
+    assert (written.text, str(written)) == (text, understood)
+    assert read_syntax(query, "plain") is None
+
+
+@pytest.mark.parametrize("query", KEYWORDS_WITHOUT_SYNTAX)
+def test_what_only_resembles_syntax_is_plain(query: str) -> None:
+    assert read_syntax(query, "auto") is read_syntax(query, "hard") is None
+
+
+@pytest.mark.parametrize("query", SENTENCES)
+def test_sentences_are_obeyed_on_demand_only(query: str) -> None:
+    assert read_syntax(query, "auto") is None
+    assert read_syntax(query, "hard") is not None
+
+
+def test_a_word_is_its_forms_and_a_phrase_the_very_words() -> None:
+    boiler, phrase = WrittenTerm("boiler", is_phrase=False), WrittenTerm("Safety  valve", is_phrase=True)
+    assert boiler.is_in("Two BOILERS.")
+    assert not boiler.is_in("a boilerplate")
+    assert phrase.is_in("the safety\nvalve, shut")
+    assert not phrase.is_in("safety valves")
+    assert not phrase.is_in("valve safety")
+    assert WrittenTerm("насос", is_phrase=False).is_in("два насоса")
+    assert WrittenTerm("锅炉", is_phrase=False).is_in("旧锅炉房")
+    assert not WrittenTerm("锅炉", is_phrase=False).is_in("炉锅")
+    code = WrittenTerm("INV-2026-0417", is_phrase=False)
+    assert code.is_in("see inv-2026-0417.")
+    assert not code.is_in("INV-2026-0418, INV-2026-04170")
+
+
+def test_reading_takes_linear_time() -> None:
+    for text in ('-"' * 200_000, "-a " * 200_000, '"' * 400_000, "+«" * 200_000):
+        read_syntax(text, "hard")
+
+
+WORDS = (
+    *("boiler", "boilers", "valve", "valves", "pump", "pumps", "pressure", "water"),
+    *("насос", "насосы", "клапан", "вода", "锅炉", "安全阀", "水"),
+)
+DATASET = "manual"
+
+
+@pytest.fixture(scope="module", params=["folder", "postgres"])
+def workspace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    place = str(tmp_path_factory.mktemp("syntax"))
+    if request.param == "postgres":
+        place = f"{request.getfixturevalue('postgres').url}?schema=syntax"
+    draw = random.Random(45)
+    with pointsman.open(place, embedder=HashingEmbedder()) as workspace:
+        workspace.dataset(DATASET).add(
+            [
+                Document(
+                    f"{number}", " ".join(draw.choices(WORDS, k=draw.randint(2, 6))), {"title": draw.choice(WORDS)}
+                )
+                for number in range(1500)
+            ]
+        )
+        yield workspace
+
+
+def violations(context: Any, term: str) -> list[str]:
+    written = WrittenTerm(term.strip('"'), is_phrase='"' in term)
+    return [hit.id for hit in context.hits if written.is_in(f"{hit.document.title}\n{hit.document.text}")]
+
+
+@pytest.mark.parametrize("strategy", ["auto", "bm25", "vector", "rrf", "multi_query", "decomposition", "compression"])
+def test_no_hit_holds_what_is_excluded(workspace: Workspace, strategy: Any) -> None:
+    draw = random.Random(strategy)
+    for _ in range(25):
+        word, excluded = draw.sample(WORDS, 2)
+        term = draw.choice([excluded, f'"{excluded}"'])
+        answer = workspace.search(f"{word} -{term}", draw.choice([1, 10, 200]), strategy=strategy, refuse=False)
+        assert answer.plan.decisions[-1].value == f"-{term}"
+        assert answer.asked is not None
+        assert answer.asked.text == f"{word} -{term}"
+        assert answer.hits
+        assert violations(answer, term) == []
+        plain = workspace.search(f"{word} {excluded}", 10, strategy=strategy, refuse=False)
+        assert violations(plain, term), "without the syntax the word is there"
+
+
+def test_hits_hold_what_is_required(workspace: Workspace) -> None:
+    for query, term in (('water "pump valve"', '"pump valve"'), ("water +насос", "насос"), ("water +锅炉", "锅炉")):
+        answer = workspace.search(query, 20, refuse=False)
+        assert answer.hits
+        assert len(violations(answer, term)) == len(answer.hits)
+
+
+def test_what_no_document_holds_is_said(workspace: Workspace) -> None:
+    answer = workspace.search('water "steam engine" -pump', 5, refuse=False)
+    assert 'meets "steam engine" -pump; the nearest are shown, which do not hold "steam engine"' in answer.degraded[0]
+    assert answer.hits
+    assert violations(answer, "pump") == []
+    hard = workspace.search('water "steam engine"', 5, syntax="hard")
+    assert not hard.hits
+    assert "syntax='plain' searches for the question as written" in hard.degraded[0]
+
+
+def test_many_questions_answer_as_alone_and_async(workspace: Workspace) -> None:
+    queries = ["water -pump", "water pump", 'valve "pump valve"']
+    alone = [[hit.id for hit in workspace.search(query, 7, refuse=False).hits] for query in queries]
+    together = workspace.search_many(queries, 7, refuse=False)
+    assert [[hit.id for hit in answer.hits] for answer in together] == alone
+    answer = asyncio.run(workspace.asearch(queries[0], 7, refuse=False))
+    assert [hit.id for hit in answer.hits] == alone[0]
+
+
+def test_with_groups_and_versions_and_neighbours(tmp_path: Path) -> None:
+    with pointsman.open(tmp_path, embedder=HashingEmbedder()) as workspace:
+        notes = workspace.dataset("notes")
+        notes.add(
+            [
+                Document(
+                    f"{number}", f"pump {'boiler' if number % 2 else 'valve'} {number}", {"source": f"{number // 4}"}
+                )
+                for number in range(40)
+            ]
+        )
+        answer = workspace.search("pump -boiler", 10, group_by="source", refuse=False)
+        assert len(answer.hits) == 10
+        assert violations(answer, "boiler") == []
+        notes.add([Document("old", "pump policy"), Document("new", "pump policy boiler", {"replaces": "old"})])
+        assert violations(workspace.search("pump policy -boiler", 50, refuse=False), "boiler") == []
+
+
+def test_an_unknown_syntax_is_an_error(workspace: Workspace) -> None:
+    with pytest.raises(InputError, match=r"syntax.*'hardest'"):
+        workspace.search("water", syntax="hardest")  # type: ignore[arg-type]
