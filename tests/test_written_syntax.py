@@ -191,6 +191,17 @@ def test_with_groups_and_versions_and_neighbours(tmp_path: Path) -> None:
         assert violations(workspace.search("pump policy -boiler", 50, refuse=False), "boiler") == []
 
 
+def test_what_a_query_names_exactly_meets_its_syntax(tmp_path: Path) -> None:
+    with pointsman.open(tmp_path, embedder=HashingEmbedder()) as workspace:
+        notes = workspace.dataset("notes")
+        notes.add([Document(f"{number}", f"pump order {number}") for number in range(30)])
+        notes.add([Document("named", "boiler INV-2026-0417"), Document("phrase", "the pump order of INV-2026-0418")])
+        answer = workspace.search("pump INV-2026-0417 -boiler", 50, refuse=False)
+        assert violations(answer, "boiler") == []
+        answer = workspace.search('INV-2026-0417 "the pump"', 50, refuse=False)
+        assert [hit.id for hit in answer.hits] == ["phrase"]
+
+
 def test_an_unknown_syntax_is_an_error(workspace: Workspace) -> None:
     with pytest.raises(InputError, match=r"syntax.*'hardest'"):
         workspace.search("water", syntax="hardest")  # type: ignore[arg-type]

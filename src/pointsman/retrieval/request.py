@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from datetime import date
 from typing import TYPE_CHECKING, Any, Final, Literal, NewType, Self, TypedDict
@@ -342,9 +342,9 @@ def grouping_of(group_by: str | None, group_size: int) -> Grouping | None:
     return Grouping(str(group_by), group_size)
 
 
-def _check_name(option: str, name: str, names: Iterable[str]) -> None:
+def _check_name(option: str, name: str, names: Collection[str]) -> None:
     if name not in names:
-        raise UnknownNameError(option, str(name), names)
+        raise UnknownNameError(option, str(name), tuple(names))
 
 
 def _check_groups(group_by: object, group_size: object) -> None:

@@ -33,7 +33,7 @@ from pointsman.retrieval.stages.lists_to_hits import (
     with_receipt,
 )
 from pointsman.retrieval.stages.near_misses import put_exact_first, tell_near_misses
-from pointsman.retrieval.stages.obeyed_syntax import admit, leave_out_excluded
+from pointsman.retrieval.stages.obeyed_syntax import admit, leave_out_excluded, leave_out_unmet
 from pointsman.retrieval.stages.question_to_lists import (
     Inquiry,
     embed,
@@ -97,16 +97,14 @@ async def search(
             ranking = await put_in_force(ranking)
             if names := designations(fused_lists.inquiry.query.text):
                 ranking = await tell_near_misses(ranking, names)
-            rankings.append(limit_groups(leave_out_excluded(ranking) if has_syntax else ranking))
+            rankings.append(limit_groups(leave_out_unmet(ranking) if has_syntax else ranking))
         for refiner in recipe.refiners:
             rankings = await refine(refiner, rankings)
         for ranking in map(put_newer_first, rankings):
-            names = designations(ranking.fused_lists.inquiry.query.text)
-            if names:
-                ranking = put_exact_first(ranking, names)
-            if ranking.fused_lists.inquiry.written_query is not None:
-                ranking = leave_out_excluded(ranking)
-            answer_hits = limit_hits(ranking)
+            inquiry = ranking.fused_lists.inquiry
+            names = designations(inquiry.query.text)
+            exact_first = put_exact_first(ranking, names) if names else ranking
+            answer_hits = limit_hits(leave_out_excluded(exact_first) if inquiry.written_query else exact_first)
             contexts.append(with_receipt(ranking, answer(answer_hits)))
         return contexts
 

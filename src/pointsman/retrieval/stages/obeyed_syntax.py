@@ -15,11 +15,11 @@ from pointsman.text.written_syntax import listed
 from pointsman.values.types import Hit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pointsman.retrieval.run.candidates import Fetched
     from pointsman.retrieval.stages.lists_to_hits import FusedLists, RankedHits
-    from pointsman.values.types import Document
+    from pointsman.values.types import Document, HitKey
 
 STAGE: Final = "syntax"
 
@@ -65,21 +65,41 @@ def admit(fused_lists: FusedLists, versions: Sequence[Fetched]) -> Sequence[Fetc
 
 
 def leave_out_excluded(ranked_hits: RankedHits) -> RankedHits:
-    """Leave out hits that hold something excluded: newer versions, which no list has found, and what refiners added."""
-    inquiry, ranking = ranked_hits.fused_lists.inquiry, ranked_hits.ranking
-    conditions = inquiry.written_query
+    """Leave out hits that hold something excluded, as refiners may have read on around a passage."""
+    conditions = ranked_hits.fused_lists.inquiry.written_query
     if conditions is None:
         return ranked_hits
-    dropped = {
-        hit.key: f"it holds {term}, which the question excludes"
-        for hit in ranking.hits
-        if (term := conditions.excludes(_checked_text(hit.document))) is not None
+    return _without(
+        ranked_hits,
+        {
+            hit.key: f"it holds {term}, which the question excludes"
+            for hit in ranked_hits.ranking.hits
+            if (term := conditions.excludes(_checked_text(hit.document))) is not None
+        },
+    )
+
+
+def leave_out_unmet(ranked_hits: RankedHits) -> RankedHits:
+    """Leave out what came beside the lists and does not meet the syntax: newer versions, and what names led to."""
+    conditions, hits = ranked_hits.fused_lists.inquiry.written_query, ranked_hits.ranking.hits
+    if conditions is None:
+        return ranked_hits
+    unmet = {
+        hit.key: f"it does not meet {conditions!s:.200}"
+        for hit in hits
+        if not conditions.admits(_checked_text(hit.document))
     }
+    return leave_out_excluded(ranked_hits) if len(unmet) == len(hits) else _without(ranked_hits, unmet)
+
+
+def _without(ranked_hits: RankedHits, dropped: Mapping[HitKey, str]) -> RankedHits:
+    """The ranking without some hits, with the reasons by their keys."""
+    ranking = ranked_hits.ranking
     if not dropped:
         return ranked_hits
     hits = tuple(hit for hit in ranking.hits if hit.key not in dropped)
     ranking = replace(ranking, hits=hits, dropped={**ranking.dropped, **dropped})
-    inquiry.journal.ranked(STAGE, ranking)
+    ranked_hits.fused_lists.inquiry.journal.ranked(STAGE, ranking)
     return replace(ranked_hits, ranking=ranking)
 
 
