@@ -64,9 +64,9 @@ SENTENCES = [
 @pytest.mark.parametrize(("query", "text", "understood"), OBEYED)
 @pytest.mark.parametrize("syntax", ["auto", "hard"])
 def test_syntax_is_read(query: str, text: str, understood: str, syntax: Any) -> None:
-    written = read_syntax(query, syntax)
-    assert written is not None
-    assert (written.text, str(written)) == (text, understood)
+    conditions = read_syntax(query, syntax)
+    assert conditions is not None
+    assert (conditions.text, str(conditions)) == (text, understood)
     assert read_syntax(query, "plain") is None
 
 
@@ -127,8 +127,8 @@ def workspace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 
 def violations(context: Any, term: str) -> list[str]:
-    written = WrittenTerm(term.strip('"'), is_phrase='"' in term)
-    return [hit.id for hit in context.hits if written.is_in(f"{hit.document.title}\n{hit.document.text}")]
+    conditions = WrittenTerm(term.strip('"'), is_phrase='"' in term)
+    return [hit.id for hit in context.hits if conditions.is_in(f"{hit.document.title}\n{hit.document.text}")]
 
 
 @pytest.mark.parametrize("strategy", ["auto", "bm25", "vector", "rrf", "multi_query", "decomposition", "compression"])
@@ -166,11 +166,11 @@ def test_what_no_document_holds_is_said(workspace: Workspace) -> None:
 
 def test_many_questions_answer_as_alone_and_async(workspace: Workspace) -> None:
     queries = ["water -pump", "water pump", 'valve "pump valve"']
-    alone = [[hit.id for hit in workspace.search(query, 7, refuse=False).hits] for query in queries]
-    together = workspace.search_many(queries, 7, refuse=False)
-    assert [[hit.id for hit in answer.hits] for answer in together] == alone
+    single_answers = [[hit.id for hit in workspace.search(query, 7, refuse=False).hits] for query in queries]
+    joint_answers = workspace.search_many(queries, 7, refuse=False)
+    assert [[hit.id for hit in answer.hits] for answer in joint_answers] == single_answers
     answer = asyncio.run(workspace.asearch(queries[0], 7, refuse=False))
-    assert [hit.id for hit in answer.hits] == alone[0]
+    assert [hit.id for hit in answer.hits] == single_answers[0]
 
 
 def test_with_groups_and_versions_and_neighbours(tmp_path: Path) -> None:
