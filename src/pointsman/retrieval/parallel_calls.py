@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import logging
 import os
 import threading
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from queue import Empty, SimpleQueue
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 import anyio
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+P = ParamSpec("P")
+S = TypeVar("S")
 T = TypeVar("T")
 
 _SHARE_BEFORE = 0.6
@@ -186,6 +189,42 @@ def run(flow: Coroutine[Any, Any, T]) -> T:
         return result
     flow.close()
     raise RuntimeError("a blocking flow suspended; every wait in it must go through its mode")
+
+
+def sync_and_async(
+    flow: Callable[Concatenate[S, Mode, P], Coroutine[Any, Any, T]],
+) -> tuple[Callable[Concatenate[S, P], T], Callable[Concatenate[S, P], Coroutine[Any, Any, T]]]:
+    """Make the synchronous and the asynchronous version of a method that is written once, as a flow.
+
+    The flow's name is that of the synchronous version with an underscore before it; its docstring is that version's.
+
+    >>> class Counter:
+    ...     async def _count(self, mode: Mode, first: int = 1) -> int:
+    ...         return first + await mode.blocking(lambda: 2)
+    ...
+    ...     count, acount = sync_and_async(_count)
+    >>> Counter().count(), asyncio.run(Counter().acount(first=2))
+    (3, 4)
+    """
+    name = flow.__name__.removeprefix("_")
+
+    def synchronous(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return run(flow(self, Threads(), *args, **kwargs))
+
+    async def asynchronous(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await flow(self, Tasks(), *args, **kwargs)
+
+    signature = inspect.signature(flow)
+    public = [parameter for parameter in signature.parameters.values() if parameter.name != "mode"]
+    versions: list[tuple[Any, str, str | None]] = [
+        (synchronous, name, flow.__doc__),
+        (asynchronous, f"a{name}", f"Async version of `{name}`."),
+    ]
+    for version, version_name, doc in versions:
+        version.__module__, version.__name__, version.__doc__ = flow.__module__, version_name, doc
+        version.__qualname__ = flow.__qualname__.replace(flow.__name__, version_name)
+        version.__signature__ = signature.replace(parameters=public)
+    return synchronous, asynchronous
 
 
 class Tasks:

@@ -80,9 +80,9 @@ class Handlers:
     call: Callable[[str, Wire, Mapping[str, Any]], Awaitable[Wire]]
 
 
-def result(text: str, structured: Wire | None = None, *, is_error: bool = False) -> Wire:
+def result(text: str, content: Wire | None = None, *, is_error: bool = False) -> Wire:
     """Return a tool's result."""
-    structured_field = {} if structured is None else {"structuredContent": structured}
+    structured_field = {} if content is None else {"structuredContent": content}
     return {"content": [{"type": "text", "text": text}], "isError": is_error, **structured_field}
 
 

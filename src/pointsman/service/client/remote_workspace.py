@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
-from pointsman.retrieval.parallel_calls import Mode, Tasks, Threads, run
+from pointsman.retrieval.parallel_calls import Mode, sync_and_async
 from pointsman.retrieval.request import SearchRequest, WorkspaceOptions
 from pointsman.retrieval.workflow import several
 from pointsman.service.client import endpoints
@@ -160,11 +160,11 @@ class Client:
 
     anames = async_twin(names)
 
-    def datasets(self) -> list[RemoteDataset]:
+    async def _datasets(self, mode: Mode) -> list[RemoteDataset]:
         """Return all datasets that the key gives access to, sorted by name."""
-        return run(self._datasets(Threads()))
+        return [self._dataset(status) for status in await self._service.ask(mode, endpoints.DATASETS)]
 
-    adatasets = async_twin(datasets)
+    datasets, adatasets = sync_and_async(_datasets)
 
     def drop(self, name: str) -> None:
         """Delete a dataset with all its documents.
@@ -232,8 +232,9 @@ class Client:
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def search(
+    async def _search(  # noqa: D417  (callers do not give the mode)
         self,
+        mode: Mode,
         query: str | Query,
         k: int = 5,
         *,
@@ -246,6 +247,7 @@ class Client:
             query: the question.
             k: maximum number of hits.
             trace: how much of the trace is included: ``"none"``, ``"stages"``, or ``"lists"`` with every ranking.
+                With ``"lists"``, documents can be explained without blocking.
             options: see `pointsman.retrieval.request.WorkspaceOptions`. Without ``datasets``, all that the key gives
                 access to
                 are searched. The service's settings and language models apply, and objects cannot be sent: ``rerank``
@@ -257,22 +259,16 @@ class Client:
             ServiceError: the service cannot be reached, or the key does not allow it.
         """
         request = SearchRequest.of(query, k, options)
-        return run(self._search(Threads(), request.query, sent_options(request, trace)))
+        question, search_options = request.query, sent_options(request, trace)
+        body = {**search_options, **with_history(question), "query": sendable(question.text)}
+        answer = await self._service.ask(mode, endpoints.SEARCH, body=body, seconds=self._time_for(search_options))
+        return self._context(answer, question, body)
 
-    async def asearch(
-        self,
-        query: str | Query,
-        k: int = 5,
-        *,
-        trace: TraceDetail = "stages",
-        **options: Unpack[WorkspaceOptions],
-    ) -> RetrievalContext:
-        """Async version of `search`. To explain documents without blocking, use ``trace="lists"``."""
-        request = SearchRequest.of(query, k, options)
-        return await self._search(Tasks(), request.query, sent_options(request, trace))
+    search, asearch = sync_and_async(_search)
 
-    def search_many(
+    async def _search_many(
         self,
+        mode: Mode,
         queries: Sequence[str | Query],
         k: int = 5,
         *,
@@ -285,21 +281,34 @@ class Client:
         limits require; those with different filters or histories are sent separately.
         """
         request = several(queries, k, options)
-        return run(self._search_many(Threads(), request.queries, sent_options(request, trace)))
+        questions, search_options = request.queries, sent_options(request, trace)
+        if not questions:
+            return []
+        groups: dict[bytes, list[int]] = {}
+        for position, query in enumerate(questions):
+            groups.setdefault(as_json(with_history(query)), []).append(position)
+        limits = await self._service.limits(mode)
+        answers: dict[int, RetrievalContext] = {}
+        for positions in groups.values():
+            common = {**search_options, **with_history(questions[positions[0]])}
+            room = limits["max_body_bytes"] - len(as_json(common)) - 100
+            texts = [sendable(questions[position].text) for position in positions]
+            sizes = [len(as_json(text)) + 2 for text in texts]
+            room_left = limits["max_request_chars"] - sum(len(turn["text"]) for turn in common["history"])
+            for start, end in batches(limits["max_batch"], (sizes, room), ([*map(len, texts)], room_left)):
+                body = {**common, "queries": texts[start:end]}
+                seconds = self._time_for(search_options) * math.ceil((end - start) / _QUESTIONS)
+                answer = await self._service.ask(mode, endpoints.SEARCH_MANY, body=body, seconds=seconds)
+                with self._service.reading(endpoints.SEARCH_MANY.answer):
+                    for position, text, value in zip(
+                        positions[start:end], texts[start:end], answer["answers"], strict=True
+                    ):
+                        answers[position] = self._context(value, questions[position], {**common, "query": text})
+        return [answers[position] for position in range(len(questions))]
 
-    async def asearch_many(
-        self,
-        queries: Sequence[str | Query],
-        k: int = 5,
-        *,
-        trace: TraceDetail = "stages",
-        **options: Unpack[WorkspaceOptions],
-    ) -> list[RetrievalContext]:
-        """Async version of `search_many`."""
-        request = several(queries, k, options)
-        return await self._search_many(Tasks(), request.queries, sent_options(request, trace))
+    search_many, asearch_many = sync_and_async(_search_many)
 
-    def replay(self, receipt: str, *, trace: TraceDetail = "stages") -> RetrievalContext:
+    async def _replay(self, mode: Mode, receipt: str, *, trace: TraceDetail = "stages") -> RetrievalContext:  # noqa: D417  (callers do not give the mode)
         """Return the same answer again that a receipt is of; see `Workspace.replay`.
 
         Args:
@@ -310,19 +319,18 @@ class Client:
             NotHeldError: something that the answer was made of is no longer held.
             InputError: it is not a receipt of the service's workspace.
         """
-        return run(self._replay(Threads(), receipt, trace))
-
-    async def areplay(self, receipt: str, *, trace: TraceDetail = "stages") -> RetrievalContext:
-        """Async version of `replay`."""
-        return await self._replay(Tasks(), receipt, trace)
-
-    async def _replay(self, mode: Mode, receipt: str, trace: TraceDetail) -> RetrievalContext:
         answer = await self._service.ask(mode, endpoints.REPLAY, body={"receipt": receipt, "trace": trace})
         with self._service.reading(endpoints.REPLAY.answer):
             return RetrievalContext.from_dict(answer)
 
-    def route(
-        self, query: str | Query, datasets: str | Sequence[str | RemoteDataset] | None = None, strategy: str = "auto"
+    replay, areplay = sync_and_async(_replay)
+
+    async def _route(  # noqa: D417  (callers do not give the mode)
+        self,
+        mode: Mode,
+        query: str | Query,
+        datasets: str | Sequence[str | RemoteDataset] | None = None,
+        strategy: str = "auto",
     ) -> Routing:
         """Return how and where a query would be searched, and why, without searching.
 
@@ -331,13 +339,28 @@ class Client:
             datasets: the candidates, or their names; by default all that the key gives access to.
             strategy: as for a search.
         """
-        return run(self._route(Threads(), query, datasets, strategy))
+        from pointsman.retrieval.plan.routers import RouteDecision
+        from pointsman.workspace.workspace_search import Routing
 
-    async def aroute(
-        self, query: str | Query, datasets: str | Sequence[str | RemoteDataset] | None = None, strategy: str = "auto"
-    ) -> Routing:
-        """Async version of `route`."""
-        return await self._route(Tasks(), query, datasets, strategy)
+        by_name: dict[str, Any] = _by_name(datasets)
+        if datasets is None or None in by_name.values():
+            datasets_by_name = {dataset.name: dataset for dataset in await self._datasets(mode)}
+            by_name = (
+                datasets_by_name
+                if datasets is None
+                else {name: by_name[name] or datasets_by_name.get(name) for name in by_name}
+            )
+        body = {"query": sendable(Query.of(query).text), "datasets": list(by_name), "strategy": strategy}
+        reply = await self._service.ask(mode, endpoints.ROUTE, body=body)
+        with self._service.reading(endpoints.ROUTE.answer):
+            decision = reply["decision"]
+            if decision is not None:
+                selection = tuple(by_name[name] for name in decision["datasets"])
+                decision = of_form(RouteDecision, {**decision, "datasets": selection})
+            heuristic: Any = {"route": reply["heuristic"]["route"], "reasons": list(reply["heuristic"]["reasons"])}
+            return Routing(str(reply["query"]), heuristic, of_form(Plan, reply["plan"]), decision)
+
+    route, aroute = sync_and_async(_route)
 
     def plan(
         self, datasets: str | Sequence[str | RemoteDataset], strategy: str = "auto", query: str | Query = ""
@@ -406,65 +429,6 @@ class Client:
 
     def _dataset(self, status: Any) -> RemoteDataset:
         return RemoteDataset(self, self._service, status["name"], status["description"], status["indexing_technique"])
-
-    async def _route(
-        self, mode: Mode, query: str | Query, datasets: str | Sequence[str | RemoteDataset] | None, strategy: str
-    ) -> Routing:
-        from pointsman.retrieval.plan.routers import RouteDecision
-        from pointsman.workspace.workspace_search import Routing
-
-        by_name: dict[str, Any] = _by_name(datasets)
-        if datasets is None or None in by_name.values():
-            datasets_by_name = {dataset.name: dataset for dataset in await self._datasets(mode)}
-            by_name = (
-                datasets_by_name
-                if datasets is None
-                else {name: by_name[name] or datasets_by_name.get(name) for name in by_name}
-            )
-        body = {"query": sendable(Query.of(query).text), "datasets": list(by_name), "strategy": strategy}
-        reply = await self._service.ask(mode, endpoints.ROUTE, body=body)
-        with self._service.reading(endpoints.ROUTE.answer):
-            decision = reply["decision"]
-            if decision is not None:
-                selection = tuple(by_name[name] for name in decision["datasets"])
-                decision = of_form(RouteDecision, {**decision, "datasets": selection})
-            heuristic: Any = {"route": reply["heuristic"]["route"], "reasons": list(reply["heuristic"]["reasons"])}
-            return Routing(str(reply["query"]), heuristic, of_form(Plan, reply["plan"]), decision)
-
-    async def _datasets(self, mode: Mode) -> list[RemoteDataset]:
-        return [self._dataset(status) for status in await self._service.ask(mode, endpoints.DATASETS)]
-
-    async def _search(self, mode: Mode, query: Query, options: dict[str, Any]) -> RetrievalContext:
-        body = {**options, **with_history(query), "query": sendable(query.text)}
-        answer = await self._service.ask(mode, endpoints.SEARCH, body=body, seconds=self._time_for(options))
-        return self._context(answer, query, body)
-
-    async def _search_many(
-        self, mode: Mode, queries: Sequence[Query], options: dict[str, Any]
-    ) -> list[RetrievalContext]:
-        if not queries:
-            return []
-        groups: dict[bytes, list[int]] = {}
-        for position, query in enumerate(queries):
-            groups.setdefault(as_json(with_history(query)), []).append(position)
-        limits = await self._service.limits(mode)
-        answers: dict[int, RetrievalContext] = {}
-        for positions in groups.values():
-            common = {**options, **with_history(queries[positions[0]])}
-            room = limits["max_body_bytes"] - len(as_json(common)) - 100
-            texts = [sendable(queries[position].text) for position in positions]
-            sizes = [len(as_json(text)) + 2 for text in texts]
-            room_left = limits["max_request_chars"] - sum(len(turn["text"]) for turn in common["history"])
-            for start, end in batches(limits["max_batch"], (sizes, room), ([*map(len, texts)], room_left)):
-                body = {**common, "queries": texts[start:end]}
-                seconds = self._time_for(options) * math.ceil((end - start) / _QUESTIONS)
-                answer = await self._service.ask(mode, endpoints.SEARCH_MANY, body=body, seconds=seconds)
-                with self._service.reading(endpoints.SEARCH_MANY.answer):
-                    for position, text, value in zip(
-                        positions[start:end], texts[start:end], answer["answers"], strict=True
-                    ):
-                        answers[position] = self._context(value, queries[position], {**common, "query": text})
-        return [answers[position] for position in range(len(queries))]
 
     def _time_for(self, options: Mapping[str, Any]) -> float:
         """Return the seconds to wait for a search; longer if the search has a longer time limit."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pointsman.service.server.access.signed_tokens import TokenTrust
     from pointsman.service.server.protocol.request_limits import Limits
 
-_EXPOSED: Final = ("Mcp-Protocol-Version", "Mcp-Session-Id", "Retry-After", "X-Request-Id")
+_EXPOSED_HEADERS: Final = ("Mcp-Protocol-Version", "Mcp-Session-Id", "Retry-After", "X-Request-Id")
 
 
 def secure(
@@ -60,7 +60,7 @@ def secure(
             allow_origins=list(map(as_browsers_send, origins)),
             allow_methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
             allow_headers=["*"],
-            expose_headers=_EXPOSED,
+            expose_headers=_EXPOSED_HEADERS,
         )
     app = CrossSite(app, origins)
     app = TrustedHosts(app, hosts)

@@ -108,18 +108,18 @@ def _fetch(url: str) -> bytes:
         try:
             return _answer(url)
         except _AgainError as error:
-            pause = retries.pause(error.asked)
+            pause = retries.pause(error.pause)
             if pause is None:
                 raise StoreUnavailableError(f"{url} {error}") from None
         sleep(pause)
 
 
 class _AgainError(Exception):
-    """An attempt failed that may succeed later; ``asked`` is the number of seconds that the server asks to wait."""
+    """An attempt failed that may succeed later; ``pause`` is the number of seconds that the server asks to wait."""
 
-    def __init__(self, message: str, asked: float | None = None) -> None:
+    def __init__(self, message: str, pause: float | None = None) -> None:
         super().__init__(message)
-        self.asked = asked
+        self.pause = pause
 
 
 def _answer(url: str) -> bytes:

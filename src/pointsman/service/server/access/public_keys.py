@@ -71,19 +71,19 @@ def verifier_of(key: Any) -> Any:
     return verifier
 
 
-def usable_keys(value: Mapping[str, Any], place: str) -> list[Mapping[str, Any]]:
+def usable_keys(value: Mapping[str, Any], url: str) -> list[Mapping[str, Any]]:
     """Return the keys of a JSON Web Key Set that can check tokens; the log says why others cannot.
 
     Args:
         value: the set.
-        place: where it is from.
+        url: where it is from.
 
     Raises:
         InputError: it is none, or has none that can.
     """
     keys = value.get("keys")
     if not isinstance(keys, list) or not 0 < len(keys) <= MOST_KEYS:
-        raise InputError(f"{place} has no JSON Web Key Set with 1 to {MOST_KEYS} keys")
+        raise InputError(f"{url} has no JSON Web Key Set with 1 to {MOST_KEYS} keys")
     usable: list[Mapping[str, Any]] = []
     for key in keys:
         try:
@@ -91,9 +91,9 @@ def usable_keys(value: Mapping[str, Any], place: str) -> list[Mapping[str, Any]]
                 verifier_of(key)
                 usable.append(key)
         except InputError as error:
-            log.warning("a key of %s is left out: %s", place, error)
+            log.warning("a key of %s is left out: %s", url, error)
     if not usable:
-        raise InputError(f"{place} has no public key of RSA, an elliptic curve or Ed25519 for signatures")
+        raise InputError(f"{url} has no public key of RSA, an elliptic curve or Ed25519 for signatures")
     return usable
 
 

@@ -26,8 +26,8 @@ from pointsman.service.server.routes.vector_store_shapes import (
     StorePage,
 )
 from pointsman.service.server.routes.vector_stores import (
-    After,
-    Before,
+    AfterId,
+    BeforeId,
     Limit,
     Order,
     StoreName,
@@ -135,7 +135,7 @@ async def list_uploads(
     state: Shared,
     access: Writer,
     limit: Annotated[int, Query(ge=1, le=_MOST_LISTED)] = _MOST_LISTED,
-    after: After = None,
+    after: AfterId = None,
     order: Order = "desc",
     purpose: Annotated[str | None, Query(max_length=64, description="Only files sent with this purpose.")] = None,
 ) -> Response:
@@ -282,8 +282,8 @@ async def list_batch(
     name: StoreName,
     batch_id: BatchId,
     limit: Limit = 20,
-    after: After = None,
-    before: Before = None,
+    after: AfterId = None,
+    before: BeforeId = None,
     order: Order = "asc",
     filter: FileStatus = None,  # noqa: A002  (OpenAI's name)
 ) -> Response:

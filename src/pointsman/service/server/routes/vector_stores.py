@@ -83,10 +83,10 @@ FileId = Annotated[str, Path(pattern=_PRINTABLE, description="The document's id.
 Limit = Annotated[int, Query(ge=1, le=100)]
 
 
-After = Annotated[str | None, Query(description="The id after which the page starts.")]
+AfterId = Annotated[str | None, Query(description="The id after which the page starts.")]
 
 
-Before = Annotated[str | None, Query(description="The id before which the page ends.")]
+BeforeId = Annotated[str | None, Query(description="The id before which the page ends.")]
 
 
 Order = Annotated[Literal["asc", "desc"], Query(description="Files in the order of arrival; vector stores by name.")]
@@ -263,8 +263,8 @@ async def list_stores(
     state: Shared,
     access: Reader,
     limit: Limit = 20,
-    after: After = None,
-    before: Before = None,
+    after: AfterId = None,
+    before: BeforeId = None,
     order: Order = "asc",
 ) -> Response:
     """List the datasets that the key allows, as vector stores."""
@@ -336,8 +336,8 @@ async def list_files(
     access: Reader,
     name: StoreName,
     limit: Limit = 20,
-    after: After = None,
-    before: Before = None,
+    after: AfterId = None,
+    before: BeforeId = None,
     order: Order = "asc",
     filter: FileStatus = None,  # noqa: A002  (OpenAI's name)
 ) -> Response:
