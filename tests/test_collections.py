@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import httpx
 import numpy as np
@@ -22,7 +23,7 @@ from pointsman.cli.core_commands import app
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.retrieval.plan.policy import measured
 from pointsman.service.server import create_app
-from pointsman.store.external.attachment import ATTACHED, Attachment, matching, narrowed
+from pointsman.store.external.attachment import ATTACHED, Attachment, as_written, matching, narrowed
 from pointsman.store.local.local_store import LocalStore
 from pointsman.store.store_values import NEAR, StoreQuery
 from pointsman.tools.errors import CorruptStoreError, StoreError, StoreUnavailableError
@@ -41,6 +42,10 @@ if TYPE_CHECKING:
 KEY = "k3y-s3cret"
 TEXTS = [row["Body text"] for row in orders()]
 METADATA = [{key: value for key, value in metadata_of(row).items() if value != []} for row in orders()]
+METADATA = [
+    {**metadata, "place": unicodedata.normalize("NFD" if number % 2 else "NFC", "Łódź, Übung")}
+    for number, metadata in enumerate(METADATA)
+]
 VECTORS = EMBEDDER.embed_documents(TEXTS)
 COSINES = VECTORS @ EMBEDDER.embed_queries(["steam engine lamp"])[0]
 CHROMA: dict[str, Any] = {"id": "id", "text": "document", "vector": "embedding"}
@@ -90,6 +95,14 @@ def test_a_filter_that_is_rare_is_looked_for_further_away() -> None:
     sizes.clear()
     assert len(matching(None, 5, 5000, ask)[0][0]) == 5
     assert sizes == [5]
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_an_engine_that_compares_code_points_is_asked_for_both_forms(form: Literal["NFC", "NFD"]) -> None:
+    composed, apart = (unicodedata.normalize(other_form, "Übung") for other_form in ("NFC", "NFD"))
+    asked = unicodedata.normalize(form, "Übung")
+    assert set(as_written(Equals("place", asked))) == {("string", composed), ("string", apart)}
+    assert set(as_written(In("place", (asked, "x")))) == {("string", composed), ("string", apart), ("string", "x")}
 
 
 # ── Chroma ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -179,6 +192,8 @@ def test_odd_filters_in_chroma(chroma_store: AttachedStore) -> None:
         Equals("lang", "\ud800"),
         Equals("price", float("inf")),
         Equals("year", 2.0**60),
+        Equals("place", METADATA[0]["place"]),
+        In("place", (METADATA[1]["place"], "elsewhere")),
         In("year", (2020, "2020", True)),
         And((Exists("year"), Not(Equals("year", 2020)))),
         Or(()),

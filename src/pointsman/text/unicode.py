@@ -59,6 +59,15 @@ def compose(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
+def canonical_forms(text: str) -> tuple[str, ...]:
+    """Return a text in NFC and, if that differs, in NFD: for engines that compare code points.
+
+    >>> canonical_forms("exercise"), len(canonical_forms("Übung"))
+    (('exercise',), 2)
+    """
+    return tuple(dict.fromkeys((compose(text), unicodedata.normalize("NFD", compose(text)))))
+
+
 def fold(text: str) -> str:
     """Return the form in which spellings of one word are equal; idempotent.
 

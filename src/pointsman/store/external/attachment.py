@@ -6,6 +6,7 @@ They are only read. Their scores are on their own scale, so they are fused with 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import threading
 import time
@@ -20,6 +21,7 @@ from pointsman.store.base_store import Store
 from pointsman.store.prepared_documents import UNREADABLE, position
 from pointsman.store.store_values import NEAR, SPREAD_NOTE, Capability, Page, Scale, Statistics, StoreInfo
 from pointsman.store.store_views import StoreView
+from pointsman.text.unicode import canonical_forms
 from pointsman.tools.errors import CorruptStoreError, InputError, StoreError, StoreUnavailableError, UnmetNeedError
 from pointsman.tools.system.locations import redacted
 from pointsman.values.filters import And, Equals, Filter, In, Not, Or
@@ -365,7 +367,9 @@ def as_written(condition: Equals | In) -> list[Typed]:
     """Return the values of a condition, with texts as given too: a collection has its own format for instants."""
     values = (condition.value,) if isinstance(condition, Equals) else condition.values
     typed_values = [condition.typed] if isinstance(condition, Equals) else list(condition.typed)
-    return list(dict.fromkeys([*typed_values, *(("string", value) for value in values if isinstance(value, str))]))
+    texts = [value for value in values if isinstance(value, str)]
+    forms = itertools.chain.from_iterable(map(canonical_forms, texts))  # a collection compares code points
+    return list(dict.fromkeys([*typed_values, *(("string", text) for text in (*texts, *forms))]))
 
 
 Row = tuple[str, float, "Document"]

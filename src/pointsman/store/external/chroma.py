@@ -26,6 +26,7 @@ from pointsman.store.external.attachment import (
 from pointsman.store.external.database_http import HostAddress, Server
 from pointsman.store.prepared_documents import storable
 from pointsman.store.store_values import NEAR, Lists, Page, StoreQuery
+from pointsman.text.unicode import canonical_forms
 from pointsman.tools.errors import InputError
 from pointsman.values.filters import Equals, Filter, In
 from pointsman.values.types import Document
@@ -250,7 +251,7 @@ def _join_conditions(word: str, conditions: list[dict[str, Any]]) -> dict[str, A
 
 def _condition(leaf: Filter) -> dict[str, Any] | None:
     """Return the condition for a part on one key; Chroma's comparisons ignore lists, so ranges are evaluated here."""
-    if not isinstance(leaf, Equals | In) or leaf.key.startswith(("$", "#", "chroma:")):
+    if not isinstance(leaf, Equals | In) or leaf.key.startswith(("$", "#", "chroma:")) or not leaf.key.isascii():
         return None
     values = [leaf.typed] if isinstance(leaf, Equals) else sorted(leaf.typed, key=str)
     conditions: list[dict[str, Any]] = []
@@ -258,7 +259,11 @@ def _condition(leaf: Filter) -> dict[str, Any] | None:
         forms = _forms(value)
         if not forms:
             return None
-        conditions += [{leaf.key: {"$eq": forms[0]}}, *({leaf.key: {"$contains": form}} for form in forms)]
+        equal_forms = forms if isinstance(forms[0], str) else forms[:1]
+        conditions += [
+            *({leaf.key: {"$eq": form}} for form in equal_forms),
+            *({leaf.key: {"$contains": form}} for form in forms),
+        ]
     return {"$or": conditions} if conditions else None
 
 
@@ -268,7 +273,7 @@ def _forms(value: Typed) -> list[Any]:
     if kind == "boolean":
         return [bool(content)]
     if kind == "string":
-        return [content] if "\0" not in content and storable(content) else []
+        return [*canonical_forms(content)] if "\0" not in content and storable(content) else []
     if not abs(content) < _EXACT:
         return []
     return [int(content), float(content)] if content.is_integer() else [content]

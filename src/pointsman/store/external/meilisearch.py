@@ -18,6 +18,7 @@ from pointsman.store.external.attachment import (
     AttachedStore,
     CollectionFacts,
     Row,
+    as_written,
     matching,
     narrowed,
     one_list,
@@ -197,7 +198,7 @@ class MeilisearchStore(AttachedStore):
             case Exists():
                 return f'"{key}" EXISTS'
             case Equals() | In():
-                values = [_literal(value) for value in ([leaf.typed] if isinstance(leaf, Equals) else leaf.typed)]
+                values = [_literal(value) for value in as_written(leaf)]
                 able = sorted(value for value in values if value is not None)
                 return f'"{key}" IN [{", ".join(able)}]' if able and len(able) == len(values) else None
             case Range(interval=interval) if interval.kind == "number":

@@ -184,8 +184,8 @@ class PartOfText(_Leaf):
         self._take_key()
         if not isinstance(self.part, str):
             raise FilterError(f"{self.key!r}: {self.operator} takes a text, not {self.part!r:.80}")
-        part = repair(self.part)  # as values are stored; those of an id and a text are never composed
-        object.__setattr__(self, "part", part if self.key in (ID, TEXT) else compose(part))
+        substring = repair(self.part)  # as values are stored; those of an id and a text are never composed
+        object.__setattr__(self, "part", substring if self.key in (ID, TEXT) else compose(substring))
 
     @property
     def test(self) -> Callable[[str], bool]:
