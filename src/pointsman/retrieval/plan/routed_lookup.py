@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pointsman.retrieval.parallel_calls import Tasks, Threads, run
+from pointsman.retrieval.parallel_calls import Mode, sync_and_async
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -38,15 +38,8 @@ class RoutedLookup:
         """The routed sources."""
         return [self.recipe.sources[name] for name in self.names]
 
-    def search(self, query: Query, k: int, seconds: float | None = None) -> RetrievalContext:
+    async def _search(self, mode: Mode, query: Query, k: int, seconds: float | None = None) -> RetrievalContext:
         """Return the best hits for a query."""
-        return run(self._search(query, k, seconds, Threads()))
-
-    async def asearch(self, query: Query, k: int, seconds: float | None = None) -> RetrievalContext:
-        """Async version of `search`."""
-        return await self._search(query, k, seconds, Tasks())
-
-    async def _search(self, query: Query, k: int, seconds: float | None, mode: Threads | Tasks) -> RetrievalContext:
         plain = replace(
             self.recipe,
             sources={name: self.recipe.sources[name] for name in self.names},
@@ -59,3 +52,5 @@ class RoutedLookup:
             syntax="plain",
         )
         return (await self.carry_out([plain], [query], mode))[0]
+
+    search, asearch = sync_and_async(_search)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from pointsman.retrieval.parallel_calls import Deadline, DualCall, Mode, Tasks, Threads, describe, run
+from pointsman.retrieval.parallel_calls import Deadline, DualCall, Mode, describe, sync_and_async
 from pointsman.retrieval.plan.routers import image_cue
 from pointsman.retrieval.retrievers.base_retriever import BaseRetriever
 from pointsman.retrieval.retrievers.foreign_retriever import as_retriever
@@ -56,9 +57,7 @@ class Routed(Generic[T]):
 class _Switch(Generic[T]):
     """Described choices, a selector, and an action for a chosen one; shared by the classes below."""
 
-    def __init__(
-        self, kind: str, names: Sequence[str], descriptions: Sequence[str], count: int, selector: BaseSelector
-    ) -> None:
+    def __init__(self, kind: str, names: Sequence[str], descriptions: Sequence[str], count: int) -> None:
         if not count:
             raise InputError(f"give at least one {kind}")
         for option, values in (("descriptions", descriptions), ("names", names)):
@@ -66,18 +65,20 @@ class _Switch(Generic[T]):
                 raise InputError(f"{count} {kind}s need {count} {option}, one each, not {values!r:.80}")
         if len(set(names)) < count:
             raise InputError(f"names differ from one another; {list(names)!r:.200} don't")
-        self.selector = selector
         self.choices = tuple(ToolMetadata(name, text) for name, text in zip(names, descriptions, strict=True))
 
     async def follow(
         self,
         mode: Mode,
+        selector: BaseSelector,
         query: Query,
-        selection: SelectorResult,
         ask: Callable[[int], DualCall[T]],
         limit: float | None,
     ) -> Routed[T]:
-        """Call every chosen one, in parallel if there are several; a single one raises its own error."""
+        """Select, and call every chosen one, in parallel if there are several; a single one raises its own error."""
+        selection = await mode.one(
+            DualCall(partial(selector.select, self.choices, query), partial(selector.aselect, self.choices, query))
+        )
         indexes = selection.inds
         if len(indexes) == 1:
             return Routed(selection, {self.choices[indexes[0]].name: await mode.one(ask(indexes[0]))})
@@ -127,7 +128,7 @@ class RouterRetriever(BaseRetriever):
         self._timeout = timeout
         names = [f"retriever_{number}" for number in range(len(self.retrievers))] if names is None else names
         self.selector = selector
-        self._switch: _Switch[list[Hit]] = _Switch("retriever", names, descriptions, len(self.retrievers), selector)
+        self._switch: _Switch[list[Hit]] = _Switch("retriever", names, descriptions, len(self.retrievers))
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> Hits:
         """Return at most ``top_k`` hits, best first; see ``routed`` for their origin.
@@ -141,19 +142,13 @@ class RouterRetriever(BaseRetriever):
         """Async version of `retrieve`."""
         return _fuse_answers(await self.arouted(query, top_k), top_k)
 
-    def routed(self, query: str | Query, top_k: int = 10) -> Routed[list[Hit]]:
+    async def _routed(self, mode: Mode, query: str | Query, top_k: int = 10) -> Routed[list[Hit]]:
         """Return the selection, the hits of each chosen retriever, and the failures."""
         query = Query.of(query)
         check_top_k(top_k)
-        selection = self.selector.select(self._switch.choices, query)
-        return run(self._switch.follow(Threads(), query, selection, self._asking(query, top_k), self._timeout))
+        return await self._switch.follow(mode, self.selector, query, self._asking(query, top_k), self._timeout)
 
-    async def arouted(self, query: str | Query, top_k: int = 10) -> Routed[list[Hit]]:
-        """Async version of `routed`."""
-        query = Query.of(query)
-        check_top_k(top_k)
-        selection = await self.selector.aselect(self._switch.choices, query)
-        return await self._switch.follow(Tasks(), query, selection, self._asking(query, top_k), self._timeout)
+    routed, arouted = sync_and_async(_routed)
 
     def _asking(self, query: Query, top_k: int) -> Callable[[int], DualCall[list[Hit]]]:
         def ask(index: int) -> DualCall[list[Hit]]:
@@ -241,25 +236,21 @@ class MultiIndexQueryEngine:
                 raise InputError(f"a query engine has a method query(str), {engine!r:.80} has not")
         names = [f"index_{number}" for number in range(len(self.query_engines))] if names is None else names
         self.selector = selector
-        self._switch: _Switch[Any] = _Switch("query engine", names, descriptions, len(self.query_engines), selector)
+        self._switch: _Switch[Any] = _Switch("query engine", names, descriptions, len(self.query_engines))
 
-    def query(self, query: str) -> Any:
+    async def _query(self, mode: Mode, query: str) -> Any:
         """Return the chosen engine's response, or a `CombinedResponse` if several or none were chosen.
+
+        An engine without ``aquery`` runs in a worker thread.
 
         Raises:
             RetrievalError: several were chosen and all of them failed; it carries every error.
         """
         question = Query.of(query)
-        selection = self.selector.select(self._switch.choices, question)
-        return _response(
-            run(self._switch.follow(Threads(), question, selection, self._asking(question), self._timeout))
-        )
+        routed = await self._switch.follow(mode, self.selector, question, self._asking(question), self._timeout)
+        return _response(routed)
 
-    async def aquery(self, query: str) -> Any:
-        """Async version of `query`; an engine without ``aquery`` runs in a worker thread."""
-        question = Query.of(query)
-        selection = await self.selector.aselect(self._switch.choices, question)
-        return _response(await self._switch.follow(Tasks(), question, selection, self._asking(question), self._timeout))
+    query, aquery = sync_and_async(_query)
 
     def _asking(self, query: Query) -> Callable[[int], DualCall[Any]]:
         def ask(index: int) -> DualCall[Any]:
