@@ -6,7 +6,7 @@ import pytest
 
 from pointsman.text.designations import designations
 
-NAMED = [
+DESIGNATION_CASES = [
     # question, what it names, texts that hold it, near misses
     (
         "when is INV-2026-0417 due?",
@@ -72,7 +72,7 @@ NAMED = [
     ("2024年10月25日的会议", "2024年10月25日", ["2024-10-25 会议"], ["2024年10月26日"]),
 ]
 
-UNNAMED = [
+PLAIN_QUESTIONS = [
     "the 3 plans of 2024 under 300 euros",
     "a laptop with 16GB and 3.5mm jack",
     "what happened since 2024-01-01",
@@ -113,7 +113,7 @@ UNNAMED = [
 ]
 
 
-@pytest.mark.parametrize(("question", "designation", "holding", "missing"), NAMED)
+@pytest.mark.parametrize(("question", "designation", "holding", "missing"), DESIGNATION_CASES)
 def test_what_is_named_is_held_in_any_notation_and_by_no_near_miss(
     question: str, designation: str, holding: list[str], missing: list[str]
 ) -> None:
@@ -124,7 +124,7 @@ def test_what_is_named_is_held_in_any_notation_and_by_no_near_miss(
     assert name.is_in(question)
 
 
-@pytest.mark.parametrize("question", UNNAMED)
+@pytest.mark.parametrize("question", PLAIN_QUESTIONS)
 def test_what_only_counts_or_narrows_is_not_named(question: str) -> None:
     assert designations(question) == ()
 

@@ -27,10 +27,10 @@ KINDS = [
 
 @pytest.fixture(scope="module", params=["folder", "postgres"])
 def workspace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
-    place = str(tmp_path_factory.mktemp("exact"))
+    location = str(tmp_path_factory.mktemp("exact"))
     if request.param == "postgres":
-        place = f"{request.getfixturevalue('postgres').url}?schema=exact"
-    with pointsman.open(place) as workspace:
+        location = f"{request.getfixturevalue('postgres').url}?schema=exact"
+    with pointsman.open(location) as workspace:
         for kind, (text, _) in enumerate(KINDS):
             documents = [Document(f"{number}", text.format(number)) for number in NUMBERS if number != 417]
             workspace.dataset(f"kind{kind}").add(documents)
@@ -83,8 +83,8 @@ def test_only_what_the_asker_may_see_is_said_to_be_there(tmp_path: Any) -> None:
         notes.add([Document("hidden", "Invoice INV-2026-0417 is due in June.")], access=["group:board"])
         workspace.switch_access(on=True)
         question = "when is INV-2026-0417 due?"
-        seen = workspace.search(question, principals=["group:board"])
-        assert (seen.hits[0].id, seen.degraded) == ("hidden", ())
+        board_answer = workspace.search(question, principals=["group:board"])
+        assert (board_answer.hits[0].id, board_answer.degraded) == ("hidden", ())
         answer = workspace.search(question, principals=[], refuse=False)
         assert [hit.id for hit in answer.hits] == ["other"]
         assert "the nearest is 'other'" in answer.degraded[0]

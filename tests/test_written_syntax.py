@@ -15,8 +15,8 @@ from pointsman import Document, InputError, Workspace
 from pointsman.embedders import HashingEmbedder
 from pointsman.text.written_syntax import WrittenTerm, read_syntax
 
-OBEYED = [
-    # query, what is searched for, what is understood
+SYNTAX_CASES = [
+    # query, what is searched for, its conditions
     ("pressure -boiler", "pressure", "-boiler"),
     ("beta opens -2025", "beta opens", "-2025"),
     ('pressure -"boiler room"', "pressure", '-"boiler room"'),
@@ -61,12 +61,12 @@ SENTENCES = [
 ]
 
 
-@pytest.mark.parametrize(("query", "text", "understood"), OBEYED)
+@pytest.mark.parametrize(("query", "text", "conditions_text"), SYNTAX_CASES)
 @pytest.mark.parametrize("syntax", ["auto", "hard"])
-def test_syntax_is_read(query: str, text: str, understood: str, syntax: Any) -> None:
+def test_syntax_is_read(query: str, text: str, conditions_text: str, syntax: Any) -> None:
     conditions = read_syntax(query, syntax)
     assert conditions is not None
-    assert (conditions.text, str(conditions)) == (text, understood)
+    assert (conditions.text, str(conditions)) == (text, conditions_text)
     assert read_syntax(query, "plain") is None
 
 
@@ -110,11 +110,11 @@ DATASET = "manual"
 
 @pytest.fixture(scope="module", params=["folder", "postgres"])
 def workspace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
-    place = str(tmp_path_factory.mktemp("syntax"))
+    location = str(tmp_path_factory.mktemp("syntax"))
     if request.param == "postgres":
-        place = f"{request.getfixturevalue('postgres').url}?schema=syntax"
+        location = f"{request.getfixturevalue('postgres').url}?schema=syntax"
     draw = random.Random(45)
-    with pointsman.open(place, embedder=HashingEmbedder()) as workspace:
+    with pointsman.open(location, embedder=HashingEmbedder()) as workspace:
         workspace.dataset(DATASET).add(
             [
                 Document(
@@ -135,15 +135,15 @@ def violations(context: Any, term: str) -> list[str]:
 def test_no_hit_holds_what_is_excluded(workspace: Workspace, strategy: Any) -> None:
     draw = random.Random(strategy)
     for _ in range(25):
-        word, excluded = draw.sample(WORDS, 2)
-        term = draw.choice([excluded, f'"{excluded}"'])
+        word, excluded_word = draw.sample(WORDS, 2)
+        term = draw.choice([excluded_word, f'"{excluded_word}"'])
         answer = workspace.search(f"{word} -{term}", draw.choice([1, 10, 200]), strategy=strategy, refuse=False)
         assert answer.plan.decisions[-1].value == f"-{term}"
         assert answer.asked is not None
         assert answer.asked.text == f"{word} -{term}"
         assert answer.hits
         assert violations(answer, term) == []
-        plain = workspace.search(f"{word} {excluded}", 10, strategy=strategy, refuse=False)
+        plain = workspace.search(f"{word} {excluded_word}", 10, strategy=strategy, refuse=False)
         assert violations(plain, term), "without the syntax the word is there"
 
 

@@ -284,9 +284,7 @@ class Engine:
         selection = selection_of(by_name(sources), request.datasets)
         # What was fitted to a dataset was measured on all its documents; in a view of it, those do not all exist.
         views = [name for name, source in selection.items() if getattr(source, "is_view", False)]
-        calibrations = (
-            {name: fit for name, fit in stages.fitted.items() if name not in views} if views else stages.fitted
-        )
+        calibrations = {name: fit for name, fit in stages.fitted.items() if name not in views}
         recipe = Recipe(
             selection,
             request.k,
