@@ -327,6 +327,9 @@ def test_size_is_bounded_and_never_a_recursion_error() -> None:
     assert parse_filter(str(deepest)) == deepest
     with pytest.raises(FilterError, match="64"):
         Not(deepest)
+    for junction in (And, Or):
+        with pytest.raises(FilterError, match="64"):
+            junction((Exists("b"), deepest))
     tree: Filter = Exists("a")
     for junction in (And, Or) * 31:
         tree = junction((tree, Exists("b")))

@@ -41,6 +41,23 @@ def pool(best: float) -> Pool[str]:
     return Pool({"bm25": [("b", 4.0)], "vector": by_vector}, {"bm25": {"b": 4.0, "a": 0.0}, "vector": dict(by_vector)})
 
 
+@pytest.mark.parametrize("method", ["hybrid", "vector", "bm25"])
+def test_the_weight_of_a_foreign_list_counts_beside_the_lists_of_our_own(method: str) -> None:
+    own_lists = pool(0.9)
+    foreign_list = [("z", None), ("y", None)]
+    both = Pool({**own_lists.lists, "table": foreign_list}, own_lists.scores)
+
+    def keys(weight: float) -> list[str]:
+        return [key for key, _ in both.fused(method, SPREAD, {"table": weight}).ranking]
+
+    own_ranking = [key for key, _ in own_lists.fused(method, SPREAD).ranking]
+    assert keys(0.0) == own_ranking, "a weight of zero removes a list"
+    assert keys(1000.0)[:2] == ["z", "y"]
+    assert keys(0.001)[: len(own_ranking)] == own_ranking
+    ranking = dict(both.fused(method, SPREAD, {"table": 3.0}).ranking)
+    assert ranking["z"] == pytest.approx(3 / 61)
+
+
 class SourceOfDataset:
     """What a search is over, for transformers that look something up."""
 

@@ -369,6 +369,22 @@ class TestSwitch:
         assert "access is on" in refined.degraded[0]
 
 
+def test_a_deleted_document_is_in_no_view(tmp_path: Path) -> None:
+    with Workspace(tmp_path / "work", embedder=HashingEmbedder()) as workspace:
+        dataset = workspace.dataset("notes")
+        rules = {"a": ["x"], "b": ["x"], "c": ["y"]}
+        dataset.add([Document(id_, "signal", {ACCESS: {"allow": allowed}}) for id_, allowed in rules.items()])
+        table = collection_of(dataset).permissions
+        assert len(table.visible(View.of(["x"])).keys) == 2
+        dataset.delete(["b"])
+        visible_documents = table.visible(View.of(["x"]))
+        assert collection_of(dataset).truth.ids_of(visible_documents.keys.tolist()) == ["a"]
+        assert len(visible_documents.keys) == 1, "it is not counted either"
+        dataset.delete(["c"])
+        assert len(table.visible(View.of(["y"])).keys) == 0
+        assert table.visible(View.of(["y"])).permissions == frozenset(), "nobody learns whom it was for"
+
+
 class TestPlainView:
     def test_costs_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail(*_: object) -> None:
