@@ -339,12 +339,14 @@ async def retrieve(rewritings: Sequence[Rewriting], unembedded: Mapping[int, Exc
         search_plan = rewritings[positions[0]].search_plan
         inquiry, recipe = search_plan.inquiry, search_plan.recipe
         texts = {position: _questions(rewritings[position], unembedded) for position in positions}
+        questions_of_all = [question for questions in texts.values() for question in questions]
+        journals = [rewritings[position].search_plan.inquiry.journal for position in positions for _ in texts[position]]
         answers = await ask(
             inquiry.recipe.branches(names, recipe, inquiry.readings),
-            [question for questions in texts.values() for question in questions],
+            questions_of_all,
             max(recipe.depth, SYNTAX_DEPTH) if has_syntax else recipe.depth,
             inquiry.mode,
-            [rewritings[position].search_plan.inquiry.journal for position in positions for _ in texts[position]],
+            journals,
             breaker=inquiry.recipe.breaker,
             budget=partial(inquiry.journal.deadline.for_branches, has_later_stages=recipe.has_later_stages),
         )
