@@ -115,3 +115,16 @@ def test_lengths_in_one_byte() -> None:
     """Lucene's SmallFloat, which tantivy has: exact to 39, then steps that double."""
     steps = {39: 39, 40: 40, 41: 40, 54: 54, 55: 54, 56: 56, 59: 56, 60: 60, 87: 84, 88: 88, 95: 88, 151: 144, 152: 152}
     assert {length: keyword_state._in_a_byte(length) for length in steps} == steps
+
+
+@pytest.mark.parametrize(("seed", "k"), [(63, 52), (99, 54), (156, 39)])
+def test_how_far_tantivy_may_be_below_the_formula_decides_how_far_is_read(store: Collection, seed: int, k: int) -> None:
+    """Found by trying 164 seeds: with tantivy's scores alone as the bound of what was not read, a hit is missed."""
+    rng = random.Random(seed)
+    documents = {}
+    for number in range(300):
+        words = ["rail"] * rng.randint(1, 3) + ["yard"] * rng.randint(0, 2) + ["x"] * rng.randint(215, 246)
+        documents[f"d{number}"] = Document(f"d{number}", " ".join(words))
+    add(store, list(documents.values()))
+    best = sorted(formula(documents, "rail yard").values(), reverse=True)[:k]
+    assert [score for _, score in store.keyword.search("rail yard", k)] == pytest.approx(best, abs=1e-6)
