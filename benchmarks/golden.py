@@ -44,6 +44,10 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "commands/text/2 ": "status says what caches take",
     "commands/json/4 ": "a setting is new: cache_megabytes", "commands/text/4 ": "a setting is new: cache_megabytes",
     "commands/help/serve ": "what --allow-origin does is said in other words",
+    "commands/help/delete ": "--all asks, --yes does not",
+    "commands/help/eval ": "where the figures are stored is said",
+    "commands/json/54 delete -d notes --all": "refused without --yes",
+    "commands/text/54 delete -d notes --all": "refused without --yes",
     "ingest/": "passages end with their page, so that a citation names the page of its words",
 }  # fmt: skip
 """What is taken away, or meant to be different: the beginning of the keys of its answers, and the reason."""

@@ -25,6 +25,7 @@ from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.service.client import Client
 from pointsman.service.server import create_app
 from pointsman.tools.errors import PointsmanError, RetrievalError
+from pointsman.workspace.past_runs import latest
 
 Case = Callable[[], Iterator[tuple[str, bool]]]
 """Yields what was tried, and whether it was right."""
@@ -148,6 +149,32 @@ def preflight() -> Iterator[tuple[str, bool]]:
         yield f"{door}: preflight of {path}", is_right
 
 
+def asked_counted_stored() -> Iterator[tuple[str, bool]]:
+    """Row 5: a dataset is deleted, a file has no text, a measurement is stored."""
+    make_workspace("ws").close()
+    answer = command("delete", "--all", "-d", "rails", "-w", "ws")
+    yield "Command line: delete --all without a terminal", answer.returncode == 2 and "give --yes" in answer.stderr
+    answer = command("delete", "--all", "--yes", "-d", "rails", "-w", "ws")
+    yield "Command line: delete --all --yes", answer.returncode == 0 and "2 documents deleted" in answer.stdout
+    Path("bin.dat").write_bytes(b"\1\2")
+    answer = command("index", "bin.dat", "-d", "files", "-w", "ws")
+    expected = ("Files read: 0", "not read: bin.dat: there is no text in it")
+    yield (
+        "Command line: index of a file without text",
+        (answer.returncode == 1 and all(words in answer.stdout for words in expected)),
+    )
+    with pointsman.open("python-ws", embedder=HashingEmbedder()) as workspace:
+        report = workspace.index("bin.dat", "files")
+        yield "Python: index of a file without text", report.files == 0 and len(report.problems) == 1
+    Path("rail.md").write_text("The rail is straight.")
+    Path("questions.csv").write_text("query,source\nrail,rail.md\n")
+    command("index", "rail.md", "-d", "rails")
+    answer = command("eval", "questions.csv", "--strategies", "bm25")
+    with pointsman.open(".pointsman", embedder=HashingEmbedder()) as workspace:
+        stored = [run["questions"][0]["ndcg"] for run in latest(workspace.backend)]
+    yield "Command line: eval stores each question's outcome", answer.returncode == 0 and stored == [{"bm25": 1.0}]
+
+
 def arguments_of_models() -> Iterator[tuple[str, bool]]:
     """Row 10: arguments as models write them."""
     from mcp import Client as McpClient
@@ -252,6 +279,7 @@ ROWS: Final[dict[int, Case]] = {
     12: written_in_two_ways,
     3: use_after_closing,
     4: nothing_there,
+    5: asked_counted_stored,
     9: preflight,
     10: arguments_of_models,
     14: query_only,

@@ -161,8 +161,62 @@ def test_delete_rebuild_and_verify(notes_cli: Cli) -> None:
     assert notes_cli.json("delete", "--source", "ru.txt", "--dataset", "notes")["deleted"] == 1
     assert notes_cli.json("rebuild") == {"rebuilt": ["notes"]}
     assert notes_cli.json("verify")["notes"]["documents"] == 2
-    assert "dataset 'notes' with 2 documents deleted" in notes_cli("delete", "--all", "--dataset", "notes").stdout
+    assert (
+        "dataset 'notes' with 2 documents deleted" in notes_cli("delete", "--all", "--yes", "--dataset", "notes").stdout
+    )
     assert notes_cli.json("datasets") == []
+
+
+def test_a_whole_dataset_is_not_deleted_without_a_yes(notes_cli: Cli) -> None:
+    process = notes_cli("delete", "--all", "--dataset", "notes", code=2)
+    assert "this would delete dataset 'notes' with 4 documents, which cannot be undone; give --yes" in process.stderr
+    assert notes_cli.json("datasets")[0]["documents"] == 4
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are those of POSIX")
+@pytest.mark.parametrize(("answer", "code", "names"), [("n", 2, ["notes"]), ("y", 0, [])])
+def test_a_terminal_is_asked_before_a_dataset_is_deleted(
+    notes_cli: Cli, answer: str, code: int, names: list[str]
+) -> None:
+    keyboard, terminal = os.openpty()
+    try:
+        os.write(keyboard, f"{answer}\n".encode())
+        process = subprocess.run(
+            [sys.executable, "-m", "pointsman", "delete", "--all", "--dataset", "notes"],
+            cwd=notes_cli.folder,
+            env={**os.environ, **notes_cli.environment},
+            stdin=terminal,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(keyboard)
+        os.close(terminal)
+    assert process.returncode == code, process.stderr
+    assert "Delete dataset 'notes' with 4 documents? This cannot be undone." in process.stderr
+    assert [row["name"] for row in notes_cli.json("datasets")] == names
+
+
+def test_files_without_text_are_named_and_not_counted_as_read(cli: Cli) -> None:
+    (cli.folder / "bin.dat").write_bytes(b"\1\2")
+    (cli.folder / "blank.md").write_text(" \n")
+    (cli.folder / "empty.txt").touch()
+    report = cli.json("index", "bin.dat", "blank.md", "empty.txt", "--dataset", "notes", code=1)
+    assert (report["files"], report["documents"]) == (0, 0)
+    assert {problem["path"]: problem["reason"] for problem in report["problems"]} == dict.fromkeys(
+        ("bin.dat", "blank.md", "empty.txt"), "there is no text in it"
+    )
+    report = cli.json("index", "docs", "empty.txt", "--dataset", "notes")
+    assert (report["files"], len(report["problems"])) == (4, 1)
+
+
+def test_a_file_that_was_emptied_loses_its_passages(cli: Cli) -> None:
+    cli("index", "docs", "--dataset", "notes")
+    (cli.folder / "docs" / "en.md").write_text("")
+    report = cli.json("index", "docs", "--dataset", "notes")
+    assert (report["files"], report["deleted"], report["documents"]) == (3, 1, 3)
 
 
 def test_what_fails_and_what_reads_makes_nothing(notes_cli: Cli) -> None:

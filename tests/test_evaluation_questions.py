@@ -15,6 +15,7 @@ from pointsman import Document, Workspace
 from pointsman.embedders import HashingEmbedder
 from pointsman.evaluation import evaluate_questions, file_labels, read_questions, tune
 from pointsman.tools.errors import InputError
+from pointsman.workspace.past_runs import latest
 
 
 def passage(id_: str, source: str, text: str) -> Document:
@@ -155,3 +156,34 @@ def test_the_three_commands_take_questions_with_file_names(workspace: Workspace,
     assert report["queries"] == 30
     assert run("tune", "--dataset", "home", "--dry-run")["queries"] == 30
     assert run("calibrate", "--dataset", "home", "--dry-run")["questions"] == 30
+
+
+def test_what_is_measured_is_stored_where_it_was_measured(workspace: Workspace, tmp_path: Path) -> None:
+    """The workspace is that of the settings, and each question's outcome is stored with the figures."""
+    pytest.importorskip("ir_measures")
+    path = csv_file(tmp_path, "query,source\nlamp signal,rails.md\nnothing,fuse.md\n")
+    location = str(workspace.path)
+    workspace.close()
+    environment = {**os.environ, "POINTSMAN_EMBEDDER": "hashing", "POINTSMAN_WORKSPACE": location}
+    process = run_command("eval", str(path), "--strategies", "bm25", folder=tmp_path, environment=environment)
+    assert process.returncode == 0, process.stderr
+    with Workspace(location, embedder=HashingEmbedder()) as reopened:
+        (run,) = latest(reopened.backend)
+    assert run["strategies"]["bm25"]["ndcg@10"] == 0.5
+    assert [(row["query"], row["ndcg"]) for row in run["questions"]] == [
+        ("lamp signal", {"bm25": 1.0}),
+        ("nothing", {"bm25": 0.0}),
+    ]
+
+
+def test_figures_that_cannot_be_stored_are_printed_and_said_so(workspace: Workspace, tmp_path: Path) -> None:
+    pytest.importorskip("ir_measures")
+    path = csv_file(tmp_path, "query,source\nlamp signal,rails.md\n")
+    (workspace.path / "evaluations").write_text("a file where the folder would be")
+    location = str(workspace.path)
+    workspace.close()
+    environment = {**os.environ, "POINTSMAN_EMBEDDER": "hashing"}
+    options = ("--strategies", "bm25", "--json", "--workspace", location)
+    process = run_command("eval", str(path), *options, folder=tmp_path, environment=environment)
+    assert (process.returncode, json.loads(process.stdout)["queries"]) == (0, 1)
+    assert "the result is not stored" in process.stderr

@@ -108,7 +108,9 @@ def test_a_folder_of_junk_says_that_nothing_was_read(tmp_path: Path) -> None:
     dataset = words_only(tmp_path)
     assert index_paths(dataset, [tmp_path / "junk"]).nothing_read
     (tmp_path / "junk" / "a.bin").write_text("")
-    assert not index_paths(dataset, [tmp_path / "junk"]).nothing_read  # an empty file is no problem
+    report = index_paths(dataset, [tmp_path / "junk"])
+    assert (report.nothing_read, report.files) == (True, 0)
+    assert [(problem.path, problem.reason) for problem in report.problems] == [("a.bin", "there is no text in it")]
 
 
 # ── watching ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -413,7 +413,10 @@ def test_a_damaged_dataset_hides_no_other_from_the_commands_and_can_be_deleted(w
         repairs = json.loads(run("verify", "--repair", "--json"))
         assert "documents.sqlite is missing" in repairs["a"]["problems"][0]
         assert [repairs[name]["documents"] for name in ("a", "notes", "z")] == [None, 49, 1]
-    assert run("delete", "-d", "a", "--all", code=0) == "dataset 'a' deleted; its documents could not be counted\n"
+    assert (
+        run("delete", "-d", "a", "--all", "--yes", code=0)
+        == "dataset 'a' deleted; its documents could not be counted\n"
+    )
     assert list(json.loads(run("verify", "--json", code=0))) == ["notes", "z"]
 
 

@@ -132,7 +132,7 @@ def use_commands(url: str, notes: str) -> None:
     assert [row["documents"] for row in json.loads(cli("status", *workspace_options))["datasets"]] == [2]
     assert cli("status", "--workspace", url)
     assert json.loads(cli("delete", "-d", "notes", "--source", "yard.md", *workspace_options))["deleted"] == 1
-    assert json.loads(cli("delete", "-d", "notes", "--all", *workspace_options))["dropped"]
+    assert json.loads(cli("delete", "-d", "notes", "--all", "--yes", *workspace_options))["dropped"]
     assert json.loads(cli("datasets", *workspace_options)) == []
 
 

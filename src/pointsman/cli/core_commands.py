@@ -44,6 +44,7 @@ from pointsman.cli.shared_options import (
     QuestionArgument,
     WorkspaceOption,
     check_no_service,
+    confirm,
     of_each,
     question_of,
     with_search_options,
@@ -313,12 +314,16 @@ def delete(
     source: Annotated[
         list[str] | None, typer.Option(metavar="PATH", help="All passages of this file.", show_default=False)
     ] = None,
-    delete_all: Annotated[bool, typer.Option("--all", help="The whole dataset.")] = False,
+    delete_all: Annotated[bool, typer.Option("--all", help="The whole dataset; asks first.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete the whole dataset without asking.")] = False,
     *,
     workspace: WorkspaceOption,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete documents, all passages of a file, or a whole dataset."""
+    """Delete documents, all passages of a file, or a whole dataset.
+
+    --all asks on a terminal; without one, it needs --yes.
+    """
     if delete_all and (ids or source):
         raise InputError("--all deletes the whole dataset; do not combine it with ids or --source")
     if not (delete_all or ids or source):
@@ -327,6 +332,8 @@ def delete(
     with workspace_at(workspace) as open_workspace:
         if delete_all:
             counts, failures = of_each([dataset], lambda name: len(open_workspace.dataset(name, create=False)))
+            content = "all its documents" if failures else output.with_noun(counts[dataset], "document")
+            confirm(f"delete dataset {dataset!r} with {content}", is_confirmed=yes)
             open_workspace.drop(dataset)  # also a damaged one, whose documents cannot be counted
             count = counts.get(dataset, 0)
         else:

@@ -54,6 +54,22 @@ WorkspaceOption = Annotated[
         show_default=".pointsman",
     ),
 ]
+
+
+def confirm(action: str, *, is_confirmed: bool) -> None:
+    """Ask whether to do what cannot be undone, unless ``--yes`` has said so.
+
+    Raises:
+        InputError: the answer is no, or there is no terminal to ask on.
+    """
+    if is_confirmed:
+        return
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise InputError(f"this would {action}, which cannot be undone; give --yes if that is meant")
+    if not typer.confirm(f"{action[0].upper()}{action[1:]}? This cannot be undone.", err=True):
+        raise InputError("nothing is deleted")
+
+
 QuestionArgument = Annotated[
     list[str] | None,
     typer.Argument(

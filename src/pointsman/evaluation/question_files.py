@@ -264,7 +264,13 @@ def evaluate_questions(
         figures = measure(grades, rankings, k)
         p50, p95 = _percentiles(times)
         reports[strategy] = StrategyReport(figures.means, p50, p95, figures.per_query[f"ndcg@{k}"])
-    return Report(", ".join(names_of_datasets), sum(map(len, open_datasets)), len(labels.queries), reports)
+    return Report(
+        ", ".join(names_of_datasets),
+        sum(map(len, open_datasets)),
+        len(labels.queries),
+        reports,
+        texts=dict(labels.queries),
+    )
 
 
 def _unit(hit: Hit, answers: Mapping[str, str], *, by_passage: bool) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pointsman.evaluation.significance import SignificanceTest, compare
@@ -45,6 +45,7 @@ class Report:
         queries: number of judged queries.
         strategies: in the requested order.
         compared: whether to report the significance of differences.
+        texts: each question's text by query id, as in ``StrategyReport.per_query``.
     """
 
     dataset: str
@@ -52,6 +53,7 @@ class Report:
     queries: int
     strategies: Mapping[str, StrategyReport]
     compared: bool = False
+    texts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def best_fixed(self) -> str | None:
@@ -74,6 +76,18 @@ class Report:
             return {}
         base = self.strategies[best].per_query
         return {name: compare(strategy.per_query, base) for name, strategy in self.strategies.items() if name != best}
+
+    def to_record(self) -> dict[str, Any]:
+        """Return what a workspace stores: `to_json`, and each question's nDCG by strategy."""
+        questions = [
+            {
+                "id": query,
+                "query": text,
+                "ndcg": {name: round(strategy.per_query[query], 4) for name, strategy in self.strategies.items()},
+            }
+            for query, text in self.texts.items()
+        ]
+        return {**self.to_json(), "questions": questions}
 
     def to_json(self) -> dict[str, Any]:
         """Return what ``pointsman eval --json`` prints; measures have 4 decimals, latencies 2."""

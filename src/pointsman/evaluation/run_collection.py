@@ -180,7 +180,9 @@ def evaluate_workspace(
         figures = measure(collection.qrels, rankings_by_query, k)
         p50, p95 = _latency(workspace, collection, strategy, k, report, timed_with, rerank)
         reports[strategy] = StrategyReport(figures.means, p50, p95, figures.per_query[f"ndcg@{k}"])
-    return Report(collection.name, len(collection.documents), len(collection.queries), reports)
+    return Report(
+        collection.name, len(collection.documents), len(collection.queries), reports, texts=dict(collection.queries)
+    )
 
 
 def rankings(

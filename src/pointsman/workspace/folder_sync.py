@@ -45,6 +45,7 @@ _WORDS_BATCH = 1000
 _IMAGES_BATCH = 16
 """Pictures embedded and committed together."""
 
+_NO_TEXT = "there is no text in it"
 _NO_PICTURE = "not a picture, and the dataset holds pictures; index it into another dataset"
 
 _SECONDS = 1.0
@@ -390,13 +391,15 @@ class _Run:
             self._path = file.id
             self._tell()
             root = _root_of(file, self._roots)
-            is_read = False
+            is_read = has_problem = False
             for result in reader.read(file):
-                is_read = is_read or bool(result.documents) or not result.problems  # an empty file has neither
+                is_read, has_problem = is_read or bool(result.documents), has_problem or bool(result.problems)
                 self._take(result, root)
                 ends = (document.metadata["end"] for document in result.documents)
                 self._bytes_of_file = min(max(ends, default=0), file.size)
             self._read += is_read
+            if not is_read and not has_problem:
+                self._problems.append(Problem(file.id, _NO_TEXT))
             self._bytes_done, self._bytes_of_file = self._bytes_done + file.size, 0
         self._commit()
         deleted_ids = self._sync.deleted_ids()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,10 +18,14 @@ from pointsman.cli.shared_options import (
     workspace_at,
     workspace_of_settings,
 )
-from pointsman.tools.errors import InputError
+from pointsman.tools.errors import InputError, PointsmanError
+from pointsman.tools.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from pointsman.evaluation import Report
+    from pointsman.workspace.workspace_search import Workspace
 
 
 _LABELS = "Questions (query,source[,quote]), or a folder with your queries.jsonl and qrels.tsv."
@@ -52,7 +57,7 @@ def evaluate(
             "--workspace",
             "-w",
             metavar="DIR|URL",
-            help="What the CSV's questions search; the result is stored here, for the console.",
+            help="What the CSV's questions search, by default .pointsman; the result is stored here, for the console.",
             show_default=False,
         ),
     ] = None,
@@ -62,12 +67,12 @@ def evaluate(
     """Measure strategies on your own questions, or on a labelled collection.
 
     Prints nDCG, recall and MRR as trec_eval counts them, and the latency of a search. In a CSV file, a file counts by
-    its best passage, a quote by the passage that holds it.
+    its best passage, a quote by the passage that holds it. The figures of a CSV file, with those of each question, are
+    stored in the workspace that was searched; those of a collection, which is indexed apart, only with --workspace.
     """
     from pointsman.embedders.named_embedders import embedder_for
     from pointsman.evaluation import evaluate_questions, run_eval
     from pointsman.values.settings import Settings
-    from pointsman.workspace.past_runs import keep
 
     if labels.is_file():
         location = workspace or workspace_of_settings()
@@ -86,8 +91,7 @@ def evaluate(
                 on_progress=on_progress,
             )
             output.evaluation(report, as_json=as_json)
-            if workspace is not None:
-                keep(open_workspace.backend, report.to_json())
+            _store(report, open_workspace)
         return
     if dataset and labels.is_dir():
         raise InputError("--dataset goes with a CSV file of questions; a folder brings its own documents")
@@ -104,11 +108,21 @@ def evaluate(
         )
         output.evaluation(report, as_json=as_json)
         if open_workspace is not None:
-            keep(open_workspace.backend, report.to_json())
+            _store(report, open_workspace)
     if plot is not None:
         from pointsman.evaluation import draw
 
         draw(report, plot)
+
+
+def _store(report: Report, workspace: Workspace) -> None:
+    """Store a result in a workspace; figures that were printed stay valid where nothing can be written."""
+    from pointsman.workspace.past_runs import keep
+
+    try:
+        keep(workspace.backend, report.to_record())
+    except (OSError, PointsmanError) as error:
+        sys.stderr.write(f"pointsman: the result is not stored: {printable(str(error))}\n")
 
 
 def tune(

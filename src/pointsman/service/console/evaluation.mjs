@@ -47,7 +47,7 @@ function forbidden(error) {
 
 function none() {
   return h("div.welcome", {}, h("h2", {}, () => t("evaluation.none")), h("p", {}, () => t("evaluation.none.more")),
-    h("pre", {}, h("code", {}, "pointsman eval DIR --workspace DIR")));
+    h("pre", {}, h("code", {}, "pointsman eval questions.csv --workspace WORKSPACE")));
 }
 
 function shown(runs, params) {

@@ -312,7 +312,7 @@ const TEXTS = {
 
   // evaluation
   "evaluation.none": ["Nothing has been measured yet", "尚无评测", "Измерений ещё нет"],
-  "evaluation.none.more": ["To evaluate a labelled collection and keep the result here, run", "用以下命令评测带标注的数据并把结果保存在此：", "Размеченная коллекция измеряется, и результат остаётся здесь, командой"],
+  "evaluation.none.more": ["To measure with your own questions and keep the result here, run", "用以下命令以您自己的问题评测，结果会保存在此：", "Ваши вопросы измеряются, и результат остаётся здесь, командой"],
   "evaluation.forbidden": ["Evaluations cover the whole workspace", "评测涉及整个工作区", "Оценка касается всего рабочего пространства"],
   "evaluation.forbidden.more": ["Your key covers only some datasets. This page needs a key for all of them; everything else works.", "您的密钥只用于部分数据集。其他功能不受影响；查看本页请申请适用于全部数据集的密钥。", "Ваш ключ — только для некоторых наборов. Всё остальное работает; для этой страницы нужен ключ ко всем."],
   "evaluation.collection": ["Collection", "评测集", "Коллекция"],

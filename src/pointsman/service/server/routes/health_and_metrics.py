@@ -69,7 +69,7 @@ async def caller(state: Shared, access: Caller) -> Response:
 
 @router.get("/api/evaluations", response_model=schemas.Runs, responses=_READS, operation_id="evaluations")
 async def evaluations(state: Shared, access: Reader) -> Response:
-    """List the evaluations stored by `pointsman eval --workspace`, newest first."""
+    """List the evaluations stored by `pointsman eval`, newest first."""
     from pointsman.workspace.past_runs import latest
 
     access.require_all()
