@@ -117,14 +117,18 @@ def test_lengths_in_one_byte() -> None:
     assert {length: keyword_state._in_a_byte(length) for length in steps} == steps
 
 
-@pytest.mark.parametrize(("seed", "k"), [(63, 52), (99, 54), (156, 39)])
-def test_how_far_tantivy_may_be_below_the_formula_decides_how_far_is_read(store: Collection, seed: int, k: int) -> None:
+@pytest.mark.parametrize("seed", [45, 63, 99, 129, 156])
+def test_how_far_tantivy_may_be_below_the_formula_decides_how_far_is_read(store: Collection, seed: int) -> None:
     """Found by trying 164 seeds: with tantivy's scores alone as the bound of what was not read, a hit is missed."""
     rng = random.Random(seed)
+    shortest, span = rng.choice([15, 45, 100, 215]), rng.choice([3, 7, 15, 31])
     documents = {}
     for number in range(300):
-        words = ["rail"] * rng.randint(1, 3) + ["yard"] * rng.randint(0, 2) + ["x"] * rng.randint(215, 246)
+        words = ["rail"] * rng.randint(1, 3) + ["yard"] * rng.randint(0, 2)
+        words += ["x"] * rng.randint(shortest, shortest + span)
         documents[f"d{number}"] = Document(f"d{number}", " ".join(words))
     add(store, list(documents.values()))
-    best = sorted(formula(documents, "rail yard").values(), reverse=True)[:k]
-    assert [score for _, score in store.keyword.search("rail yard", k)] == pytest.approx(best, abs=1e-6)
+    best = sorted(formula(documents, "rail yard").values(), reverse=True)
+    for k in range(1, 60):
+        scores = [score for _, score in store.keyword.search("rail yard", k)]
+        assert max(abs(score - expected) for score, expected in zip(scores, best, strict=False)) < 1e-6, k
