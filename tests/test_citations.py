@@ -17,15 +17,8 @@ from altered_quotes import alterations, quote_from, stands_in
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.ingest import chunk, convert
 from pointsman.tools.errors import InputError
-from pointsman.values.answer_check import (
-    MAX_ANSWER,
-    verify,
-)
-from pointsman.values.citations import (
-    about_tokens,
-    cite,
-    to_prompt,
-)
+from pointsman.values.answer_check import MAX_ANSWER, verify
+from pointsman.values.citations import about_tokens, cite, to_prompt
 from pointsman.values.types import Document, Excerpt, Hit
 
 EN = "It is 1,200 km long. It was opened on 12 May 1994, cost $1.2 million and has twenty-five stations; 3.5 % fail."

@@ -59,14 +59,7 @@ from pointsman.tools.network.http_addresses import seconds_of
 from pointsman.values.filters import And, Contains, Exists, Filter, In, Not, Or, Range, parse_filter
 from pointsman.values.retrieval_context import RetrievalContext
 from pointsman.values.settings import Settings
-from pointsman.values.types import (
-    AddResult,
-    Hit,
-    Message,
-    Plan,
-    Refusal,
-    Trace,
-)
+from pointsman.values.types import AddResult, Hit, Message, Plan, Refusal, Trace
 from serving import serving
 from test_conformance import change_result, looping, replace_method
 from workspace_suite import WorkspaceConformance

@@ -16,15 +16,7 @@ from pointsman.embedders import HashingEmbedder
 from pointsman.retrieval.refine.compress import JOINER, MAX_CHARS, BaseCompressor, Compressed, ExtractiveCompressor
 from pointsman.retrieval.refine.compress.spans import TextBudget, Unit, fill, units_of, window
 from pointsman.tools.errors import InputError
-from pointsman.values.types import (
-    Document,
-    Excerpt,
-    Hit,
-    Provenance,
-    Query,
-    Ranked,
-    Refusal,
-)
+from pointsman.values.types import Document, Excerpt, Hit, Provenance, Query, Ranked, Refusal
 
 if TYPE_CHECKING:
     import numpy as np

@@ -82,11 +82,7 @@ from pointsman.retrieval.refine.rerank import BaseReranker, CalibratedReranker, 
 from pointsman.selector.choices.choice_bm25 import ChoiceIndex
 from pointsman.text import DEFAULT_ANALYZER, detect
 from pointsman.tools.errors import InputError
-from pointsman.values.types import (
-    Ranked,
-    Refusal,
-    check_top_k,
-)
+from pointsman.values.types import Ranked, Refusal, check_top_k
 from pointsman.workspace.dataset import DatasetRetriever
 from router_suite import RouterConformance
 from store_kit import collection_of

@@ -13,14 +13,7 @@ from hypothesis import strategies as st
 
 from pointsman.retrieval.refine.diversity import Diversifier, jaccard, mmr, near_duplicates, over_the_limit, shingles
 from pointsman.tools.errors import InputError
-from pointsman.values.types import (
-    Document,
-    Excerpt,
-    Hit,
-    Query,
-    Ranked,
-    Refusal,
-)
+from pointsman.values.types import Document, Excerpt, Hit, Query, Ranked, Refusal
 
 APPLES = "A red apple falls not far from the old tree in our garden, says my grandmother every autumn."
 YABLOKI = "Красное яблоко падает недалеко от старой яблони в нашем саду, говорит бабушка каждую осень."

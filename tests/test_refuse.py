@@ -16,14 +16,7 @@ from hypothesis import strategies as st
 import pointsman
 from pointsman.retrieval.refine.refuse import LOOKED_AT, PROBABILITY, READ, Refuser, Threshold, holds_words
 from pointsman.tools.errors import InputError
-from pointsman.values.types import (
-    Document,
-    Hit,
-    Provenance,
-    Query,
-    Ranked,
-    Refusal,
-)
+from pointsman.values.types import Document, Hit, Provenance, Query, Ranked, Refusal
 from pointsman.workspace.dataset import Dataset
 
 if TYPE_CHECKING:

@@ -23,12 +23,7 @@ from pointsman.retrieval.plan.transform.base_transformer import BaseTransformer,
 from pointsman.retrieval.run.variant import Variant
 from pointsman.tools.errors import InputError, RetrievalError, UnknownNameError
 from pointsman.values.filters import parse_filter
-from pointsman.values.types import (
-    Message,
-    Ranked,
-    Refusal,
-    Trace,
-)
+from pointsman.values.types import Message, Ranked, Refusal, Trace
 from store_kit import corpus
 from test_hybrid import Failing, FixedRetriever, Slow, ids
 

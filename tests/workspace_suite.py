@@ -20,11 +20,7 @@ from pointsman.evaluation.conformance.suite_samples import (
 from pointsman.tools.errors import FilterError, UnknownNameError
 from pointsman.tools.sync_and_async import wait_for
 from pointsman.values.retrieval_context import RetrievalContext
-from pointsman.values.types import (
-    AddResult,
-    Document,
-    Query,
-)
+from pointsman.values.types import AddResult, Document, Query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 
     from pointsman.values.answer_check import AnswerCheck
     from pointsman.values.retrieval_context import RetrievalContext
-    from pointsman.values.types import (
-        Explanation,
-        Hit,
-        Provenance,
-    )
+    from pointsman.values.types import Explanation, Hit, Provenance
     from pointsman.workspace.passages import SourceText
     from pointsman.workspace.workspace_search import Routing
 

@@ -40,9 +40,7 @@ from pointsman.tools.errors import InputError, RetrievalError, UnknownNameError,
 from pointsman.tools.sync_and_async import in_thread
 from pointsman.values.registry import STRATEGIES, STRATEGY_ALIASES, Registry
 from pointsman.values.settings import TASKS, Settings
-from pointsman.values.types import (
-    Decision,
-)
+from pointsman.values.types import Decision
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -48,10 +48,7 @@ from pointsman.retrieval.stages.question_to_lists import (
 from pointsman.text.designations import designations
 from pointsman.values.retrieval_context import RetrievalContext
 from pointsman.values.trace import Trace
-from pointsman.values.types import (
-    Plan,
-    Query,
-)
+from pointsman.values.types import Plan, Query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

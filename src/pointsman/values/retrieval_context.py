@@ -13,9 +13,7 @@ from pointsman.values.types import Decision, Hit, Plan, Query, Refusal, with_ran
 
 if TYPE_CHECKING:
     from pointsman.values.answer_check import AnswerCheck
-    from pointsman.values.citations import (
-        Style,
-    )
+    from pointsman.values.citations import Style
 
 
 TraceDetail = Literal["none", "stages", "lists"]

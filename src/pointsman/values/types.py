@@ -17,9 +17,7 @@ from pointsman.values.trace import Explanation, HitKey, Span, Trace
 from pointsman.values.views import ACCESS
 
 if TYPE_CHECKING:
-    from pointsman.values.citations import (
-        Citation,
-    )
+    from pointsman.values.citations import Citation
     from pointsman.values.views import Permissions
 
 __all__ = [

@@ -25,10 +25,7 @@ from pointsman.values.registry import STRATEGIES, STRATEGY_ALIASES, Registry
 from pointsman.values.retrieval_context import Hits
 from pointsman.values.settings import TASKS, Settings
 from pointsman.values.trace import Span, Trace
-from pointsman.values.types import (
-    Query,
-    check_top_k,
-)
+from pointsman.values.types import Query, check_top_k
 from pointsman.workspace.dataset import Dataset
 
 if TYPE_CHECKING:

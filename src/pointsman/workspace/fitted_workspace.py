@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING
 from pointsman.embedders.base_embedder import as_embedder, image_embedder_of
 from pointsman.embedders.query_vectors import QueryVectors
 from pointsman.retrieval.engine import Engine
-from pointsman.retrieval.judge.kept_calibrations import (
-    Calibration,
-    Reranking,
-    change_calibrations,
-    stored_calibrations,
-)
+from pointsman.retrieval.judge.kept_calibrations import Calibration, Reranking, change_calibrations, stored_calibrations
 from pointsman.retrieval.plan.policy import POLICY, Policy, measured, read_policy
 from pointsman.retrieval.workflow import RetrievalWorkflow
 from pointsman.store.backend_urls import open_backend

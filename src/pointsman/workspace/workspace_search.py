@@ -24,10 +24,7 @@ from pointsman.tools.errors import ReplacedError, RetrievalError
 from pointsman.tools.json_forms import form_of, plain_form
 from pointsman.tools.sync_and_async import async_twin, in_thread
 from pointsman.tools.system.memory import memory_use
-from pointsman.values.types import (
-    Plan,
-    Query,
-)
+from pointsman.values.types import Plan, Query
 from pointsman.values.views import AccessRule
 from pointsman.workspace.dataset import Dataset
 from pointsman.workspace.dataset.dataset_lifecycle import changed_bm25

@@ -14,9 +14,7 @@ from pointsman.retrieval.retrievers.hybrid_retriever import TIMEOUT
 from pointsman.retrieval.run.candidates import DEPTH
 from pointsman.tools.errors import InputError
 from pointsman.values.registry import STRATEGY_ALIASES
-from pointsman.values.types import (
-    check_top_k,
-)
+from pointsman.values.types import check_top_k
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -27,14 +27,7 @@ from pointsman.text import DEFAULT_ANALYZER, query_tokens
 from pointsman.text.designations import designations
 from pointsman.text.unicode import fold
 from pointsman.tools.errors import InputError
-from pointsman.values.types import (
-    Hit,
-    HitKey,
-    Provenance,
-    Query,
-    Ranked,
-    Refusal,
-)
+from pointsman.values.types import Hit, HitKey, Provenance, Query, Ranked, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

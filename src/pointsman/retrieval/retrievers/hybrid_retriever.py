@@ -20,21 +20,13 @@ from pointsman.retrieval.parallel_calls import Breaker, Deadline, Mode, Tasks, T
 from pointsman.retrieval.retrievers.base_retriever import BaseRetriever
 from pointsman.retrieval.retrievers.foreign_retriever import ForeignRetriever, as_retriever
 from pointsman.retrieval.run.branches import Question, RetrieverBranch, ask, nothing_answered, unique_names
-from pointsman.retrieval.run.candidates import (
-    DEPTH,
-    hits_of,
-)
+from pointsman.retrieval.run.candidates import DEPTH, hits_of
 from pointsman.retrieval.run.journal import Journal
 from pointsman.retrieval.run.merged_results import together
 from pointsman.tools.errors import CorruptStoreError, InputError, RetrievalError
 from pointsman.tools.sync_and_async import async_twin, in_thread
 from pointsman.values.retrieval_context import Hits
-from pointsman.values.types import (
-    Document,
-    Hit,
-    Query,
-    check_top_k,
-)
+from pointsman.values.types import Document, Hit, Query, check_top_k
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable, Mapping

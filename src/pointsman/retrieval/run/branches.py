@@ -11,12 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pointsman.retrieval.parallel_calls import Breaker, DualCall, Mode, describe, reporting
-from pointsman.retrieval.run.candidates import (
-    KeyOf,
-    Results,
-    ScoreGap,
-    StoreResults,
-)
+from pointsman.retrieval.run.candidates import KeyOf, Results, ScoreGap, StoreResults
 from pointsman.retrieval.run.merged_results import RetrieverResults
 from pointsman.retrieval.run.source import words_in
 from pointsman.store.store_values import NEAR, WORDS, Capability, Lists, StoreQuery

@@ -7,19 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pointsman.retrieval.fusion import (
-    SCALES,
-)
-from pointsman.retrieval.run.candidates import (
-    Fetched,
-    KeyOf,
-    Place,
-    Pool,
-    Results,
-    ScoreGap,
-    StoreResults,
-    best_first,
-)
+from pointsman.retrieval.fusion import SCALES
+from pointsman.retrieval.run.candidates import Fetched, KeyOf, Place, Pool, Results, ScoreGap, StoreResults, best_first
 from pointsman.store.store_values import MATCHED, NEAR
 from pointsman.values.types import Hit, HitKey
 

@@ -17,27 +17,15 @@ from typing import TYPE_CHECKING, Any
 from pointsman.retrieval.fusion import SCALES, CosineSpread
 from pointsman.retrieval.parallel_calls import DualCall, attempt, cause_of
 from pointsman.retrieval.run import telemetry
-from pointsman.retrieval.run.candidates import (
-    Results,
-    StoreResults,
-    build_hits,
-    provenance,
-)
+from pointsman.retrieval.run.candidates import Results, StoreResults, build_hits, provenance
 from pointsman.retrieval.run.candidates import fetch as fetch_documents
 from pointsman.retrieval.run.judging import NOTHING, Verdict, holders_of_word, raised_cosines
 from pointsman.retrieval.run.judging import judge as verdict_on
-from pointsman.retrieval.run.merged_results import (
-    keys_in_stores,
-    together,
-)
+from pointsman.retrieval.run.merged_results import keys_in_stores, together
 from pointsman.tools.errors import InputError, RetrievalError
 from pointsman.tools.sync_and_async import in_thread
 from pointsman.values.retrieval_context import RetrievalContext
-from pointsman.values.types import (
-    Hit,
-    Ranked,
-    keys_of,
-)
+from pointsman.values.types import Hit, Ranked, keys_of
 
 if TYPE_CHECKING:
     from pointsman.retrieval.fusion import Fused as Fusion
@@ -47,13 +35,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.run.in_force import InForce
     from pointsman.retrieval.run.variant import Variant
     from pointsman.retrieval.stages.question_to_lists import Inquiry, Retrieval
-    from pointsman.values.types import (
-        Decision,
-        Plan,
-        Provenance,
-        Query,
-        Refusal,
-    )
+    from pointsman.values.types import Decision, Plan, Provenance, Query, Refusal
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,10 +34,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.run.variant import Variant
     from pointsman.text.written_syntax import Syntax, WrittenQuery
     from pointsman.values.retrieval_context import Spelling
-    from pointsman.values.types import (
-        Plan,
-        Query,
-    )
+    from pointsman.values.types import Plan, Query
 
 SYNTAX_DEPTH: Final = 1000
 """The least number of candidates in each list where syntax is obeyed, as many of them may be left out."""

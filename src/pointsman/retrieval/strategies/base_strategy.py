@@ -23,11 +23,7 @@ from pointsman.tools.sync_and_async import wait_for
 from pointsman.values.registry import STRATEGIES, Registry
 from pointsman.values.retrieval_context import Hits
 from pointsman.values.settings import Settings
-from pointsman.values.types import (
-    Document,
-    Hit,
-    Query,
-)
+from pointsman.values.types import Document, Hit, Query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

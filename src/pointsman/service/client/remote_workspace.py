@@ -19,12 +19,7 @@ from pointsman.tools.errors import InputError, ServiceError, UnknownNameError, U
 from pointsman.tools.json_forms import of_form
 from pointsman.tools.sync_and_async import async_twin
 from pointsman.values.retrieval_context import RetrievalContext
-from pointsman.values.types import (
-    Explanation,
-    Plan,
-    Query,
-    Trace,
-)
+from pointsman.values.types import Explanation, Plan, Query, Trace
 from pointsman.values.views import AccessRule
 
 if TYPE_CHECKING:

@@ -15,13 +15,7 @@ import anyio
 from pointsman.retrieval.parallel_calls import DualCall, Mode, Threads, run
 from pointsman.service.client.client_connections import MOST_TOLD, Failure, Link, Reply, Request
 from pointsman.service.client.endpoints import LIMITS
-from pointsman.service.client.request_encoding import (
-    as_json,
-    encode_parameters,
-    number_of,
-    path_of_dataset,
-    time_limit,
-)
+from pointsman.service.client.request_encoding import as_json, encode_parameters, number_of, path_of_dataset, time_limit
 from pointsman.tools import errors
 from pointsman.tools.errors import InputError, PointsmanError, RetrievalError, ServiceError, UnknownNameError
 from pointsman.tools.network.http_addresses import one_line, seconds_of

@@ -16,16 +16,7 @@ from urllib.parse import quote, unquote
 
 from filelock import FileLock, Timeout
 
-from pointsman.store.backend import (
-    NEW,
-    SURROGATE,
-    Backend,
-    DatasetRecord,
-    Record,
-    bm25_of,
-    check_record,
-    check_version,
-)
+from pointsman.store.backend import NEW, SURROGATE, Backend, DatasetRecord, Record, bm25_of, check_record, check_version
 from pointsman.tools.errors import CorruptStoreError, FormatVersionError, InputError, LockedError, UnknownNameError
 from pointsman.tools.system.locations import with_home
 

@@ -17,10 +17,7 @@ import numpy as np
 from pointsman.store.base_store import Store
 from pointsman.store.history import PastStore, digest_of
 from pointsman.store.local.collection import Collection
-from pointsman.store.local.index_search import (
-    score_both,
-    search_both,
-)
+from pointsman.store.local.index_search import score_both, search_both
 from pointsman.store.local.keyword.words_file import WORDS_FILE, are_words_due, read_words, write_words
 from pointsman.store.local.local_view import ViewStore
 from pointsman.store.local.truth.local_history import KEPT_DAYS, KEPT_FROM, RECEIPT_KEY, UNNOTED

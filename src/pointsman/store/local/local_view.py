@@ -14,10 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pointsman.store.local.index_search import (
-    score_both,
-    search_both,
-)
+from pointsman.store.local.index_search import score_both, search_both
 from pointsman.store.prepared_documents import direction, position
 from pointsman.store.sampling import evenly
 from pointsman.store.store_values import WORDS, Lists, Page, Scores, StoreQuery

@@ -23,11 +23,7 @@ from pointsman.store.local.files_and_locks import (
 )
 from pointsman.store.local.manifest import FORMAT, MANIFEST, TRUTH, read_manifest, write_manifest
 from pointsman.store.local.truth.local_history import KEPT_DAYS, UNNOTED
-from pointsman.store.local.truth.sealed_rows import (
-    ROW,
-    document_in,
-    vectors_in,
-)
+from pointsman.store.local.truth.sealed_rows import ROW, document_in, vectors_in
 from pointsman.store.local.truth.truth_file import schema_rows, value_of
 from pointsman.store.local.truth.writable_truth import WritableTruth
 from pointsman.store.prepared_documents import Prepared

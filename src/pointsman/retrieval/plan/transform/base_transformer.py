@@ -15,10 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pointsman.retrieval.run.variant import Variant
-    from pointsman.values.retrieval_context import (
-        RetrievalContext,
-        Spelling,
-    )
+    from pointsman.values.retrieval_context import RetrievalContext, Spelling
 
 _log = logging.getLogger(__name__)
 

@@ -38,10 +38,7 @@ if TYPE_CHECKING:
     from pointsman.tools.audit_log import AuditEntry
     from pointsman.values.answer_check import AnswerCheck
     from pointsman.values.retrieval_context import RetrievalContext, TraceDetail
-    from pointsman.values.types import (
-        Explanation,
-        Span,
-    )
+    from pointsman.values.types import Explanation, Span
 
 router = APIRouter(prefix="/api", route_class=StrictRoute, tags=["search"])
 

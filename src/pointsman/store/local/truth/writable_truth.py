@@ -15,20 +15,10 @@ from typing import TYPE_CHECKING
 from pointsman.store.history import DAY_SECONDS
 from pointsman.store.local.truth import local_history as history
 from pointsman.store.local.truth.packing import pack_text
-from pointsman.store.local.truth.sealed_rows import (
-    DIGEST,
-    NO_VECTOR,
-    row_check,
-    seal_vectors,
-)
+from pointsman.store.local.truth.sealed_rows import DIGEST, NO_VECTOR, row_check, seal_vectors
 from pointsman.store.local.truth.tally import Tally, ids_hash, mix_sum
 from pointsman.store.local.truth.truth_file import CHECKED, SOURCE_INDEX, VALUE, close, close_all, with_check
-from pointsman.store.local.truth.truth_rows import (
-    LAST_KEY,
-    VARIABLES,
-    Truth,
-    marks,
-)
+from pointsman.store.local.truth.truth_rows import LAST_KEY, VARIABLES, Truth, marks
 from pointsman.tools.batching import batched
 from pointsman.tools.sqlite import SQLITE_ERRORS, error_code
 from pointsman.values.types import AddResult
