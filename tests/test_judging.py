@@ -350,6 +350,24 @@ def test_words_count_in_the_few_documents_that_are_in_the_language_of_a_question
         assert with_words > relevance()
 
 
+@pytest.mark.parametrize("text", ["кто шьёт костюмы для Bosch", "谁缝制Bosch的服装"])
+def test_a_name_that_languages_share_is_no_word_of_the_question_s_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    english = {f"{key}{part}": f"{sentence} Part {part}." for key, sentence in RAILS.items() for part in range(8)}
+    with Workspace(tmp_path) as workspace:
+        workspace.dataset("notes").add([Document(key, sentence) for key, sentence in english.items()])
+        workspace.dataset("notes").add([Document("bosch", "Bosch makes the signal lamps and the motors of points.")])
+
+        def relevance() -> float:
+            answer = workspace.search(text, 20, min_relevance=0)
+            return next(hit.relevance for hit in answer.hits if hit.id == "bosch" and hit.relevance is not None)
+
+        without_words = relevance()
+        monkeypatch.setattr(judging, "has_own_words", lambda *_: True)
+        assert without_words < relevance(), "a name that any language has says nothing of the answer"
+
+
 def test_m1_of_many_questions_each_is_judged(workspace: Workspace) -> None:
     texts = [text for text, _ in QUESTIONS_WITH_ANSWER] + QUESTIONS_WITHOUT_ANSWER
     for text, answer in zip(texts, workspace.search_many(texts, 3), strict=True):
