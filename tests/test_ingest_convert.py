@@ -278,6 +278,24 @@ def test_a_declared_encoding_is_believed_where_it_fits() -> None:
     assert convert_one("a.html", wrong.encode("cp1251")).text == RUSSIAN
 
 
+@pytest.mark.parametrize(
+    ("text", "encoding", "label"),
+    [
+        ("“Brake” – it’s 5 €…", "cp1252", "iso-8859-1"),
+        ("Café ‘north’ ™", "cp1252", "Latin1"),
+        (RUSSIAN, "koi8-r", "us-ascii"),
+        ("堃号道岔，镕铸车间", "gbk", "gb2312"),
+        ("𠮷岔", "gb18030", "gbk"),
+        ("①髙橋の転轍機", "cp932", "shift_jis"),
+        ("뢔뷁 선로", "cp949", "euc-kr"),
+        ("caf\xe9 \x81", "latin-1", "iso-8859-1"),
+    ],
+)
+def test_a_declared_encoding_that_is_too_small(text: str, encoding: str, label: str) -> None:
+    page = f'<html><head><meta charset="{label}"></head><body>{text}</body></html>'
+    assert decode(page.encode(encoding), may_declare=True) == page
+
+
 def test_a_damaged_byte_does_not_change_the_encoding() -> None:
     data = (SIMPLIFIED_CHINESE * 5).encode()
     assert decode(data[:300] + b"\xff" + data[300:]).replace("\ufffd", "") == SIMPLIFIED_CHINESE * 5

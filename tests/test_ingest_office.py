@@ -197,6 +197,38 @@ def test_mail_in_html_only_and_headers_that_are_wrong() -> None:
     assert source.metadata == {"date": "never"}
 
 
+@pytest.mark.parametrize(
+    ("title", "encoding", "declared"),
+    [
+        ("Осмотр моста", "utf-8", "us-ascii"),
+        ("Осмотр моста", "cp1251", "windows-1251"),
+        ("Осмотр моста", "koi8-r", "koi8-r"),
+        ("桥梁检查，堃号", "gbk", "gb2312"),
+        ("Überprüfung – Gleis 3", "cp1252", "iso-8859-1"),
+    ],
+)
+def test_a_subject_and_a_sender_without_encoded_words(title: str, encoding: str, declared: str) -> None:
+    head = f"From: {title} <a@example.org>\nTo: =?utf-8?B?0K8=?= {title}\nSubject: {title}\n"
+    data = f"{head}Content-Type: text/plain; charset={declared}\nContent-Transfer-Encoding: 8bit\n\n{title}.\n"
+    source = convert_one("a.eml", data.encode(encoding))
+    assert source.title == title
+    assert source.metadata["from"] == f"{title} <a@example.org>"
+    assert source.metadata["to"] == f"Я {title}"
+    assert source.text.endswith(f"{title}.")
+
+
+def test_encoded_words_in_an_encoding_larger_than_its_name() -> None:
+    data = b"Subject: Re:\n =?gb2312?B?6UbW/bO1vOQ=?= =?iso-8859-1?Q?_it=92s?=\n\nx"
+    assert convert_one("a.eml", data).title == "Re: 镕铸车间 it’s"
+
+
+def test_an_empty_plain_part_gives_way_to_the_html_part() -> None:
+    head = b"Content-Type: multipart/alternative; boundary=b\n\n--b\nContent-Type: text/plain\n\n"
+    tail = b"\n--b\nContent-Type: text/html\n\n<p>Only the page.</p>\n--b--\n"
+    assert convert_one("a.eml", head + b" \n" + tail).text.endswith("Only the page.")
+    assert convert_one("a.eml", head + b"Plain words." + tail).text.endswith("Plain words.")
+
+
 @pytest.mark.parametrize("charset", ["undefined", "punycode", "idna", "hex", "ut\xff-8", "no-such", "x" * 5000])
 @pytest.mark.parametrize(
     "head",

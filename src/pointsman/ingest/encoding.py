@@ -18,6 +18,15 @@ _BOMS = (
 # so that a Japanese or Korean file is not read as Chinese.
 _CANDIDATES = ("gb18030", "big5", "cp1251", "koi8_r", "cp1252", "cp866", "shift_jis", "euc_jp", "euc_kr")
 _DECLARATION = re.compile(rb"""(?:charset|coding|encoding)\s*[=:]\s*["']?([A-Za-z0-9_.-]{2,40})""")
+# Programs write these names over text in a larger encoding, so browsers read the larger one:
+# https://encoding.spec.whatwg.org/#names-and-labels. Not ASCII: who writes it over other letters did not know theirs.
+_LARGER_ENCODINGS = {
+    "iso8859-1": "cp1252",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+}
 _CONTROL_BYTES = bytes(set(range(32)) - set(b"\t\n\r\x0b\x0c\x1b"))
 _PLAUSIBLE = ((" ", "\u0180"), ("\u0400", "\u0530"), ("\u2010", "\u2040"), ("\u3000", "\ua000"), ("\uff00", "\uffef"))
 _SAMPLE = 1 << 20
@@ -48,7 +57,7 @@ def decode(data: bytes, *, may_declare: bool = False) -> str:
         return _strictly(data, _utf16_order(data))
     if may_declare and (declaration := _DECLARATION.search(data[:2048])):
         try:
-            return data.decode(declaration[1].decode("ascii"))
+            return decode_declared(data, declaration[1].decode("ascii"))
         except (LookupError, ValueError):
             pass  # the declaration may be wrong; the bytes decide
     lenient_text = data.decode("utf-8", errors="replace")
@@ -56,6 +65,21 @@ def decode(data: bytes, *, may_declare: bool = False) -> str:
     if wrong * 50 <= sum(not char.isascii() for char in lenient_text[:_SAMPLE]) - wrong:
         return lenient_text  # UTF-8 with a few damaged bytes
     return _strictly(data, _guess(data))
+
+
+def decode_declared(data: bytes, encoding: str) -> str:
+    """Decode text in the encoding that it declares, or in the larger one that programs write under this name.
+
+    Windows-1252 stands under the name ISO-8859-1, GBK under GB2312.
+
+    Raises:
+        LookupError: There is no such encoding.
+        ValueError: The bytes are not in it.
+    """
+    try:
+        return data.decode(_LARGER_ENCODINGS.get(codecs.lookup(encoding).name, encoding))
+    except UnicodeDecodeError:
+        return data.decode(encoding)
 
 
 def _strictly(data: bytes, encoding: str) -> str:

@@ -10,7 +10,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 from pointsman.ingest.converters.markup import html_blocks
-from pointsman.ingest.encoding import decode
+from pointsman.ingest.encoding import decode, decode_declared
 from pointsman.ingest.source_text import Block, ParsedDocument, Problem, clean, outline
 from pointsman.tools.errors import InputError
 
@@ -79,7 +79,24 @@ def _body(message: Message, entity: Message, content: bytes) -> list[Block]:
 
 
 def _header(message: Message, name: str) -> str:
-    return " ".join(clean(_decode(str(message.get(name, "")))).split())[:1000]
+    value = next((str(value) for key, value in message.raw_items() if key.lower() == name.lower()), "")
+    return " ".join(clean(_decode(_unescape(message, value))).split())[:1000]
+
+
+def _unescape(message: Message, value: str) -> str:
+    """Decode a header's raw bytes: as UTF-8, in an encoding that the message declares, or in a detected one."""
+    if value.isascii():
+        return value
+    data = value.encode("utf-8", "surrogateescape")
+    for encoding in ("utf-8", *message.get_charsets()):
+        try:
+            return decode_declared(data, encoding or "utf-8")
+        except (LookupError, ValueError):
+            pass  # the next encoding, or the bytes, decide
+    try:
+        return decode(data)
+    except InputError:
+        return data.decode("utf-8", "replace")  # an unreadable header is no reason to lose the message
 
 
 def _filename(entity: Message) -> str | None:
@@ -92,7 +109,12 @@ def _filename(entity: Message) -> str | None:
 
 def _decode(value: str) -> str:
     try:
-        return str(make_header(decode_header(value)))
+        unencoded = "ascii" if value.isascii() else "raw-unicode-escape"  # the codec that decode_header uses for it
+        words = [
+            (word if isinstance(word, str) else decode_declared(word, encoding or unencoded), encoding and "utf-8")
+            for word, encoding in decode_header(value)
+        ]
+        return str(make_header(words))
     except (LookupError, MessageError, ValueError):
         return value  # unchanged; a header in an unknown encoding is no reason to lose the message
 
@@ -108,15 +130,20 @@ def _date(message: Message) -> dict[str, str]:
 def _text(entity: Message, content: bytes) -> str:
     charset = entity.get_content_charset()
     try:
-        return content.decode(charset or "utf-8")
+        return decode_declared(content, charset or "utf-8")
     except (LookupError, ValueError):
         return decode(content)  # the header's encoding is wrong, so it is detected from the bytes
 
 
 def _has_plain_twin(message: Message, entity: Message) -> bool:
-    """Whether the message also has this part's text as plain text."""
+    """Whether the message also has this part's text as plain text; some programs leave the plain part empty."""
     for container in message.walk():
         alternatives = container.get_payload() if container.get_content_type() == "multipart/alternative" else None
         if isinstance(alternatives, list) and any(item is entity for item in alternatives):
-            return any(item.get_content_type() == "text/plain" for item in alternatives if not isinstance(item, str))
+            return any(_is_plain_text(item) for item in alternatives if not isinstance(item, str))
     return False
+
+
+def _is_plain_text(entity: Message) -> bool:
+    content = entity.get_payload(decode=True) if entity.get_content_type() == "text/plain" else None
+    return isinstance(content, bytes) and bool(content.strip())
