@@ -26,7 +26,7 @@ STAGE: Final = "exact"
 NEAR_MISS: Final = 0.3
 """The highest relevance of a hit that lacks what the question names exactly: more would be a false promise."""
 
-_READ: Final = 30
+_READ: Final = 300
 """Documents of each dataset that are read for a name that no list has found, the best for its words alone."""
 
 
