@@ -18,9 +18,10 @@ from typing import Any, Final
 from unicodedata import normalize
 
 import httpx
+from fastapi import FastAPI
 
 import pointsman
-from pointsman import BaseRetriever, Dataset, Document, Hit, SimpleHybridRetriever
+from pointsman import BaseRetriever, Dataset, Document, Hit, RegisteredStrategy, SimpleHybridRetriever
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.service.client import Client
 from pointsman.service.server import create_app
@@ -210,6 +211,25 @@ def arguments_of_models() -> Iterator[tuple[str, bool]]:
         yield f"MCP: {name}: {other!r}", f"'{name}' takes {wanted}" in asyncio.run(ask(**{name: other}))
 
 
+def own_application() -> Iterator[tuple[str, bool]]:
+    """Row 20: the library in an application of one's own."""
+    app = FastAPI()
+    pointsman.add_exception_handlers(app)
+    workspace = make_workspace("ws")
+
+    @app.get("/ask")
+    def ask(strategy: str) -> list[str]:
+        return [hit.id for hit in workspace.search("rail", strategy=RegisteredStrategy(strategy), refuse=False)]
+
+    async def get(strategy: str) -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+            return await client.get("/ask", params={"strategy": strategy})
+
+    yield "Python: an answer", asyncio.run(get("bm25")).json() == ["a"]
+    answer = asyncio.run(get("nonsense"))
+    yield "Python: an error of ours", answer.status_code == 422 and "nonsense" in answer.json()["detail"]
+
+
 def into_a_pipe() -> Iterator[tuple[str, bool]]:
     """Row 21: nothing is drawn wider than what it is about."""
     Path("rail.md").write_text("The rail is straight.")
@@ -283,6 +303,7 @@ ROWS: Final[dict[int, Case]] = {
     9: preflight,
     10: arguments_of_models,
     14: query_only,
+    20: own_application,
     21: into_a_pipe,
     22: edited_rows,
 }

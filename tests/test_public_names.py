@@ -123,6 +123,7 @@ PUBLIC = [
     "Workspace",
     "WorkspaceOptions",
     "__version__",
+    "add_exception_handlers",
     "default_embedder",
     "fuse",
     "keyword_match_rule",

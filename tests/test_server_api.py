@@ -8,11 +8,14 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import httpx
 import pytest
+from fastapi import FastAPI
 from jsonschema import Draft202012Validator
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
 
 import pointsman
 from pointsman import Document
@@ -28,6 +31,7 @@ from serving import serving
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+    from starlette.requests import Request
 
 TEXTS = {
     "switch": ("A railway switch guides trains from one track to another.", {"lang": "en", "year": 2021}),
@@ -782,3 +786,42 @@ def test_who_may_only_write_does_not_learn_what_is_stored(tmp_path: Path) -> Non
             for document in ({"id": id_, "text": text, "metadata": metadata} for id_, (text, metadata) in rows)
         ]
     assert answers == [{"added": None, "updated": None, "unchanged": None}] * 3
+
+
+@pytest.mark.parametrize("framework", [FastAPI, Starlette])
+@pytest.mark.parametrize(
+    ("error", "status", "slug"),
+    [
+        (pointsman.InputError("k is 0"), 422, "invalid-input"),
+        (pointsman.UnmetNeedError("there is no model"), 409, "conflict"),
+        (pointsman.LockedError("busy"), 503, "locked"),
+        (pointsman.StoreError("away"), 503, "unavailable"),
+        (pointsman.CorruptStoreError("damaged"), 500, "internal"),
+        (pointsman.ModelError("no answer"), 503, "unavailable"),
+        (pointsman.RetrievalError("nothing", {"bm25": ValueError("x")}), 503, "unavailable"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else None,
+)
+def test_an_application_of_ones_own_answers_our_errors(
+    framework: type[Starlette], error: Exception, status: int, slug: str
+) -> None:
+    app = framework()
+
+    async def ask(_: Request) -> NoReturn:
+        raise error
+
+    async def fail(_: Request) -> NoReturn:
+        raise ZeroDivisionError
+
+    app.router.add_route("/ask", ask)
+    app.router.add_route("/v1/ask", ask)
+    app.router.add_route("/fail", fail)
+    pointsman.add_exception_handlers(app)
+    with TestClient(app, raise_server_exceptions=False) as client:
+        for path in ("/ask", "/v1/ask"):  # a path of ours in an application of others means nothing
+            answer = client.get(path)
+            assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
+            document = answer.json()
+            assert (document["type"], document["status"]) == (f"/problems/{slug}", status)
+            assert document["error"] == type(error).__name__
+        assert client.get("/fail").headers["content-type"].startswith("text/plain")  # not ours: left to the framework

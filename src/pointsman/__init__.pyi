@@ -28,6 +28,7 @@ from pointsman.embedders import (
 )
 from pointsman.llm import DashScopeLLM as DashScopeLLM, OpenAILLM as OpenAILLM, ScriptedLLM as ScriptedLLM
 from pointsman.service.opening import open as open
+from pointsman.service.server.protocol.problems import add_exception_handlers as add_exception_handlers
 from pointsman.retrieval.request import (
     RegisteredStrategy as RegisteredStrategy,
     SearchOptions as SearchOptions,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import ValidationError, to_json
 from starlette.requests import ClientDisconnect
@@ -32,6 +32,10 @@ from pointsman.tools.errors import (
     UnknownNameError,
     UnmetNeedError,
 )
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
 
 log = logging.getLogger(__name__)
 
@@ -168,6 +172,22 @@ def of_error(error: BaseException) -> HttpProblem:
     if isinstance(error, PointsmanError):
         problem.members["error"] = type(error).__name__
     return problem
+
+
+def add_exception_handlers(app: Starlette) -> None:
+    """Let an application of yours, FastAPI or Starlette, answer errors of this library as the service does.
+
+    Every `PointsmanError` that an endpoint raises becomes a problem document (RFC 9457) with its status: 422 for
+    invalid input, 503 for a store or model that does not answer. Other errors are left to the application::
+
+        app = FastAPI()
+        pointsman.add_exception_handlers(app)
+    """
+
+    async def answer(_: Request, error: Exception) -> Response:
+        return response(of_error(error))
+
+    app.add_exception_handler(PointsmanError, answer)
 
 
 def unknown_dataset(name: str, visible: Collection[str]) -> HttpProblem:
