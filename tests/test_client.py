@@ -464,7 +464,7 @@ def assert_same_answer(answer: RetrievalContext, expected: RetrievalContext) -> 
 
 
 @pytest.fixture(scope="module")
-def words(workspace: Workspace) -> Iterator[None]:
+def words(workspace: Workspace, url: str) -> Iterator[None]:
     """A second dataset, with some of the same ids."""
     dataset = workspace.dataset("words")
     dataset.add([replace(document, text=f"{document.text} {document.text[::-1]}") for document in DOCUMENTS[::2]])
