@@ -237,12 +237,12 @@ class TestKeys:
             notes = workspace.dataset("notes", create=False)
             return workspace.names(), list(notes), notes.description, client.get("/v1/files", headers=plain).json()
 
-        before = state()
+        first_state = state()
         for headers in (bearer(key_of(workspace, "group:rail")), bearer(token_of()), plain):
             for method, path, body in requests if headers is not plain else requests[:8]:
                 answer = client.request(method, path, json=body or None, headers=headers)
                 assert answer.status_code == 403, (method, path, answer.text)
-                assert state() == before, (method, path)
+                assert state() == first_state, (method, path)
 
     def test_a_key_without_principals_writes(self, workspace: Workspace, client: TestClient) -> None:
         headers = bearer(keys_of(workspace.backend).create("operator").text)
