@@ -15,6 +15,7 @@ from kill_kit import WORKER, Killing
 from pointsman.store.local.collection import Collection
 from pointsman.store.local.files_and_locks import ExclusiveLock
 from pointsman.store.local.vectors import vector_index
+from pointsman.store.local.vectors.vector_index import VectorIndex
 from pointsman.tools.errors import StoreError
 from pointsman.values.types import Document
 from store_kit import add, corpus, opened, sound, unit
@@ -97,7 +98,8 @@ def test_a_writer_waits_for_a_reader_that_heals(tmp_path: Path, monkeypatch: pyt
         time.sleep(0.1)
         heal(collection)
 
-    monkeypatch.setattr(Collection, "_wants_base", property(lambda collection: collection is reader))
+    index = reader.vectors
+    monkeypatch.setattr(VectorIndex, "wants_base", property(lambda vectors: vectors is index))
     monkeypatch.setattr(Collection, "_heal_quietly", slowly)
     searching = threading.Thread(target=reader.keyword.search, args=("rail", 1))
     searching.start()
