@@ -48,6 +48,10 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "commands/help/eval ": "where the figures are stored is said",
     "commands/json/54 delete -d notes --all": "refused without --yes",
     "commands/text/54 delete -d notes --all": "refused without --yes",
+    "errors/search/top_k/0": "a new option is listed: syntax",
+    "service/requests/35 POST /api/search": "a new option is listed: syntax",
+    "commands/help/search --help": "says what phrases and excluded words look like",
+    "agents/31 search": "a dataset's name alone is taken for a list of one",
     "ingest/": "passages end with their page, so that a citation names the page of its words",
 }  # fmt: skip
 """What is taken away, or meant to be different: the beginning of the keys of its answers, and the reason."""

@@ -101,6 +101,7 @@ PLAIN_QUESTIONS = [
     "hashCode and IL2, K-12 in ABC 2001-02",
     "кислород-18",
     "article 5",
+    "room 12, no. 4 and ALGOL 68",
     "RAM 16 GB",
     "USD 7.50",
     "GDP 2023",

@@ -369,4 +369,5 @@ def test_the_installed_lists_know_everyday_words_and_no_slips() -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_word_lists_in_the_package_are_those_of_wordfreq(language: str) -> None:
-    assert (WORD_LISTS / f"{language}.bin").read_bytes() == word_lists.word_list(language)
+    is_same = (WORD_LISTS / f"{language}.bin").read_bytes() == word_lists.word_list(language)
+    assert is_same, "python benchmarks/word_lists.py --write"  # to show where millions of bytes differ takes minutes

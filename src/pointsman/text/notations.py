@@ -15,7 +15,7 @@ full date           ``25 October 2024``, ``2024年10月25日`` the same day in a
 What only counts or narrows is no such thing: amounts with units (``16GB``), counts (``the 3 plans``), years, quarters,
 ordinals, and dates after a word that makes a range of them (``since 1 May 2024``). Nor are short names with a digit or
 two, for which texts have other words (``B12``, ``ww2``, ``K-12``): of the passages that answer a question with one, a
-third lack it in SciFact and WikiQA.
+third lack it in SciFact and WikiQA. Numbers of fewer than three digits stand in too many texts by chance.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _YEAR: Final = re.compile(r"(?:19|20)\d\d")
 _RANGE_OF_YEARS: Final = re.compile(r"\d{4}[-/–]\d{2,4}")
 
 _ACRONYM: Final = re.compile(
-    rf"(?<![{_OWN}])(?!(?:USD|EUR|GBP|CNY|RMB|RUB|JPY)\b)([A-ZА-ЯЁ]{{2,6}})[ \u00a0]#?(\d{{2,}}|\d+(?:[-./]\d+)+)"
+    rf"(?<![{_OWN}])(?!(?:USD|EUR|GBP|CNY|RMB|RUB|JPY)\b)([A-ZА-ЯЁ]{{2,6}})[ \u00a0]#?(\d{{3,}}|\d+(?:[-./]\d+)+)"
     rf"(?![{_OWN}%]|[.,]\d|[-/]\d|\s?(?:{NAMES_OF_UNITS})(?![{_LETTERS}]))"
 )
 _VERSION: Final = re.compile(
@@ -62,7 +62,7 @@ _VERSION: Final = re.compile(
     re.IGNORECASE,
 )
 _MARKED: Final = re.compile(
-    r"(?:#\s*|\b(?:no|nr|num|number|номер(?:ом|а|у)?)\.?\s(?:#\s*)?|(?:编号|单号|号码|票号)[是为：:\s]*)(\d[\d\-/]*)",
+    r"(?:#\s*|\b(?:no|nr|num|number|номер(?:ом|а|у)?)\.?\s(?:#\s*)?|(?:编号|单号|号码|票号)[是为：:\s]*)(\d{3}[\d\-/]*)",
     re.IGNORECASE,
 )
 _KINDS_EN: Final = (
@@ -77,9 +77,9 @@ _KINDS_RU: Final = (
 )
 _KINDS_ZH: Final = "发票 订单 合同 工单 案件 标准 错误 错误代码 代码 航班 房间 批次 专利 许可证"
 _KIND: Final = re.compile(
-    rf"(?<![{_OWN}])(?:{'|'.join((*_KINDS_EN.split(), *_KINDS_RU.split()))})\s(?:#\s*(?=\d)|(?=\d\d))(\d[\d\-/]*)"
+    rf"(?<![{_OWN}])(?:{'|'.join((*_KINDS_EN.split(), *_KINDS_RU.split()))})\s(?:#\s*)?(\d{{3}}[\d\-/]*)"
     rf"(?![{_OWN}%]|[.,]\d)"
-    rf"|(?:{'|'.join(_KINDS_ZH.split())})(?:编号|号码|号)?[是为：:\s]*(\d{{2,}})(?![\d.,%]*[个份张元年月日次])",
+    rf"|(?:{'|'.join(_KINDS_ZH.split())})(?:编号|号码|号)?[是为：:\s]*(\d{{3,}})(?![\d.,%]*[个份张元年月日次])",
     re.IGNORECASE,
 )
 _NEXT_WORD: Final = re.compile(rf"[ \u00a0]+([{_LETTERS}]+)")
