@@ -32,6 +32,12 @@ from _golden_world import Answers, World, opensearch, postgresql
 
 _GONE: Final = "the strategy prf is gone"
 _LISTED: Final = "its error lists the strategies that there are: prf is gone"
+QUESTIONS_LEFT_OUT: Final[Mapping[str, str]] = {
+    "E-4711": "a code that stands in no document is said to, and near misses are told as such",
+    '"red signal" -tea': "phrases and excluded words are obeyed",
+}
+"""Questions whose answers are meant to differ, with the reason."""
+
 LEFT_OUT: Final[Mapping[str, str]] = {
     "store/prf/": _GONE, "options/prf/": _GONE, "settings/prf/": _GONE, "parts/strategy PRFStrategy": _GONE,
     "store/hybird/": _LISTED, "settings/hybird/": _LISTED, "options/hybird/": _LISTED,
@@ -127,8 +133,10 @@ def compare(recorded: Mapping[str, Any], now: Mapping[str, Any], tolerance: floa
     left_out, different = Counter[str](), Counter[str]()
     for key in dict.fromkeys([*recorded, *now]):
         prefix = next((prefix for prefix in LEFT_OUT if key.startswith(prefix)), None)
-        if prefix is not None:
-            left_out[prefix] += 1
+        form = json.dumps(recorded.get(key), ensure_ascii=False)
+        question = next((text for text in QUESTIONS_LEFT_OUT if json.dumps(text)[1:-1] in form), None)
+        if prefix is not None or (question is not None and recorded[key] != now.get(key)):
+            left_out[prefix or question or ""] += 1
         elif key not in now or key not in recorded:
             different[key.partition("/")[0]] += 1
             if different.total() <= most:
@@ -138,7 +146,7 @@ def compare(recorded: Mapping[str, Any], now: Mapping[str, Any], tolerance: floa
             if different.total() <= most:
                 print("\n    ".join([key, *places[:4], *([f"and {len(places) - 4} more"] if len(places) > 4 else [])]))
     for prefix, count in left_out.items():
-        print(f"left out: {count} answers of {prefix}: {LEFT_OUT[prefix]}")
+        print(f"left out: {count} answers of {prefix}: {({**LEFT_OUT, **QUESTIONS_LEFT_OUT})[prefix]}")
     print(
         f"{len(recorded)} answers, {different.total()} differ"
         + "".join(f", {kind} {count}" for kind, count in different.items())
