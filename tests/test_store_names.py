@@ -136,7 +136,7 @@ def do_at_each_line(
             do(folder)
         if not actions:
             return line
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)  # tantivy may still write to an index that was just closed
         line += 1
 
 
