@@ -11,6 +11,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pointsman.text.notations import Designation
 
 _SIGN: Final = re.compile(r"[\d_]|[a-z][A-Z]|\.\w+\.")
@@ -31,3 +33,8 @@ def designations(question: str) -> tuple[Designation, ...]:
     from pointsman.text.notations import designations_in  # takes milliseconds to import
 
     return designations_in(question)
+
+
+def holds_one(text: str, names: Iterable[Designation]) -> bool:
+    """Whether a text holds one of the names."""
+    return any(name.is_in(text) for name in names)

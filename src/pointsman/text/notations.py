@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pointsman.text.quantities import Date
 
 _LETTERS: Final = "A-Za-zÀ-ÖØ-öø-ÿА-Яа-яЁё"
-_OWN: Final = f"{_LETTERS}0-9_"  # Chinese is text without blanks, so that its characters end a code
+_OWN: Final = f"{_LETTERS}0-9_"  # Chinese is written without blanks, so that its characters end a code
 _BREAK: Final = r"[\s._/:#\-‐‑–—]"
 _NUMBER_SIGN: Final = re.compile(r"№|N°|\bno\.(?=\s?\d)", re.IGNORECASE)
 
@@ -46,9 +46,8 @@ _PARTS: Final = re.compile(rf"\d+|[{_LETTERS}]+")
 _HUMPS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _CAMEL: Final = re.compile(r"[a-z]{2,}\d*(?:[A-Z][a-z]+\d*){2,}")  # fewer may be a name: hashCode, anyRemote
 _DOTTED: Final = re.compile(r"[A-Za-z]\w*(?:\.[A-Za-z_]\w+){2,}")
-_AMOUNT: Final = re.compile(
-    rf"\d[\d.,]*[-–]?[{_LETTERS}]+\.?|[1-9]\d*[xх×]\d+", re.IGNORECASE
-)  # 16GB, 5-year, 25-й, 4x4
+_AMOUNT: Final = re.compile(rf"\d[\d.,]*[-–]?[{_LETTERS}]+\.?|[1-9]\d*[xх×]\d+", re.IGNORECASE)
+"""Such as 16GB, 5-year, 25-й and 4x4."""
 _PERIOD: Final = re.compile(r"(?:q|h|fy|cy|w|кв|top)[-.]?\d.*|\d{2,4}[-.]?(?:q|h|fy|кв)\d?", re.IGNORECASE)
 _YEAR: Final = re.compile(r"(?:19|20)\d\d")
 _RANGE_OF_YEARS: Final = re.compile(r"\d{4}[-/–]\d{2,4}")
@@ -174,14 +173,12 @@ def _code(text: str) -> Designation:
         both_digits = former[-1].isdigit() and part[0].isdigit()
         pieces.append(f"{_BREAK}{{{1 if both_digits else 0},3}}{re.escape(part)}")
     words = " ".join(dict.fromkeys((text, "".join(runs), "-".join(runs), " ".join(runs))))
-    return Designation(text, words, frozenset(), _bounded("".join(pieces), left_edge=rf"(?<!\d[.,/\-])(?<![{_OWN}])"))
+    return Designation(text, words, frozenset(), _bounded("".join(pieces)))
 
 
 def _version(text: str, number: str) -> Designation:
     pattern = rf"(?:v\.?\s?)?{re.escape(number)}"
-    return Designation(
-        text, f"{text} {number} v{number}", frozenset(), _bounded(pattern, left_edge=rf"(?<!\d[.,/\-])(?<![{_OWN}])")
-    )
+    return Designation(text, f"{text} {number} v{number}", frozenset(), _bounded(pattern))
 
 
 def _number(text: str, number: str) -> Designation:
@@ -197,7 +194,12 @@ def _number(text: str, number: str) -> Designation:
     )
 
 
-def _bounded(pattern: str, *, left_edge: str, right_edge: str = rf"(?![{_OWN}]|[.,/\-]\d)") -> re.Pattern[str]:
+def _bounded(
+    pattern: str,
+    *,
+    left_edge: str = rf"(?<!\d[.,/\-])(?<![{_OWN}])",
+    right_edge: str = rf"(?![{_OWN}]|[.,/\-]\d)",
+) -> re.Pattern[str]:
     return re.compile(f"{left_edge}{pattern}{right_edge}")
 
 

@@ -9,7 +9,7 @@
 
 ``-`` and ``+`` count only after a blank or at the start, directly before a letter, a Chinese character or a quotation
 mark; ``-`` also before a whole number of three digits or more (``-2025``). A quotation without a sign may also stand
-own_text Chinese characters. ``-5``, ``-2.5 V``, ``-h`` and ``--all`` are words, as are words in apostrophes and
+beside Chinese characters. ``-5``, ``-2.5 V``, ``-h`` and ``--all`` are words, as are words in apostrophes and
 ``《…》``.
 """
 

@@ -206,12 +206,16 @@ class Document:
         return f"{self.title}\n{self.text}" if self.title else self.text
 
     @property
+    def headed_text(self) -> str:
+        """The text below its title and headings."""
+        headings = self.metadata.get("headings")
+        lines = map(str, headings) if isinstance(headings, list | tuple) else ()
+        return "\n".join((self.title, *lines, self.text))
+
+    @property
     def full_text(self) -> str:
         """The text with all that names it: id, file, title and headings; for what has to be held to the letter."""
-        headings = self.metadata.get("headings")
-        names = [self.id, str(self.metadata.get("source", "")), self.title]
-        names += map(str, headings) if isinstance(headings, list | tuple) else ()
-        return "\n".join((*names, self.text))
+        return "\n".join((self.id, str(self.metadata.get("source", "")), self.headed_text))
 
 
 Documents = Document | Mapping[str, Any] | Iterable[Any]

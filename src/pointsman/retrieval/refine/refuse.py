@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 from pointsman.retrieval.fusion import METHODS
 from pointsman.retrieval.refine.base_refiner import BaseRefiner
 from pointsman.text import DEFAULT_ANALYZER, query_tokens
-from pointsman.text.designations import designations
+from pointsman.text.designations import designations, holds_one
 from pointsman.text.unicode import fold
 from pointsman.tools.errors import InputError
 from pointsman.values.types import Hit, HitKey, Provenance, Query, Ranked, Refusal
@@ -208,10 +208,7 @@ def holds_words(question: str, hits: Sequence[Hit]) -> Hit | None:
     if each character of the question stands in it beside one of those that it stands beside in the question.
     """
     if names := designations(question):
-        texts = [hit.document.full_text for hit in hits]
-        holder = next(
-            (hit for hit, text in zip(hits, texts, strict=True) if any(name.is_in(text) for name in names)), None
-        )
+        holder = next((hit for hit in hits if holds_one(hit.document.full_text, names)), None)
         if holder is not None:
             return holder
     tokens = [set(DEFAULT_ANALYZER.tokens(hit.document.searchable)) for hit in hits]

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Final
 
 from pointsman.retrieval.run.judging import with_relevance
 from pointsman.store.store_values import StoreQuery
+from pointsman.text.designations import holds_one
 from pointsman.values.types import Hit, Provenance
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from pointsman.retrieval.run.reading import Reading
     from pointsman.text.notations import Designation
     from pointsman.values.filters import Filter
-    from pointsman.values.types import Document, HitKey
+    from pointsman.values.types import HitKey
 
 STAGE: Final = "exact"
 
@@ -30,10 +31,9 @@ _READ: Final = 300
 """Documents of each dataset that are read for a name that no list has found, the best for its words alone."""
 
 
-def holds(document: Document, names: Iterable[Designation]) -> bool:
-    """Whether a document holds one of the names."""
-    text = document.full_text
-    return any(name.is_in(text) for name in names)
+def holder_keys(hits: Iterable[Hit], names: Sequence[Designation]) -> set[HitKey]:
+    """Return the keys of the hits that hold one of the names."""
+    return {hit.key for hit in hits if holds_one(hit.document.full_text, names)}
 
 
 def names_without_hit(names: Sequence[Designation], hits: Sequence[Hit]) -> list[Designation]:
@@ -57,28 +57,29 @@ def look_up(
     return list(hits.values())
 
 
-def holders_first(hits: Sequence[Hit], names: Sequence[Designation]) -> list[Hit]:
-    """Return hits, those that hold one of the names first; their provenance says why they stand there."""
-    holders = [hit for hit in hits if holds(hit.document, names)]
-    if not holders or list(hits[: len(holders)]) == holders:
-        return list(hits)
-    moved_keys = {hit.key for hit in holders} - {hit.key for hit in hits[: len(holders)]}
-    marked_hits = [
-        replace(hit, provenance=(*hit.provenance, Provenance(STAGE, rank, None))) if hit.key in moved_keys else hit
-        for rank, hit in enumerate(holders, 1)
+def holders_first(hits: Sequence[Hit], holders: Collection[HitKey]) -> list[Hit]:
+    """Return hits, those with these keys first; the provenance of those that move says why they stand there."""
+    holding_hits = [hit for hit in hits if hit.key in holders]
+    unmoved_keys = {hit.key for hit in hits[: len(holding_hits)]}
+    return [
+        *(
+            hit
+            if hit.key in unmoved_keys
+            else replace(hit, provenance=(*hit.provenance, Provenance(STAGE, rank, None)))
+            for rank, hit in enumerate(holding_hits, 1)
+        ),
+        *(hit for hit in hits if hit.key not in holders),
     ]
-    return [*marked_hits, *(hit for hit in hits if not holds(hit.document, names))]
 
 
 def limit_near_misses(
-    relevance: Mapping[HitKey, float], hits: Sequence[Hit], names: Sequence[Designation]
+    relevance: Mapping[HitKey, float], hits: Sequence[Hit], holders: Collection[HitKey]
 ) -> tuple[dict[HitKey, float], list[Hit]]:
-    """Limit the relevance of hits that hold none of the names: to `NEAR_MISS`, and to that of the best that holds one.
+    """Limit the relevance of all but the holders of a name: to `NEAR_MISS`, and to the least that a holder has.
 
     Returns:
         The relevance by hit, and the hits with theirs.
     """
-    holders = {hit.key for hit in hits if holds(hit.document, names)}
     limit = min([NEAR_MISS, *(hit.relevance for hit in hits if hit.key in holders and hit.relevance is not None)])
     levels = {key: level if key in holders else min(level, limit) for key, level in relevance.items()}
     return levels, [

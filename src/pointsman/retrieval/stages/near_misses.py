@@ -38,8 +38,9 @@ async def tell_near_misses(ranked_hits: RankedHits, names: Sequence[Designation]
             hits = (*new_hits, *hits)
             if absent := exact_hits.names_without_hit(missing, new_hits):
                 inquiry.journal.degrade(exact_hits.absence(absent, ranking.hits[0]))
-    relevance, hits_with_relevance = exact_hits.limit_near_misses(verdict.relevance, hits, names)
-    hits = tuple(exact_hits.holders_first(hits_with_relevance, names))
+    holders = exact_hits.holder_keys(hits, names)
+    relevance, hits_with_relevance = exact_hits.limit_near_misses(verdict.relevance, hits, holders)
+    hits = tuple(exact_hits.holders_first(hits_with_relevance, holders))
     reason = f"what holds {', '.join(name.text for name in names):.200} comes first"
     return RankedHits(
         fused_lists,
@@ -50,5 +51,6 @@ async def tell_near_misses(ranked_hits: RankedHits, names: Sequence[Designation]
 
 def put_exact_first(ranked_hits: RankedHits, names: Sequence[Designation]) -> RankedHits:
     """Put what holds what the question names exactly first, whatever refiners made of it."""
-    hits = tuple(exact_hits.holders_first(ranked_hits.ranking.hits, names))
+    hits = ranked_hits.ranking.hits
+    hits = tuple(exact_hits.holders_first(hits, exact_hits.holder_keys(hits, names)))
     return replace(ranked_hits, ranking=replace(ranked_hits.ranking, hits=hits))

@@ -34,7 +34,7 @@ def admit(fused_lists: FusedLists, versions: Sequence[Fetched]) -> Sequence[Fetc
     if conditions is None or candidates is None:
         return versions
     start = perf_counter()
-    texts = [None if version is None else _checked_text(_document(version)) for version in versions]
+    texts = [None if version is None else _document(version).headed_text for version in versions]
     lacks_excluded = [text is not None and conditions.excludes(text) is None for text in texts]
     admissions = [lacks and conditions.admits(text or "") for lacks, text in zip(lacks_excluded, texts, strict=True)]
     count = len(texts) - texts.count(None)
@@ -74,7 +74,7 @@ def leave_out_excluded(ranked_hits: RankedHits) -> RankedHits:
         {
             hit.key: f"it holds {term}, which the question excludes"
             for hit in ranked_hits.ranking.hits
-            if (term := conditions.excludes(_checked_text(hit.document))) is not None
+            if (term := conditions.excludes(hit.document.headed_text)) is not None
         },
     )
 
@@ -87,7 +87,7 @@ def leave_out_unmet(ranked_hits: RankedHits) -> RankedHits:
     unmet = {
         hit.key: f"it does not meet {conditions!s:.200}"
         for hit in hits
-        if not conditions.admits(_checked_text(hit.document))
+        if not conditions.admits(hit.document.headed_text)
     }
     return leave_out_excluded(ranked_hits) if len(unmet) == len(hits) else _without(ranked_hits, unmet)
 
@@ -101,13 +101,6 @@ def _without(ranked_hits: RankedHits, dropped: Mapping[HitKey, str]) -> RankedHi
     ranking = replace(ranking, hits=hits, dropped={**ranking.dropped, **dropped})
     ranked_hits.fused_lists.inquiry.journal.ranked(STAGE, ranking)
     return replace(ranked_hits, ranking=ranking)
-
-
-def _checked_text(document: Document) -> str:
-    """What the syntax is about: title, headings and text of a document."""
-    headings = document.metadata.get("headings")
-    lines = map(str, headings) if isinstance(headings, list | tuple) else ()
-    return "\n".join((document.title, *lines, document.text))
 
 
 def _document(version: Hit | tuple[object, Document]) -> Document:
