@@ -36,6 +36,7 @@ from pointsman import Document
 from pointsman.cli.commands.mcp_command import mcp as serve
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.integrations.mcp import MAX_CHARS, MAX_K, create_http_app, create_server, serve_stdio
+from pointsman.integrations.mcp.argument_forms import in_declared_form
 from pointsman.integrations.mcp.search_tools import result_of
 from pointsman.integrations.mcp.tool_calls import TOOLS as DEFINED
 from pointsman.integrations.mcp.tool_calls import complaints
@@ -285,7 +286,9 @@ def test_whatever_is_asked_is_answered(workspace: pointsman.Workspace) -> None:
             assert text(result)
             if not result.is_error:
                 jsonschema.validate(result.structured_content, schemas[tool].output_schema or {})
-                jsonschema.validate(arguments, schemas[tool].input_schema)  # what is taken is what was described
+                properties = schemas[tool].input_schema["properties"]
+                declared = {name: in_declared_form(value, properties[name]) for name, value in arguments.items()}
+                jsonschema.validate(declared, schemas[tool].input_schema)  # what is taken is what was described
 
     talk(create_server(workspace), ask)
 
