@@ -12,7 +12,7 @@ RUN ["python", "-m", "venv", "/opt/pointsman"]
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY src ./src
-RUN ["/opt/pointsman/bin/python", "-m", "pip", "install", ".[server,mcp,http]"]
+RUN ["/opt/pointsman/bin/python", "-m", "pip", "install", ".[server,mcp]"]
 # The build fails here if the embedder does not work on what was just installed.
 # hadolint ignore=DL3059
 RUN ["/opt/pointsman/bin/python", "-c", "from pointsman.embedders import default_embedder; default_embedder().embed_queries(['ready'])"]

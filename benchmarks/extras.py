@@ -29,7 +29,10 @@ assert "notes.md" in run("search", "What guides trains?")
 
 PING = '{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
 PROGRAMS = {
-    "": "",
+    "": """
+        from pointsman import Client, open
+        Client("http://127.0.0.1:9"), open("http://127.0.0.1:9")
+    """,
     "cluster": """
         from distributed import LocalCluster
         with LocalCluster(n_workers=1, processes=False, protocol="tcp", dashboard_address=None) as cluster:
@@ -43,7 +46,6 @@ PROGRAMS = {
         assert "ndcg@10" in run("eval", "questions.csv", "--dataset", "notes")
     """,
     "haystack": "import pointsman.integrations.haystack",
-    "http": "import pointsman.service.client; from pointsman import Client; Client('http://127.0.0.1:9')",
     "images": "import pointsman.ingest.converters.pictures, PIL.Image",
     "ocr": "import pointsman.ingest.converters.pictures as pictures; assert pictures.any_engine()",
     "onnx": "import pointsman.embedders.onnx_directory, tokenizers",

@@ -48,7 +48,6 @@ from pointsman.tools.errors import (
     FilterError,
     InputError,
     LockedError,
-    MissingDependencyError,
     ModelError,
     RetrievalError,
     ServiceError,
@@ -1104,12 +1103,6 @@ def test_clients_that_can_be() -> None:
     for url in ("http://127.0.0.1:1", "http://[::1]:8080", "http://localhost/", "https://example.org/pointsman/"):
         assert repr(Client(url, KEY)) == f"Client({url.rstrip('/')!r})"
     assert repr(Client("http://service", KEY, insecure=True)) == "Client('http://service')"
-
-
-def test_without_httpx(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "httpx", None)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'pointsman\[http\]'"):
-        Client("http://localhost")
 
 
 def test_importing_is_cheap() -> None:

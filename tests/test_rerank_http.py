@@ -22,8 +22,6 @@ from pointsman.retrieval.refine.rerank.text_length import shortened
 from pointsman.tools.errors import InputError, ModelError
 from pointsman.values.types import Document, Hit, Query, Ranked
 
-pytest.importorskip("httpx")
-
 KEY = "secret-key-123"
 Answer = tuple[int, Any, dict[str, str]]
 

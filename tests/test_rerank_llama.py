@@ -18,8 +18,6 @@ from pointsman.retrieval.refine.rerank import HTTPReranker
 from pointsman.tools.errors import ModelError
 from pointsman.values.types import Document, Hit, Query, Ranked
 
-pytest.importorskip("httpx")
-
 SERVER = """
 import sys, xllamacpp
 params = xllamacpp.CommonParams()

@@ -66,7 +66,6 @@ class HTTPMultimodalEmbedder(BaseEmbedder):
 
         Raises:
             InputError: an argument is invalid, or the key would be sent unencrypted.
-            MissingDependencyError: the package ``httpx`` is not installed.
         """
         if api not in get_args(MultimodalAPI):
             raise InputError(f"api is one of {', '.join(get_args(MultimodalAPI))}, not {api!r}")
@@ -78,9 +77,7 @@ class HTTPMultimodalEmbedder(BaseEmbedder):
         path = url_parts.path.rstrip("/").removesuffix("/embeddings")
         self._url = urlunsplit(url_parts._replace(path=path, query=""))
         self._endpoint = urlunsplit(url_parts._replace(path=f"{path}/embeddings"))
-        self._client = JSONClient(
-            url_parts, api_key, insecure=insecure, retries=retries, needed_for="HTTPMultimodalEmbedder"
-        )
+        self._client = JSONClient(url_parts, api_key, insecure=insecure, retries=retries)
         self._model, self._api, self._timeout = model, api, timeout
         self._dimensions: int | None = None
         self._lock = threading.Lock()

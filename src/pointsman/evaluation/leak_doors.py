@@ -129,7 +129,7 @@ class LeakDoors:
 
                 from pointsman.service.server import create_app
             except (ImportError, RuntimeError) as error:
-                raise MissingDependencyError("httpx", "http", "asking over HTTP") from error
+                raise MissingDependencyError("fastapi", "server", "asking over HTTP") from error
             from pointsman.service.server.access.api_keys import keys_of
             from pointsman.service.server.protocol.request_limits import Limits
 

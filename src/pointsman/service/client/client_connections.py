@@ -16,7 +16,7 @@ from urllib.parse import urlunsplit
 import anyio
 import anyio.lowlevel
 
-from pointsman.tools.errors import InputError, MissingDependencyError, ServiceError
+from pointsman.tools.errors import InputError, ServiceError
 from pointsman.tools.network.http_addresses import address, is_here, one_line
 from pointsman.tools.network.time_limits import TimeLimit
 from pointsman.tools.version import __version__
@@ -160,10 +160,6 @@ class Link:
         insecure: bool,
         transport: Transport | None,
     ) -> None:
-        try:
-            import httpx
-        except ImportError as error:
-            raise MissingDependencyError("httpx", "http", "Client") from error
         url_parts = address(url)
         if url_parts.query:
             raise InputError("url must be the service's address without a query string")
@@ -174,6 +170,8 @@ class Link:
                 f"the key would be sent to {url_parts.hostname} without encryption; use https, "
                 "or set insecure=True if no one can read the traffic"
             )
+        import httpx
+
         from pointsman.tools.network.http_calls import proxy_of
 
         self.url = urlunsplit(url_parts._replace(path=url_parts.path.rstrip("/")))

@@ -86,7 +86,6 @@ class Client:
 
         Raises:
             InputError: an argument is invalid, or the key would be sent unencrypted.
-            MissingDependencyError: the package ``httpx`` is not installed.
         """
         self._service = Service(url, key, timeout, retries, insecure=insecure, transport=transport)
 

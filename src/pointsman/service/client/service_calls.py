@@ -61,7 +61,6 @@ class Service:
 
     Raises:
         InputError: an argument is invalid, or the key would be sent unencrypted.
-        MissingDependencyError: the package ``httpx`` is not installed.
     """
 
     def __init__(

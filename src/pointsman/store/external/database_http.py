@@ -7,16 +7,11 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
-from pointsman.tools.errors import InputError, MissingDependencyError, StoreError, StoreUnavailableError
+import httpx
+
+from pointsman.tools.errors import InputError, StoreError, StoreUnavailableError
 from pointsman.tools.network.http_addresses import check_encrypted, is_here, one_line, options_of, seconds_of
-
-try:
-    import httpx
-
-    from pointsman.tools.network.http_calls import BoundedTransport, proxy_of
-except ImportError as error:
-    raise MissingDependencyError("httpx", "http", "a collection behind HTTP") from error
-
+from pointsman.tools.network.http_calls import BoundedTransport, proxy_of
 from pointsman.tools.network.retries import Retries
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from pointsman.tools.errors import InputError, MissingDependencyError
+from pointsman.tools.errors import InputError
 from pointsman.tools.network.http_addresses import is_here, one_line, seconds_of
 from pointsman.tools.network.retries import Retries
 
@@ -59,20 +59,14 @@ class JSONClient:
         api_key: None for servers that need none.
         insecure: send the key to another machine without encryption.
         retries: how often a request that may succeed later is retried.
-        needed_for: the feature to name if the package ``httpx`` is not installed.
 
     Raises:
         InputError: an argument is invalid, or the key would be sent unencrypted.
-        MissingDependencyError: the package ``httpx`` is not installed.
     """
 
-    def __init__(self, url: SplitResult, api_key: str | None, *, insecure: bool, retries: int, needed_for: str) -> None:
+    def __init__(self, url: SplitResult, api_key: str | None, *, insecure: bool, retries: int) -> None:
         if not isinstance(retries, int) or retries < 0:
             raise InputError(f"retries is an int from 0 up, not {retries!r}")
-        try:
-            import httpx
-        except ImportError as error:
-            raise MissingDependencyError("httpx", "http", needed_for) from error
         if api_key is not None and not (api_key and api_key.isascii() and api_key.isprintable()):
             raise InputError("api_key is one line of ASCII characters; look for a line break or a quote in it")
         if api_key and url.scheme == "http" and not is_here(url) and not insecure:
@@ -80,6 +74,8 @@ class JSONClient:
                 f"the key would be sent to {url.hostname} without encryption; use https, "
                 "or set insecure=True if no one can read the traffic"
             )
+        import httpx
+
         from pointsman.tools.network.http_calls import BoundedTransport, proxy_of
 
         self._httpx, self._key, self._retries = httpx, api_key or "", retries

@@ -64,12 +64,13 @@ class OpenAIServer(NamedTuple):
             MissingDependencyError: the package ``openai`` is not installed.
         """
         try:
-            import httpx  # openai needs it
             import openai
-
-            from pointsman.tools.network.http_calls import BoundedTransport, proxy_of
         except ImportError as error:
             raise MissingDependencyError("openai", "openai", needed_for) from error
+        import httpx
+
+        from pointsman.tools.network.http_calls import BoundedTransport, proxy_of
+
         transport = BoundedTransport(proxy_of(self.address))
         http_client = httpx.Client(transport=transport, timeout=timeout, follow_redirects=True, trust_env=False)
         client = openai.OpenAI(

@@ -100,13 +100,12 @@ class HTTPReranker(BaseReranker):
 
         Raises:
             InputError: an argument is invalid, or the key would be sent unencrypted.
-            MissingDependencyError: the package ``httpx`` is not installed.
         """
         super().__init__(max_candidates=max_candidates, timeout=timeout, cache=cache)
         if api not in get_args(API):
             raise InputError(f"api is one of {', '.join(get_args(API))}, not {api!r}")
         url_parts = address(url)
-        self._client = JSONClient(url_parts, api_key, insecure=insecure, retries=retries, needed_for="HTTPReranker")
+        self._client = JSONClient(url_parts, api_key, insecure=insecure, retries=retries)
         self._endpoints_left = _endpoints(url_parts, api)
         self._model = model
         self._max_chars = None if max_chars is None else count_of(max_chars, "max_chars")

@@ -128,12 +128,10 @@ def _answer(url: str) -> bytes:
     Raises:
         StoreUnavailableError: there is none, and will not be soon.
     """
-    try:
-        import httpx
+    import httpx
 
-        from pointsman.tools.network.http_calls import BoundedTransport, proxy_of
-    except ImportError as error:
-        raise MissingDependencyError("httpx", "tokens", "fetching an issuer's keys") from error
+    from pointsman.tools.network.http_calls import BoundedTransport, proxy_of
+
     transport = BoundedTransport(proxy_of(url))
     headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
     try:
