@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from pointsman.tools.errors import MissingDependencyError
@@ -72,7 +72,8 @@ class OpenAIServer(NamedTuple):
         from pointsman.tools.network.http_calls import BoundedTransport, proxy_of
 
         transport = BoundedTransport(proxy_of(self.address))
-        http_client = httpx.Client(transport=transport, timeout=timeout, follow_redirects=True, trust_env=False)
+        # Version 3 of openai declares the client of httpx2, and takes that of httpx as well.
+        http_client: Any = httpx.Client(transport=transport, timeout=timeout, follow_redirects=True, trust_env=False)
         client = openai.OpenAI(
             base_url=self.address,
             api_key=self.key or "none",
