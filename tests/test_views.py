@@ -134,6 +134,23 @@ class TestTwins:
             twins.compare(LeakReport(), {"with": [], "without": []})
         assert "was not measured" not in caplog.text
 
+    @pytest.mark.parametrize(
+        "metadata",
+        [{"valid_from": "2020-01-01"}, {"valid_to": "2020-01-01"}, {"valid_from": "2020-01-01", "version_of": "a"}],
+    )
+    def test_what_a_hidden_document_says_of_time_is_in_no_trace(self, metadata: dict[str, str]) -> None:
+        documents = (
+            Document("a", "signal lamp", {ACCESS: {"allow": ["everyone"]}}),
+            Document("b", "signal lamp, latest", {ACCESS: {"allow": ["group:law"]}, **metadata}),
+        )
+        question = {"query": "latest signal lamp", "k": 5, "refuse": False}
+        case = TwinCase({"notes": "hybrid"}, (Write("notes", documents),), (), (("search", question),))
+        with TwinPair(case, "access", ShippedEmbedder()) as twins:
+            twins.compare(report := LeakReport(), {"with": [], "without": []})
+            assert (report.comparisons, report.differing) == (1, 0), report.leaks
+            answer = twins.full_copy.search("latest signal lamp", principals=["group:law"], refuse=False)
+            assert any(span.stage == "versions" for span in answer.trace.spans), "who sees it is told"
+
     def test_a_filter_used_as_a_wall_is_found_to_leak(self) -> None:
         report = leaktest(pairs=2, questions=15, seed=11, wall="filter")
         assert report.differing > 10
@@ -648,6 +665,15 @@ class TestBestCosines:
         questions[1] = 0
         assert np.isnan(groups.in_view(["group:none"]).store.best_cosines(questions)).all()
         assert np.isnan(groups.in_view(["group:1"]).store.best_cosines(questions)).tolist() == [False, True]
+
+
+def test_what_is_counted_of_a_view_is_bounded(workspace: Workspace) -> None:
+    collection = collection_of(workspace.dataset("notes"))
+    keys = collection.permissions.visible(View.of(["group:rail"])).keys
+    subset = collection.keyword.subset(keys, None)
+    assert [subset.count(f"word{number}") for number in range(1200)] == [0] * 1200
+    assert len(subset.frequencies) <= 500
+    assert subset.count("signal") == 5
 
 
 def test_no_hidden_row_is_read_for_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.retrieval.request import OPTIONS
 from pointsman.values.types import Document
-from pointsman.values.views import ACCESS, Permissions
+from pointsman.values.views import ACCESS, VALID_FROM, VERSION_OF, Permissions
 
 if TYPE_CHECKING:
     import random
@@ -140,6 +140,10 @@ def _random_document(chance: random.Random, id_: str, number: int) -> Document:
         metadata["title"] = _random_text(chance)[:30]
     if chance.random() < 0.1:
         metadata[f"key{chance.randrange(5)}"] = chance.choice(["x", 1, True])
+    if chance.random() < 0.1:
+        metadata[VALID_FROM] = f"{2000 + chance.randrange(30)}-03-01"
+        if chance.random() < 0.5:
+            metadata[VERSION_OF] = f"{chance.choice('abc')}-{chance.randrange(20)}"
     if chance.random() < 0.95:
         metadata[ACCESS] = _random_permissions(chance).to_metadata()
     return Document(id_, _random_text(chance), metadata)
@@ -155,6 +159,8 @@ def _random_query(chance: random.Random, documents: Sequence[Document]) -> str:
         word = selection[index]
         position = chance.randrange(max(1, len(word)))
         selection[index] = word[:position] + chance.choice("aeiouкот") + word[position + 1 :]
+    if chance.random() < 0.15:
+        selection.append(chance.choice(["2012", "latest", "последний", "最新"]))
     return " ".join(selection)
 
 
@@ -174,6 +180,8 @@ def random_question(
         options.update({name: 0.3 for name, option in OPTIONS.items() if option.bounds.get("le") == 1})
     if chance.random() < 0.3:
         options["datasets"] = [name]
+    if chance.random() < 0.1:
+        options["as_of"] = f"{2000 + chance.randrange(30)}-06-01"
     door = chance.choice(_DOORS)
     requests: dict[str, Mapping[str, Any]] = {
         "search": {"query": query, **options},

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from pointsman.store.base_store import Store
 from pointsman.store.store_values import VERSIONS, WORDS_FIRST, Capability, Statistics, StoreInfo
+from pointsman.values.filters import Exists, Or
 from pointsman.values.types import Document
-from pointsman.values.views import ACCESS
+from pointsman.values.views import ACCESS, VALIDITY_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _UNSUPPORTED_CAPABILITIES: Final = frozenset(
     {Capability.WRITE, Capability.LATER, Capability.CHANGES, Capability.RECORDS}
 )
+_SAYS_WHEN: Final = Or(tuple(map(Exists, VALIDITY_KEYS)))
 
 
 class StoreView(Store):
@@ -75,16 +77,15 @@ class StoreView(Store):
 
     def statistics(self) -> Statistics:
         """See `Store`; the sequence number never changes, as what is written makes another state."""
+        store_statistics = self._store.statistics()
+        store_notes = store_statistics.notes
         with self._measuring:
             if self._notes is None:
                 self._notes = {}  # for what the measurement asks
-                self._notes = self._measure(self)
+                has_versions = VERSIONS in store_notes and self.count(_SAYS_WHEN) > 0
+                self._notes = {**self._measure(self), **({VERSIONS: "1"} if has_versions else {})}
             documents = self._document_count()
         notes, due = dict(self._notes), 0
-        store_statistics = self._store.statistics()
-        store_notes = store_statistics.notes
-        if VERSIONS in store_notes:
-            notes[VERSIONS] = "1"
         if WORDS_FIRST in store_notes:
             notes[WORDS_FIRST] = "1"
             due = documents - self._vector_count()

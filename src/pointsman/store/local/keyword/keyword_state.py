@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 WEIGHTS_APART = 0.0003  # an error of a word's weight that is tolerated in the choice of candidates
 _POSTINGS = 8_000_000  # keys of documents that are kept for the words of queries
+_COUNTS = 100_000  # terms of which is known how many documents have them …
+_COUNTS_OF_PART = 500  # … and of which it is of a part: there may be a thousand parts
 _EXACT_TO = 40  # lengths below are exact in tantivy's one byte
 
 
@@ -30,6 +32,7 @@ class KeywordState:
         self.searcher, self.seq, self.codes = searcher, seq, codes
         self.size = self.documents = max(searcher.num_docs - 1 - bool(codes), 0)  # all but those of the index itself
         self.tolerance = WEIGHTS_APART
+        self._most_counts = _COUNTS
         self.frequencies: dict[str, int] = {}
         self.weights: dict[str, float] = {}
         self.counted = 0  # documents in tantivy's statistics, including markers and deleted ones; 0: not read yet
@@ -80,7 +83,7 @@ class KeywordState:
         """Return the number of living documents that contain a term."""
         n = self.frequencies.get(term)
         if n is None:  # counted by a search when the dictionary's number includes deleted documents
-            if len(self.frequencies) > 100_000:
+            if len(self.frequencies) >= self._most_counts:
                 self.frequencies.clear()
             n = self.searcher.doc_freq("body", term)
             if n and (not self.learn(term) or self._some_dead):
@@ -100,7 +103,7 @@ class KeywordState:
         """Return the factor that corrects tantivy's score of a term for the deleted documents it counts."""
         weight = self.weights.get(term)
         if weight is None:
-            if len(self.weights) > 100_000:
+            if len(self.weights) >= self._most_counts:
                 self.weights.clear()
             frequency = self.searcher.doc_freq("body", term)
             weight = self.idfs([term])[0] / idf(self.counted, frequency) if frequency and self.learn(term) else 1.0
@@ -156,6 +159,7 @@ class IndexSubset(KeywordState):
 
         super().__init__(snapshot.searcher, snapshot.seq, snapshot.codes)
         self._snapshot, self.keys, self.documents, self.tolerance = snapshot, keys, len(keys), 0.0
+        self._most_counts = _COUNTS_OF_PART
         self._exists = np.zeros(max(len(snapshot.lengths), int(keys.max(initial=0)) + 1), np.bool_)
         self._exists[keys] = True
 
@@ -174,7 +178,7 @@ class IndexSubset(KeywordState):
         """Return the number of these documents that contain a term."""
         n = self.frequencies.get(term)
         if n is None:
-            if len(self.frequencies) > 100_000:
+            if len(self.frequencies) >= self._most_counts:
                 self.frequencies.clear()
             n = self.frequencies[term] = int(self._exists[self._snapshot.postings(term)].sum())
         return n
