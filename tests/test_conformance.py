@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pytest
 
+from embedder_suite import EmbedderConformance, MultimodalEmbedderConformance
 from indexes_kit import DocumentStoreConformance, KeywordIndexConformance, VectorIndexConformance
 from llm_suite import LLMConformance
 from pointsman import (
@@ -54,16 +55,7 @@ from pointsman import (
 )
 from pointsman.embedders.scripted_embedders import ColourEmbedder, HashingEmbedder
 from pointsman.evaluation import conformance as testing
-from pointsman.evaluation.conformance import (
-    DOCUMENTS,
-    FILTERS,
-    EmbedderConformance,
-    MultimodalEmbedderConformance,
-    RefinerConformance,
-    RerankerConformance,
-    RetrieverConformance,
-    SelectorConformance,
-)
+from pointsman.evaluation.conformance import DOCUMENTS, FILTERS, RetrieverConformance, SelectorConformance
 from pointsman.retrieval.plan.transform import (
     BaseTransformer,
     LLMExpander,
@@ -84,6 +76,7 @@ from pointsman.text import DEFAULT_ANALYZER, detect
 from pointsman.tools.errors import InputError
 from pointsman.values.types import Ranked, Refusal, check_top_k
 from pointsman.workspace.dataset import DatasetRetriever
+from refiner_suites import RefinerConformance, RerankerConformance
 from router_suite import RouterConformance
 from store_kit import collection_of
 from transformer_suite import TransformerConformance

@@ -13,9 +13,9 @@ import pytest
 import pointsman
 from pointsman import Dataset, Document, InputError, ModelError
 from pointsman.embedders.scripted_embedders import HashingEmbedder
-from pointsman.evaluation.conformance import RerankerConformance
 from pointsman.retrieval.refine.rerank import LateInteractionReranker
 from pointsman.retrieval.refine.rerank.late_interaction import max_sim
+from refiner_suites import RerankerConformance
 
 
 class Tokens:

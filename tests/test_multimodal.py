@@ -16,13 +16,12 @@ import numpy as np
 import pytest
 
 import pointsman
+from embedder_suite import EmbedderConformance, MultimodalEmbedderConformance, picture_file
 from pointsman import Document, MultiModalRetriever, Settings, Workspace
 from pointsman.embedders import ClipEmbedder, HTTPMultimodalEmbedder, as_embedder, load_embedder
 from pointsman.embedders.base_embedder import image_embedder_of
 from pointsman.embedders.cached_embedder import CachedEmbedder
 from pointsman.embedders.scripted_embedders import ColourEmbedder, HashingEmbedder
-from pointsman.evaluation.conformance import EmbedderConformance, MultimodalEmbedderConformance
-from pointsman.evaluation.conformance.embedder_suite import picture_file
 from pointsman.retrieval.plan.routers import ImageRouter
 from pointsman.tools.errors import InputError, ModelError, UnmetNeedError
 from pointsman.values.protocols import Embedder, MultimodalEmbedder

@@ -1,6 +1,6 @@
 """Conformance suites: the promises of each kind of extension, as tests for any implementation.
 
-For authors of a retriever, a reranker, a selector, a store …: subclass the suite in a test file, define how to create
+For authors of a retriever, a selector or a store: subclass the suite in a test file, define how to create
 your implementation, and run pytest::
 
     from pointsman.evaluation.conformance import RetrieverConformance
@@ -9,15 +9,11 @@ your implementation, and run pytest::
         def make(self):
             return MyRetriever(...)
 
-============================== =========================================================================================
-RetrieverConformance           anything with ``retrieve`` and ``aretrieve``
-RefinerConformance             subclasses of `BaseRefiner`: refusing, diversifying, expanding, compressing
-RerankerConformance            subclasses of `BaseReranker`; includes everything of the suite above
-SelectorConformance            anything with ``select`` and ``aselect``
-EmbedderConformance            anything that implements the protocol `Embedder`
-MultimodalEmbedderConformance  the pictures of anything that implements the protocol `MultimodalEmbedder`
-StoreConformance               subclasses of `Store`: where the documents of a dataset are stored
-============================== =========================================================================================
+==================== ================================================================
+RetrieverConformance anything with ``retrieve`` and ``aretrieve``
+SelectorConformance  anything with ``select`` and ``aselect``
+StoreConformance     subclasses of `Store`: where the documents of a dataset are stored
+==================== ================================================================
 
 ``make`` (for stores, ``make_store``) is called in every test; if creation is expensive, create one object and return it
 each time. The other methods without ``test_`` are hooks: override those whose default does not fit. Pointsman's own
@@ -25,8 +21,6 @@ implementations pass the same suites. The suites need only the standard library,
 not apply raises `unittest.SkipTest`, which pytest shows as skipped.
 """
 
-from pointsman.evaluation.conformance.embedder_suite import EmbedderConformance, MultimodalEmbedderConformance
-from pointsman.evaluation.conformance.refiner_suites import RefinerConformance, RerankerConformance
 from pointsman.evaluation.conformance.retriever_suite import RetrieverConformance
 from pointsman.evaluation.conformance.selector_suite import SelectorConformance
 from pointsman.evaluation.conformance.slow_store import SlowStore
@@ -37,10 +31,6 @@ __all__ = [
     "DOCUMENTS",
     "FILTERS",
     "ODD_TEXTS",
-    "EmbedderConformance",
-    "MultimodalEmbedderConformance",
-    "RefinerConformance",
-    "RerankerConformance",
     "RetrieverConformance",
     "SelectorConformance",
     "SlowStore",

@@ -260,7 +260,7 @@ class RerankerConformance(RefinerConformance):
     def test_refine_keeps_hits_beyond_its_budget(self) -> None:
         """Hits beyond ``max_candidates`` follow behind the scored ones."""
         subject, ranking = self.make(), self.ranked()
-        with answering("refine with max_candidates=2"), having(subject, max_candidates=2):
+        with answering("refine with max_candidates=2"), changed_attributes(subject, max_candidates=2):
             self._sound_ranking(subject.refine(Query("a budget of two"), ranking, 5), ranking)
 
     def test_several_rankings_as_one_by_one(self) -> None:
@@ -280,13 +280,13 @@ class RerankerConformance(RefinerConformance):
         subject, ranking = self.make(), self.ranked()
         query = Query("asked while the model fails")
 
-        def failing(*_: Any) -> Any:
+        def fail(*_: Any) -> Any:
             raise LookupError("the model is gone")
 
-        async def afailing(*_: Any) -> Any:
+        async def afail(*_: Any) -> Any:
             raise LookupError("the model is gone")
 
-        with having(subject, score=failing, ascore=afailing):
+        with changed_attributes(subject, score=fail, ascore=afail):
             with answering("refine with a model that fails"):
                 for method, answer in (
                     ("refine", subject.refine(query, ranking, 5)),
@@ -306,11 +306,11 @@ class RerankerConformance(RefinerConformance):
         """After ``timeout`` seconds the order stays, and ``degraded`` says so."""
         subject, ranking, release = self.make(), self.ranked(), threading.Event()
 
-        def hanging(*_: Any) -> Any:
+        def hang(*_: Any) -> Any:
             release.wait(SHORT)
             raise LookupError("nobody waits for this")
 
-        async def ahanging(*_: Any) -> Any:
+        async def ahang(*_: Any) -> Any:
             await asyncio.sleep(SHORT)
             raise LookupError("nobody waits for this")
 
@@ -318,7 +318,7 @@ class RerankerConformance(RefinerConformance):
         try:
             with (
                 answering("refine with a model that hangs"),
-                having(subject, score=hanging, ascore=ahanging, timeout=0.2),
+                changed_attributes(subject, score=hang, ascore=ahang, timeout=0.2),
             ):
                 self._stands("refine", subject.refine(Query("asked while it hangs"), ranking, 5), ranking)
         finally:
@@ -336,7 +336,7 @@ class RerankerConformance(RefinerConformance):
 
 
 @contextmanager
-def having(subject: Any, **attributes: Any) -> Iterator[None]:
+def changed_attributes(subject: Any, **attributes: Any) -> Iterator[None]:
     """The object with other attributes for the block."""
     attributes_of_subject = vars(subject)
     old_values = {name: attributes_of_subject[name] for name in attributes if name in attributes_of_subject}
