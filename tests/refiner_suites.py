@@ -43,7 +43,7 @@ class RefinerConformance(TwinConformance):
         """Return an instance of your implementation."""
         raise NotImplementedError(f"{type(self).__name__} overrides make() and returns a refiner")
 
-    def ranked(self) -> Ranked:
+    def first_ranking(self) -> Ranked:
         """Return the ranking to refine: both raw scores of ten documents, added up."""
         hits = [
             Hit(
@@ -57,17 +57,17 @@ class RefinerConformance(TwinConformance):
         return Ranked(tuple(hits), "calibrated")
 
     def _ask(self, subject: Any, text: str) -> Any:
-        return subject.refine(Query(text), self.ranked(), 5)
+        return subject.refine(Query(text), self.first_ranking(), 5)
 
     async def _aask(self, subject: Any, text: str) -> Any:
-        return await subject.arefine(Query(text), self.ranked(), 5)
+        return await subject.arefine(Query(text), self.first_ranking(), 5)
 
     def _view(self, answer: Any) -> Any:
         hits = [(hit.key, hit.score, hit.text) for hit in answer.hits]
         return hits, answer.scale, sorted(answer.dropped, key=str), answer.refused is None
 
-    def _sound(self, subject: Any, answer: Any, text: str) -> None:  # noqa: ARG002  (used by subclasses)
-        self._sound_ranking(answer, self.ranked())
+    def _sound(self, subject: Any, answer: Any, text: str) -> None:
+        self._sound_ranking(answer, self.first_ranking())
 
     def _sound_ranking(self, answer: Any, ranking: Ranked) -> None:
         assert isinstance(answer, Ranked), f"refine returns a Ranked, not {type(answer).__name__}"
@@ -90,7 +90,7 @@ class RefinerConformance(TwinConformance):
 
     def test_what_came_in_is_left_as_it_was(self) -> None:
         """A stage returns new values and never modifies its input."""
-        ranking, query = deepcopy(self.ranked()), Query(self.query())
+        ranking, query = deepcopy(self.first_ranking()), Query(self.query())
         original = deepcopy(ranking)
         with answering("refine"):
             self.make().refine(query, ranking, 5)
@@ -144,7 +144,7 @@ class RerankerConformance(RefinerConformance):
         """Return the documents to rerank: at least three, with different texts."""
         return DOCUMENTS
 
-    def ranked(self) -> Ranked:
+    def first_ranking(self) -> Ranked:
         """Return the documents as hits of a retriever with its own scores."""
         hits = [
             Hit(document, 1 / rank, None, (Provenance("foreign", rank, 1 / rank),))
@@ -259,13 +259,13 @@ class RerankerConformance(RefinerConformance):
 
     def test_refine_keeps_hits_beyond_its_budget(self) -> None:
         """Hits beyond ``max_candidates`` follow behind the scored ones."""
-        subject, ranking = self.make(), self.ranked()
+        subject, ranking = self.make(), self.first_ranking()
         with answering("refine with max_candidates=2"), changed_attributes(subject, max_candidates=2):
             self._sound_ranking(subject.refine(Query("a budget of two"), ranking, 5), ranking)
 
     def test_several_rankings_as_one_by_one(self) -> None:
         """`refine_many` gives the same results as `refine`."""
-        subject, full_ranking = self.make(), self.ranked()
+        subject, full_ranking = self.make(), self.first_ranking()
         queries = [Query(self.query()), Query(OTHER), Query(self.query())]
         rankings = [full_ranking, Ranked((), "none"), replace(full_ranking, hits=full_ranking.hits[:3])]
         with answering("refine_many"):
@@ -277,7 +277,7 @@ class RerankerConformance(RefinerConformance):
 
     def test_a_failure_leaves_the_order_and_is_told(self) -> None:
         """`refine` passes the ranking on with the reason in ``degraded``; `rerank` raises a `ModelError`."""
-        subject, ranking = self.make(), self.ranked()
+        subject, ranking = self.make(), self.first_ranking()
         query = Query("asked while the model fails")
 
         def fail(*_: Any) -> Any:
@@ -304,7 +304,7 @@ class RerankerConformance(RefinerConformance):
 
     def test_one_that_hangs_is_not_waited_for(self) -> None:
         """After ``timeout`` seconds the order stays, and ``degraded`` says so."""
-        subject, ranking, release = self.make(), self.ranked(), threading.Event()
+        subject, ranking, release = self.make(), self.first_ranking(), threading.Event()
 
         def hang(*_: Any) -> Any:
             release.wait(SHORT)
