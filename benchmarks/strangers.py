@@ -295,6 +295,86 @@ def written_in_two_ways() -> Iterator[tuple[str, bool]]:
     yield "Command line: the name of a file", "The rail is straight." in answer_of_command.stdout
 
 
+UNPAID: Final = 'Status = "unpaid"'
+UNRELATED: Final = "what do penguins eat"
+
+
+def _statuses(documents: Any) -> list[Any]:
+    return [document["Status"] for document in documents]
+
+
+def filtered_for() -> Iterator[tuple[str, bool]]:
+    """Row 17: what a written condition selects is not refused."""
+    from haystack.dataclasses import Document as HaystackDocument
+    from mcp import Client as McpClient
+
+    from haystack_integrations.components.retrievers.pointsman import PointsmanRetriever as HaystackRetriever
+    from haystack_integrations.document_stores.pointsman import PointsmanDocumentStore
+    from pointsman.integrations.langchain import PointsmanRetriever
+    from pointsman.integrations.llama_index import PointsmanRetriever as LlamaIndexRetriever
+    from pointsman.integrations.mcp import create_server
+
+    invoices = [
+        Document(f"i{number}", f"Invoice {number}: paper, toner.", {"Status": "paid" if number % 4 else "unpaid"})
+        for number in range(30)
+    ]
+    for technique in ("hybrid", "keyword", "vector"):
+        with pointsman.open(technique) as workspace:
+            workspace.dataset("invoices", indexing_technique=technique).add(invoices)
+        workspace = pointsman.open(technique)
+        expected = ["unpaid"] * 5
+        for door, answer in {
+            "search": workspace.search(UNRELATED, filters=UNPAID),
+            "search_many": workspace.search_many([UNRELATED], filters={"Status": "unpaid"})[0],
+            "asearch": asyncio.run(workspace.asearch(UNRELATED, filters=UNPAID)),
+        }.items():
+            is_right = _statuses(hit.metadata for hit in answer.hits) == expected and answer.refused is None
+            yield f"Python: {technique}: {door}", is_right and "matches the filter" in answer.degraded[0]
+        text = command("search", UNRELATED, "-w", technique, "--filter", UNPAID).stdout
+        yield f"Command line: {technique}", "5 hits" in text and "matches the filter" in text
+        service = httpx.ASGITransport(create_app(workspace, settings=pointsman.Settings()))
+
+        async def ask(path: str, body: dict[str, Any], service: httpx.ASGITransport = service) -> Any:
+            async with httpx.AsyncClient(transport=service, base_url="http://localhost") as client:
+                return (await client.post(path, json=body)).json()
+
+        async def by_client(service: httpx.ASGITransport = service) -> Any:
+            async with Client("http://localhost", transport=service) as client:
+                return await client.asearch(UNRELATED, filters=UNPAID)
+
+        async def by_mcp(workspace: pointsman.Workspace = workspace) -> Any:
+            async with McpClient(create_server(workspace)) as client:
+                answer = await client.call_tool("search", {"query": UNRELATED, "filters": UNPAID})
+                return answer.structured_content
+
+        page = asyncio.run(ask("/api/search", {"query": UNRELATED, "filters": UNPAID}))
+        is_right = _statuses(hit["metadata"] for hit in page["hits"]) == expected
+        yield f"HTTP: {technique}", is_right and "matches the filter" in page["degraded"][0]
+        condition = {"name": "Status", "comparison_operator": "is", "value": "unpaid"}
+        body = {"knowledge_id": "invoices", "query": UNRELATED, "metadata_condition": {"conditions": [condition]}}
+        records = asyncio.run(ask("/retrieval", body))["records"]
+        yield f"Dify: {technique}", _statuses(record["metadata"] for record in records) == expected
+        filters = {"type": "eq", "key": "Status", "value": "unpaid"}
+        page = asyncio.run(ask("/v1/vector_stores/invoices/search", {"query": UNRELATED, "filters": filters}))
+        yield f"OpenAI: {technique}", set(_statuses(hit["attributes"] for hit in page["data"])) == {"unpaid"}
+        remote = asyncio.run(by_client())
+        yield f"Client: {technique}", _statuses(hit.metadata for hit in remote.hits) == expected
+        answer_of_tool = asyncio.run(by_mcp())
+        is_right = _statuses(hit["metadata"] for hit in answer_of_tool["results"]) == expected
+        yield f"MCP: {technique}", is_right and "matches the filter" in answer_of_tool["degraded"][0]
+        documents = PointsmanRetriever(source=workspace, k=5, options={"filters": UNPAID}).invoke(UNRELATED)
+        yield f"LangChain: {technique}", _statuses(document.metadata for document in documents) == expected
+        nodes = LlamaIndexRetriever(workspace, 5, filters=pointsman.parse_filter(UNPAID)).retrieve(UNRELATED)
+        yield f"LlamaIndex: {technique}", _statuses(node.metadata for node in nodes) == expected
+    store = PointsmanDocumentStore("haystack")
+    store.write_documents(
+        [HaystackDocument(id=invoice.id, content=invoice.text, meta=dict(invoice.metadata)) for invoice in invoices]
+    )
+    filters = {"field": "meta.Status", "operator": "==", "value": "unpaid"}
+    found_documents = HaystackRetriever(store, refuse=True).run(UNRELATED, filters=filters)["documents"]
+    yield "Haystack", set(_statuses(document.meta for document in found_documents)) == {"unpaid"}
+
+
 ROWS: Final[dict[int, Case]] = {
     12: written_in_two_ways,
     3: use_after_closing,
@@ -303,6 +383,7 @@ ROWS: Final[dict[int, Case]] = {
     9: preflight,
     10: arguments_of_models,
     14: query_only,
+    17: filtered_for,
     20: own_application,
     21: into_a_pipe,
     22: edited_rows,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pointsman
-from pointsman.retrieval.refine.refuse import LOOKED_AT, PROBABILITY, READ, Refuser, Threshold, holds_words
+from pointsman.retrieval.refine.refuse import (
+    LOOKED_AT,
+    MATCHES_FILTER,
+    PROBABILITY,
+    READ,
+    Refuser,
+    Threshold,
+    holds_words,
+)
 from pointsman.tools.errors import InputError
 from pointsman.values.types import Document, Hit, Provenance, Query, Ranked, Refusal
 from pointsman.workspace.dataset import Dataset
@@ -149,14 +158,116 @@ def test_a_question_in_another_language_finds_its_answer(
 @pytest.mark.parametrize("strategy", ["auto", "vector"])
 def test_a_single_candidate_is_judged_too(datasets: dict[str, Dataset], language: str, strategy: Any) -> None:
     def is_answered(text: str, number: int) -> bool:
-        """Whether the only document that the filter leaves is an answer."""
-        return bool(datasets[language].search(text, strategy=strategy, filters={"number": number}))
+        """Whether the only document that the filter leaves is an answer by its relevance."""
+        answer = datasets[language].search(text, strategy=strategy, filters={"number": number})
+        assert answer.refused is None
+        assert [hit.metadata["number"] for hit in answer.hits] == [number]
+        return MATCHES_FILTER not in answer.degraded
 
-    first, right = ANSWERABLE[language][0], int(language == "en")  # how to reset a password
-    assert is_answered(first, right)
-    assert not is_answered(first, 3)
+    question, number_of_answer = ANSWERABLE[language][0], int(language == "en")  # how to reset a password
+    assert is_answered(question, number_of_answer)
+    assert not is_answered(question, 3)
     wrong = [(text, number) for text in UNANSWERABLE[language] for number in range(4) if is_answered(text, number)]
     assert len(wrong) <= len(UNANSWERABLE[language]), wrong  # of four times as many
+
+
+# -- written conditions ------------------------------------------------------------------------------------------------
+
+
+STRANGE_QUESTIONS = [
+    "who has not settled the bill",
+    "what do penguins eat",
+    "企鹅吃什么",
+    "что едят пингвины",
+    "???",
+    "",
+]
+PENGUINS = "what do penguins eat"
+
+
+@pytest.fixture(scope="module")
+def invoices() -> Iterator[Workspace]:
+    """Thirty invoices, each in three datasets."""
+    with tempfile.TemporaryDirectory() as folder, pointsman.open(folder) as workspace:
+        for technique in ("hybrid", "keyword", "vector"):
+            workspace.dataset(technique, indexing_technique=technique).add(
+                Document(
+                    f"i{number}",
+                    f"Invoice {1000 + number} of Nordwind for {37 * number + 120} euros: paper and toner.",
+                    {"Status": "paid" if number % 4 else "unpaid", "author": {"name": "Ada"}},
+                )
+                for number in range(30)
+            )
+        yield workspace
+
+
+@pytest.mark.parametrize("text", STRANGE_QUESTIONS)
+@pytest.mark.parametrize("name", ["hybrid", "keyword", "vector", None])
+def test_what_a_filter_matches_is_not_refused(invoices: Workspace, text: str, name: str | None) -> None:
+    options: dict[str, Any] = {"filters": 'Status = "unpaid"', "datasets": name}
+    answer = invoices.search(text, 3, **options)
+    assert answer.refused is None
+    assert [hit.metadata["Status"] for hit in answer.hits] == ["unpaid"] * 3
+    assert answer.degraded == (MATCHES_FILTER,)
+    (batch_answer,) = invoices.search_many([text], 3, **options)
+    async_answer = asyncio.run(invoices.asearch(text, 3, **options))
+    for repetition in (batch_answer, async_answer):
+        assert [hit.id for hit in repetition.hits] == [hit.id for hit in answer.hits]
+        assert repetition.degraded == answer.degraded
+    assert invoices.search(text, 3, datasets=name).refused is not None  # without the filter
+
+
+@pytest.mark.parametrize(
+    "filters", ['not Status = "paid"', "_id in ['i0', 'i4']", 'author.name = "Ada"', "Status exists"]
+)
+def test_no_form_of_filter_is_refused(invoices: Workspace, filters: str) -> None:
+    answer = invoices.search(PENGUINS, filters=filters)
+    assert answer.refused is None
+    assert answer.hits
+    assert answer.degraded == (MATCHES_FILTER,)
+
+
+def test_words_that_match_are_not_said_to_differ(invoices: Workspace) -> None:
+    answer = invoices.search("paper and toner", filters='Status = "unpaid"')
+    assert answer.hits
+    assert answer.degraded == ()
+
+
+def test_a_filter_that_matches_nothing_has_no_results(invoices: Workspace) -> None:
+    for name in ("hybrid", "keyword"):
+        answer = invoices.search(PENGUINS, filters='Status = "lost"', datasets=name)
+        assert answer.hits == ()
+        assert answer.refused == Refusal("No results")
+
+
+@pytest.mark.parametrize("name", ["hybrid", "keyword"])
+def test_a_list_requested_by_name_is_refused_neither(invoices: Workspace, name: str) -> None:
+    options: dict[str, Any] = {"filters": 'Status = "unpaid"', "strategy": "bm25", "datasets": name}
+    answer = invoices.search(PENGUINS, **options)
+    assert [hit.metadata["Status"] for hit in answer.hits] == ["unpaid"] * 5
+    assert answer.degraded == (MATCHES_FILTER,)
+    assert invoices.search(PENGUINS, **options, refuse=False).hits == ()  # only what holds a word is wanted
+
+
+@pytest.mark.parametrize(("condition", "term"), [("+toner", "toner"), ('"paper and toner"', '"paper and toner"')])
+def test_what_the_syntax_requires_is_not_refused(invoices: Workspace, condition: str, term: str) -> None:
+    answer = invoices.search(f"{condition} penguins glacier", datasets="hybrid")
+    assert answer.refused is None
+    assert answer.hits
+    assert answer.degraded == (f"each hit holds {term}; the other words don't match",)
+
+
+@pytest.mark.parametrize("condition", ["-lamp", '"no such phrase"'])
+def test_what_no_hit_holds_saves_none(invoices: Workspace, condition: str) -> None:
+    """An exclusion is met by nearly everything; a phrase that stands nowhere is no condition that was met."""
+    assert invoices.search(f"{condition} penguins glacier", datasets="hybrid").refused is not None
+
+
+def test_limits_of_ones_own_refuse_despite_a_filter(invoices: Workspace) -> None:
+    refusers = (Refuser(0.5), Refuser(thresholds=Threshold(PROBABILITY, 0.5)))
+    for options in ({"min_relevance": 0.5}, *({"refuse": refuser} for refuser in refusers)):
+        answer = invoices.search(PENGUINS, filters='Status = "unpaid"', datasets="hybrid", **options)  # type: ignore[arg-type]
+        assert answer.refused is not None, options
 
 
 # -- the probability of an answer --------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ from pointsman.retrieval.stages.lists_to_hits import (
     with_receipt,
 )
 from pointsman.retrieval.stages.near_misses import put_exact_first, tell_near_misses
-from pointsman.retrieval.stages.obeyed_syntax import admit, leave_out_excluded, leave_out_unmet
+from pointsman.retrieval.stages.obeyed_syntax import admit, leave_out_excluded, leave_out_unmet, list_filtered
 from pointsman.retrieval.stages.question_to_lists import (
     Inquiry,
     embed,
@@ -91,6 +91,8 @@ async def search(
             fused_lists = await fuse(await fill_groups(retrieval))
             has_syntax, versions = fused_lists.inquiry.written_query is not None, await fetch(fused_lists)
             ranking = judge(fused_lists, admit(fused_lists, versions) if has_syntax else versions)
+            if not ranking.ranking.hits and fused_lists.query.filters is not None:
+                ranking = await list_filtered(ranking)
             ranking = await put_in_force(ranking)
             if names := designations(fused_lists.inquiry.query.text):
                 ranking = await tell_near_misses(ranking, names)

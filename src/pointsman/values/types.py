@@ -442,6 +442,7 @@ class Ranked:
         refused: set if nothing relevant is left; ``hits`` is empty then.
         best: the highest relevance of any candidate, among the hits or not; None if unknown.
         needed: the minimum of ``best`` for an answer, as recommended by the calibration.
+        condition: what the syntax of the question requires, if all hits hold it; empty otherwise.
     """
 
     hits: tuple[Hit, ...]
@@ -452,6 +453,7 @@ class Ranked:
     refused: Refusal | None = None
     best: float | None = None
     needed: float = 0.0
+    condition: str = ""
 
 
 class Decision(NamedTuple):

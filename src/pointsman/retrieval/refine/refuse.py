@@ -12,6 +12,10 @@ Results that cannot be judged are not refused, and ``detail`` says so: hits of a
 embedder without a calibration. Hits beside them that would be refused by themselves follow after them: fused by rank,
 the first filler of a dataset would otherwise come before the exact match of an attached table. A question without a
 word in it is always refused.
+
+What meets a written condition, a filter or the syntax of the question, was chosen by the caller, so the usual limit
+does not refuse it; ``degraded`` says that the words do not match. A ``minimum`` or threshold of the caller's own still
+acts.
 """
 
 from __future__ import annotations
@@ -31,6 +35,9 @@ from pointsman.values.types import Hit, HitKey, Provenance, Query, Ranked, Refus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+MATCHES_FILTER: Final = "each hit matches the filter; the words don't"
+"""Why hits that match nothing else of a question are not refused."""
 
 PROBABILITY: Final = "probability"
 """The scale of `Hit.relevance`."""
@@ -133,6 +140,8 @@ class Refuser(BaseRefiner):
         ]
         if not any(threshold.scale == ranking.scale for threshold in acting):
             refusal, note = self._refusal(query, ranking)
+            if refusal is not None and (match := self._match(query, ranking)):
+                ranking, refusal, note = replace(ranking, degraded=(*ranking.degraded, match)), None, match
             if refusal is not None:
                 reasons = dict.fromkeys((hit.key for hit in ranking.hits), str(refusal))
                 return _refused(ranking, refusal, {**ranking.dropped, **reasons}, [note, *notes], top_k)
@@ -156,6 +165,14 @@ class Refuser(BaseRefiner):
             hits = remaining
         marked_hits = tuple([_mark_rank(hit, rank) for rank, hit in enumerate(hits, 1)])
         return replace(ranking, hits=marked_hits, detail="; ".join(notes), dropped=reasons_by_key)
+
+    def _match(self, query: Query, ranking: Ranked) -> str:
+        """Which written condition the hits meet; empty if there is none, or if the caller gave a minimum."""
+        if self.minimum is not None:
+            return ""
+        if query.filters is not None:
+            return MATCHES_FILTER
+        return f"each hit holds {ranking.condition}; the other words don't match" if ranking.condition else ""
 
     def _improbable_last(self, query: Query, ranking: Ranked) -> list[Hit] | None:
         """Hits without a relevance, then those with one; None unless the latter would be refused by themselves."""

@@ -478,10 +478,9 @@ def _adopted(stage: str, start: float, ranked_hits: RankedHits, reshaped: Any) -
         return ranked_hits
     journal.ranked(stage, reshaped)
     journal.span(stage, reshaped.detail, start, len(reshaped.hits), "; ".join(reshaped.degraded) or None)
-    return replace(
-        ranked_hits,
-        ranking=replace(reshaped, best=ranked_hits.ranking.best, needed=ranked_hits.ranking.needed),
-    )
+    previous = ranked_hits.ranking
+    ranking = replace(reshaped, best=previous.best, needed=previous.needed, condition=previous.condition)
+    return replace(ranked_hits, ranking=ranking)
 
 
 def _unsound(ranking: Ranked) -> Exception | None:

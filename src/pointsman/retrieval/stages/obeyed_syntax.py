@@ -1,4 +1,6 @@
-"""The syntax of a question, obeyed: what is excluded is in no hit, whatever list, variant or refiner brought it.
+"""Written conditions, obeyed: what the syntax excludes is in no hit, whatever list, variant or refiner brought it.
+
+What a filter matches is listed if no list has found anything.
 
 `pointsman.text.written_syntax` reads the syntax. Documents are checked after they were fetched, so that all stores,
 lists and strategies obey alike.
@@ -10,9 +12,10 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
+from pointsman.retrieval.refine.refuse import MATCHES_FILTER
 from pointsman.retrieval.stages.question_to_lists import SYNTAX_DEPTH
 from pointsman.text.written_syntax import listed
-from pointsman.values.types import Hit
+from pointsman.values.types import Hit, Ranked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
     from pointsman.values.types import Document, HitKey
 
 STAGE: Final = "syntax"
+
+_LISTED: Final = 100
+"""How many documents of each dataset are listed that match a filter alone."""
 
 
 def admit(fused_lists: FusedLists, versions: Sequence[Fetched]) -> Sequence[Fetched]:
@@ -89,7 +95,44 @@ def leave_out_unmet(ranked_hits: RankedHits) -> RankedHits:
         for hit in hits
         if not conditions.admits(hit.document.headed_text)
     }
-    return leave_out_excluded(ranked_hits) if len(unmet) == len(hits) else _without(ranked_hits, unmet)
+    if len(unmet) == len(hits):
+        return leave_out_excluded(ranked_hits)
+    ranking = replace(ranked_hits.ranking, condition=listed(conditions.required_terms))
+    return _without(replace(ranked_hits, ranking=ranking), unmet)
+
+
+async def list_filtered(ranked_hits: RankedHits) -> RankedHits:
+    """Answer with what the filter of a question matches, where no list has found anything.
+
+    Unless a strategy was requested by name, and nothing is to be refused: then its empty list is the answer.
+    """
+    fused_lists = ranked_hits.fused_lists
+    inquiry, filters = fused_lists.inquiry, fused_lists.query.filters
+    names = fused_lists.retrieval.rewriting.search_plan.names
+    readings = [inquiry.readings[name] for name in names if name in inquiry.readings]
+    start, conditions, recipe = perf_counter(), inquiry.written_query, inquiry.recipe
+    if recipe.method != "auto" and not any(refiner.stage == "refuse" for refiner in recipe.refiners):
+        return ranked_hits
+
+    def read() -> tuple[Hit, ...]:
+        return tuple(
+            Hit(document, 0.0, reading.name)
+            for reading in readings
+            for document in reading.store.page(None, _LISTED, filters).documents
+            if conditions is None or conditions.admits(document.headed_text)
+        )
+
+    try:
+        hits = await inquiry.mode.blocking(read)
+    except Exception as error:  # noqa: BLE001  (reported in the answer)
+        inquiry.journal.failed("filter", start, error, "what the filter matches is not listed")
+        return ranked_hits
+    if not hits:
+        return ranked_hits
+    ranking = Ranked(hits, "none", degraded=(MATCHES_FILTER,))
+    inquiry.journal.ranked("filter", ranking)
+    inquiry.journal.span("filter", "no list has found anything; what the filter matches", start, len(hits))
+    return replace(ranked_hits, ranking=ranking)
 
 
 def _without(ranked_hits: RankedHits, dropped: Mapping[HitKey, str]) -> RankedHits:
