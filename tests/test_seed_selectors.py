@@ -293,3 +293,112 @@ def test_votes_decide(kind: Any) -> None:
     selectors = [LLMSelector(llm=answering(f'{{"index": {index}, "reason": "x"}}')) for index in (2, 1, 2)]
     result = kind(selectors).select(TWO, Query(text="x"))
     assert (result.ind, result.reason) == (1, "Voted by 2/3 selectors")
+
+
+# ── what an author brings along: classes of one's own, and LlamaIndex's ──────────────────────────────────────────────
+
+
+class OwnQuery:
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+class OwnSelector:
+    """It subclasses nothing, and its result has ``ind`` and ``reason`` alone."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def select(self, choices: list[ToolMetadata], query: Query) -> SimpleNamespace:
+        return SimpleNamespace(ind=self.index, reason=f"{choices[self.index].name} for {query.text}")
+
+
+class OwnPrompt(LLMSelector):
+    def _build_choices_text(self, choices: Any) -> str:
+        return "; ".join(choice.name for choice in choices)
+
+    def _build_prompt(self, choices_text: str, query: Query, num_choices: int) -> str:
+        return f"{query.text}: one of {num_choices} ({choices_text})"
+
+
+class OwnParser(LLMSelector):
+    def _parse_response(self, response: str) -> SelectorResult:
+        return SelectorResult([SingleSelection(len(response), "as long as the answer")])
+
+
+def test_first_named_is_selected_where_a_list_is_asked_for() -> None:
+    result = LLMSelector(llm=answering("[2, 1]"), select_multi=True).select(TWO, Query(text="x"))
+    assert (result.ind, result.fallback) == (1, None)
+    assert "the first 1 of the 2" in result.notes[0]
+
+
+def test_selector_that_subclasses_nothing() -> None:
+    selector: Any = OwnSelector(1)
+    query: Any = OwnQuery("x")
+    text: Any = "words"
+    engine = MultiIndexQueryEngine(
+        [SimpleNamespace(query=str.lower), SimpleNamespace(query=str.upper)], ["a", "b"], selector
+    )
+    assert engine.query("question") == "QUESTION"
+    assert asyncio.run(engine.arouted("question")).selection.reason == "index_1 for question"
+    for combined in (HybridSelector(selector, selector), EnsembleSelector([selector, selector])):
+        assert combined.select(TWO, query).ind == 1
+    with pytest.raises(InputError, match=r"a selector has select\(choices, query\)"):
+        EnsembleSelector([selector, text])
+    with pytest.raises(InputError, match="returned SimpleNamespace, not a SelectorResult"):
+        HybridSelector(SimpleNamespace(select=lambda *_: SimpleNamespace()), selector).select(TWO, "x")
+
+
+def test_prompt_and_parser_of_ones_own() -> None:
+    llm = answering('{"index": 2, "reason": "x"}')
+    assert OwnPrompt(llm=llm).select(TWO, Query(text="x")).ind == 1
+    llm.complete.assert_called_once_with("x: one of 2 (vector_search; keyword_search)")
+    assert OwnParser(llm=answering("!")).select(TWO, Query(text="x")).reason == "as long as the answer"
+
+
+def test_choice_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    response = SimpleNamespace(metadata={"source": "a"})
+    engines = [SimpleNamespace(query=lambda _: response), SimpleNamespace(query=str.upper)]
+    selector: Any = OwnSelector(0)
+    engine = MultiIndexQueryEngine(engines, ["Products", "Holidays"], selector)
+    with caplog.at_level("INFO"):
+        assert engine.query("x") is response
+    assert response.metadata["selector_result"].reason == "index_0 for x"
+    assert "chose query engine index_0: index_0 for x" in caplog.messages
+    assert engine.descriptions == ("Products", "Holidays")
+
+
+def test_tools_and_selectors_of_llama_index() -> None:
+    pytest.importorskip("llama_index.core")
+    from llama_index.core.base.llms.types import CompletionResponse, LLMMetadata
+    from llama_index.core.llms import CustomLLM
+    from llama_index.core.selectors import LLMSingleSelector
+    from llama_index.core.tools import FunctionTool
+
+    def weather(city: str) -> str:
+        """Tell the weather of a city."""
+        return f"rain in {city}"
+
+    def news(topic: str) -> str:
+        """Tell what happened."""
+        return f"{topic} happened"
+
+    class Answering(CustomLLM):
+        @property
+        def metadata(self) -> LLMMetadata:
+            return LLMMetadata()
+
+        def complete(self, prompt: str, **options: Any) -> CompletionResponse:
+            return CompletionResponse(text='[{"choice": 2, "reason": "an event"}]')
+
+        def stream_complete(self, prompt: str, **options: Any) -> Any:
+            raise NotImplementedError
+
+    tools: list[Any] = [FunctionTool.from_defaults(function) for function in (weather, news)]
+    result = RuleSelector([lambda query, choice: float(choice.name in query.text)]).select(tools, "the news")
+    assert result.ind == 1
+    llama_selector: Any = LLMSingleSelector.from_defaults(Answering())
+    agent = ReActAgent(tools, selector=llama_selector)
+    answer = agent.run("an election")
+    assert (str(answer), answer.tools, answer.selection.reason) == ("an election happened", ("news",), "an event")
+    assert asyncio.run(agent.arun("an election")) == "an election happened"

@@ -134,9 +134,15 @@ def test_weights_that_cannot_be_are_refused(weights: tuple[float, float]) -> Non
         HybridSelector(FixedScores(1), FixedScores(1), *weights)
 
 
-def test_parts_without_scores_or_with_wrong_ones_are_refused() -> None:
-    with pytest.raises(InputError, match=r"Votes has no scores.*EnsembleSelector"):
-        HybridSelector(Votes(0), FixedScores(1, 2, 3))  # type: ignore[arg-type]
+def test_a_part_without_scores_counts_by_what_it_selects() -> None:
+    assert HybridSelector(Votes(0), Votes(1)).select(CHOICES, "q").ind == 0
+    assert HybridSelector(Votes(0), Votes(1), 0.3, 0.7).select(CHOICES, "q").ind == 1
+    assert HybridSelector(Votes(0), FixedScores(1, 2, 3), 0.1, 0.9).select(CHOICES, "q").ind == 2
+
+
+def test_parts_that_are_no_selectors_or_have_wrong_scores_are_refused() -> None:
+    with pytest.raises(InputError, match=r"a selector has select\(choices, query\), 'words' has not"):
+        HybridSelector("words", FixedScores(1, 2, 3))  # type: ignore[arg-type]
     for scores in ((1, 2), (1, 2, math.nan)):
         with pytest.raises(InputError, match=r"FixedScores\.scores gave"):
             HybridSelector(FixedScores(*scores), FixedScores(1, 2, 3)).select(CHOICES, "q")

@@ -1,9 +1,11 @@
 from pointsman.selector.base_selector import (
     BaseSelector as BaseSelector,
     Fallback as Fallback,
+    ForeignSelector as ForeignSelector,
     SelectorResult as SelectorResult,
     SingleSelection as SingleSelection,
     ToolMetadata as ToolMetadata,
+    as_selector as as_selector,
 )
 from pointsman.selector.combined_selectors import (
     EnsembleSelector as EnsembleSelector,

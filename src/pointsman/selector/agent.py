@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 from pointsman.llm.base_llm import aask, ask
-from pointsman.selector.base_selector import SelectorResult, ToolMetadata
+from pointsman.selector.base_selector import SelectorResult, ToolMetadata, as_choice, as_selector
 from pointsman.tools.errors import InputError
 from pointsman.tools.sync_and_async import in_thread, wait_for
 from pointsman.values.types import Query
@@ -62,6 +62,7 @@ class Tool:
         function: synchronous or asynchronous. An action input that is a JSON object is passed as keyword arguments,
             anything else as the only argument.
         parameters: JSON schema of the keyword arguments, shown to the model; argument names are checked against it.
+            Plain text is the argument if there is only one.
         examples: tasks that this tool is right for, for selectors that learn from them.
     """
 
@@ -82,10 +83,10 @@ class Tool:
         keywords = argument if isinstance(argument, dict) else None
         if self.parameters is not None:
             properties = self.parameters.get("properties", {})
-            if keywords is None and properties:
+            if keywords is None and len(properties) > 1:
                 return f"the action input of {self.name} is a JSON object with {', '.join(properties)}"
             missing = [name for name in self.parameters.get("required", ()) if name not in (keywords or {})]
-            if missing:
+            if missing and not (keywords is None and properties):  # plain text is the only parameter
                 return f"the action input of {self.name} lacks {', '.join(missing)}"
         try:
             signature = inspect.signature(self.function)
@@ -220,7 +221,7 @@ class ReActAgent:
 
     Args:
         tools: at least one, with distinct names. Each is a `Tool`, or any object with ``name``, ``description`` and
-            ``call``; ``call`` is used like `Tool.function`.
+            ``call``, or ``call`` and ``metadata`` as LlamaIndex's; ``call`` is used like `Tool.function`.
         selector: chooses the shortlist, the only tools that the model sees. If it abstains, the model sees all tools.
         llm: anything with ``complete(prompt)`` that returns an object with ``.text``; see `pointsman.llm.base_llm.ask`.
         max_steps: maximum number of turns.
@@ -253,7 +254,7 @@ class ReActAgent:
         missing = [name for name in ("{tools}", "{task}", "{transcript}") if name not in prompt]
         if missing:
             raise InputError(f"the prompt lacks {', '.join(missing)}")
-        self.selector, self.llm, self.max_steps = selector, llm, max_steps
+        self.selector, self.llm, self.max_steps = as_selector(selector), llm, max_steps
         self._observation_chars, self._prompt = observation_chars, prompt
         self._choices = [_metadata(tool) for tool in self.tools]
 
@@ -405,9 +406,12 @@ def _tool(tool: object) -> Tool:
             f"a tool is a Tool, or an object with name, description and call, not {type(tool).__name__}: {tool!r:.80}"
         )
     parameters, examples = getattr(tool, "parameters", None), getattr(tool, "examples", ())
+    described = as_choice(tool)
+    if callable(schema := getattr(getattr(tool, "metadata", None), "get_parameters_dict", None)):
+        parameters = schema()
     return Tool(
-        getattr(tool, "name", ""),
-        str(getattr(tool, "description", "")),
+        described.name,
+        described.description,
         call,
         parameters if isinstance(parameters, Mapping) else None,
         tuple(examples) if isinstance(examples, list | tuple) else (),

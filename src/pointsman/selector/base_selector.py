@@ -2,7 +2,7 @@
 
 To write one, subclass `BaseSelector` and implement ``select`` or ``aselect``. The base class supplies the other,
 turns plain strings into queries and choices, handles trivial cases, and checks the result, so that selecting a choice
-that does not exist is always an error.
+that does not exist is always an error. `as_selector` takes those that do not subclass it.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def _easy(selector: BaseSelector, choices: Choices) -> tuple[tuple[ToolMetadata,
     if set(map(type, choices)) == {ToolMetadata}:  # one pass in C: this runs before every selection
         metadata = cast("tuple[ToolMetadata, ...]", tuple(choices))
     else:
-        metadata = tuple(_choice(choice) for choice in choices)
+        metadata = tuple(map(as_choice, choices))
     if not metadata:
         raise InputError("there are no choices; give at least one to select from")
     if len(metadata) == 1 and not selector.allow_abstain:
@@ -182,19 +182,92 @@ def _easy(selector: BaseSelector, choices: Choices) -> tuple[tuple[ToolMetadata,
     return metadata, None
 
 
-def _choice(choice: object) -> ToolMetadata:
+def as_choice(choice: object) -> ToolMetadata:
+    """Return a choice as metadata: a string is its name; a tool of any framework has a name, a description, or both.
+
+    They are read from the object itself or, as LlamaIndex's tools have it, from its ``metadata``.
+
+    Raises:
+        InputError: it has neither.
+    """
+    if isinstance(choice, ToolMetadata):
+        return choice
     if isinstance(choice, str):
         return ToolMetadata(choice, "")
-    if not isinstance(choice, ToolMetadata):
-        raise InputError(f"a choice is a ToolMetadata or a str, not {type(choice).__name__}: {choice!r:.80}")
-    return choice
+    for described in (choice, getattr(choice, "metadata", None)):
+        name, description = (getattr(described, attribute, None) or "" for attribute in ("name", "description"))
+        if isinstance(name, str) and isinstance(description, str) and (name or description):
+            metadata = getattr(described, "metadata", None)
+            return ToolMetadata(
+                name or description, description if name else "", metadata if isinstance(metadata, Mapping) else None
+            )
+    kind = type(choice).__name__
+    raise InputError(
+        f"a choice is a ToolMetadata, a str, or a tool with name and description, not {kind}: {choice!r:.80}"
+    )
 
 
-def _sound(selector: BaseSelector, choices: Sequence[ToolMetadata], result: SelectorResult) -> SelectorResult:
+def as_selector(selector: object) -> BaseSelector:
+    """Return a selector; one of LlamaIndex, or any object with ``select(choices, query)``, as a `BaseSelector`.
+
+    Raises:
+        InputError: it has no ``select``.
+    """
+    if isinstance(selector, BaseSelector):
+        return selector
+    if isinstance(selector, type) or not callable(getattr(selector, "select", None)):
+        raise InputError(f"a selector has select(choices, query), {selector!r:.80} has not; subclass BaseSelector")
+    return ForeignSelector(selector)
+
+
+class ForeignSelector(BaseSelector):
+    """A selector that does not subclass `BaseSelector`; those of LlamaIndex are given texts, which they take."""
+
+    def __init__(self, selector: Any) -> None:
+        """Wrap an object with ``select(choices, query)`` and, if it has it, ``aselect``; see `as_selector`."""
+        self.selector = selector
+        self.allow_abstain = bool(getattr(selector, "allow_abstain", False))
+        self._takes_text = any(base.__module__.startswith("llama_index.") for base in type(selector).__mro__)
+
+    def select(self, choices: Choices, query: Query | str) -> SelectorResult:
+        """Return what the wrapped selector selects."""
+        result: SelectorResult = self.selector.select(*self._arguments(choices, query))
+        return result
+
+    async def aselect(self, choices: Choices, query: Query | str) -> SelectorResult:
+        """Async version of `select`; without ``aselect`` the wrapped selector runs in a worker thread."""
+        if not callable(getattr(self.selector, "aselect", None)):
+            return await in_thread(self.select, choices, query)
+        result: SelectorResult = await self.selector.aselect(*self._arguments(choices, query))
+        return result
+
+    def _arguments(self, choices: Choices, query: Query | str) -> tuple[Any, Any]:
+        if self._takes_text:
+            return [as_choice(choice).text for choice in choices], Query.of(query).text
+        return list(choices), query
+
+
+def _as_result(selector: BaseSelector, result: Any) -> SelectorResult:
+    """Return what a selector returned; of an object that is no `SelectorResult`, its selections, or its ``ind``."""
+    if isinstance(result, SelectorResult):
+        return result
+    selections = getattr(result, "selections", None)
+    if isinstance(selections, Sequence):
+        pairs = [(getattr(selection, "index", None), getattr(selection, "reason", "")) for selection in selections]
+    else:
+        pairs = [(getattr(result, "ind", None), getattr(result, "reason", ""))]
+    if any(type(index) is not int for index, _ in pairs):
+        raise InputError(
+            f"{type(selector).__name__}.select returned {type(result).__name__}, not a SelectorResult, "
+            "nor an object with selections or ind"
+        )
+    return SelectorResult([SingleSelection(cast("int", index), str(reason or "")) for index, reason in pairs])
+
+
+def _sound(selector: BaseSelector, choices: Sequence[ToolMetadata], outcome: object) -> SelectorResult:
     """Check that a result is valid, and return it."""
-    name = type(selector).__name__
-    if not isinstance(result, SelectorResult):
-        raise InputError(f"{name}.select returned {type(result).__name__}, not a SelectorResult")
+    name = type(selector.selector if isinstance(selector, ForeignSelector) else selector).__name__
+    result = _as_result(selector, outcome)
     if len(set(result.inds)) != len(result.inds) or not all(0 <= index < len(choices) for index in result.inds):
         raise InputError(f"{name} selected {result.inds} of {len(choices)} choices; indices are 0-based and distinct")
     if result.abstained and not selector.allow_abstain:

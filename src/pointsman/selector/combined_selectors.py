@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 import anyio
 
-from pointsman.selector.base_selector import BaseSelector, Choices, Fallback, SelectorResult, SingleSelection
+from pointsman.selector.base_selector import (
+    BaseSelector,
+    Choices,
+    Fallback,
+    SelectorResult,
+    SingleSelection,
+    as_selector,
+)
 from pointsman.tools.errors import InputError, ModelError
 
 if TYPE_CHECKING:
@@ -34,7 +41,8 @@ class HybridSelector(BaseSelector):
     """Selects by the weighted sum of two selectors' scores over all choices.
 
     Each part's scores are scaled to 0…1 over the choices, so that cosines and points can be added; a part whose scores
-    are all equal adds nothing. If both parts have the same best choice, it wins. Ties go to the first.
+    are all equal adds nothing. A part that has no ``scores`` gives 1 to the choices that it selects, and 0 to the
+    others. If both parts have the same best choice, it wins. Ties go to the first.
 
     ``confidence`` is the lead of the best sum over the second, as a share of the weights: 1 if both parts give
     everything to one choice and nothing to the others. It is not a probability.
@@ -42,24 +50,20 @@ class HybridSelector(BaseSelector):
 
     def __init__(
         self,
-        embedding_selector: ScoresChoices,
-        rule_selector: ScoresChoices,
+        embedding_selector: ScoresChoices | BaseSelector,
+        rule_selector: ScoresChoices | BaseSelector,
         embedding_weight: float = 0.7,
         rule_weight: float = 0.3,
     ) -> None:
-        """Combine any two selectors that have ``scores``.
+        """Combine any two selectors.
 
         Raises:
-            InputError: a part has no ``scores``, a weight is negative or not finite, or both are 0.
+            InputError: a part is not a selector, a weight is negative or not finite, or both are 0.
         """
-        for selector in (embedding_selector, rule_selector):
-            if not isinstance(selector, ScoresChoices):
-                raise InputError(
-                    f"{type(selector).__name__} has no scores(choices, query), which HybridSelector adds up; "
-                    "EnsembleSelector lets any selectors vote"
-                )
-        self.embedding_selector = embedding_selector
-        self.rule_selector = rule_selector
+        self.embedding_selector, self.rule_selector = (
+            selector if isinstance(selector, ScoresChoices) else as_selector(selector)
+            for selector in (embedding_selector, rule_selector)
+        )
         self.embedding_weight, self.rule_weight = _weights([embedding_weight, rule_weight], 2)
 
     def scores(self, choices: Choices, query: Query | str) -> list[float]:
@@ -89,7 +93,7 @@ class HybridSelector(BaseSelector):
 
     def _raw(self, choices: Choices, query: Query | str) -> tuple[list[float], list[float]]:
         embedding, rule = (
-            _finite(selector, selector.scores(choices, query), len(choices))
+            _finite(selector, _scores(selector, choices, query), len(choices))
             for selector in (self.embedding_selector, self.rule_selector)
         )
         return embedding, rule
@@ -127,13 +131,8 @@ class EnsembleSelector(BaseSelector):
         """
         if isinstance(selectors, BaseSelector) or not selectors:
             raise InputError(f"selectors are a list of at least one selector, not {selectors!r:.80}")
-        for selector in selectors:
-            if not (hasattr(selector, "select") and hasattr(selector, "aselect")):
-                raise InputError(
-                    f"{selector!r:.80} is not a selector: it has no select and aselect; subclass BaseSelector"
-                )
         shares = _weights([1.0] * len(selectors) if weights is None else weights, len(selectors))
-        self.selectors = tuple(selectors)
+        self.selectors = tuple(map(as_selector, selectors))
         self.weights = tuple(shares)
         self.allow_abstain = any(getattr(selector, "allow_abstain", False) for selector in selectors)
         self._voters = [pair for pair in zip(self.selectors, self.weights, strict=True) if pair[1] > 0]
@@ -235,6 +234,13 @@ def _stretch(scores: Sequence[float]) -> list[float]:
     """
     low, high = min(scores), max(scores)
     return [(score - low) / (high - low) if high > low else 0.0 for score in scores]
+
+
+def _scores(selector: ScoresChoices | BaseSelector, choices: Choices, query: Query | str) -> Sequence[float]:
+    if isinstance(selector, ScoresChoices):
+        return selector.scores(choices, query)
+    selected = selector.select(choices, query).inds
+    return [float(index in selected) for index in range(len(choices))]
 
 
 def _finite(selector: object, scores: Sequence[float], count: int) -> list[float]:

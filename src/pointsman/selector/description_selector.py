@@ -16,6 +16,7 @@ from pointsman.selector.base_selector import (
     SelectorResult,
     SingleSelection,
     ToolMetadata,
+    as_choice,
 )
 from pointsman.selector.choices.choice_features import SCALE, WEIGHTS, ChoiceSet, LabelledExamples
 from pointsman.selector.choices.choice_vectors import (
@@ -25,7 +26,6 @@ from pointsman.selector.choices.choice_vectors import (
     best_first,
     centred,
     embed_texts,
-    known_choices,
     positive_int,
     softmax_share,
 )
@@ -108,7 +108,7 @@ class DescriptionSelector(BaseSelector):
 
     def scores(self, choices: Choices, query: Query | str) -> list[float]:
         """Return the weighted sum for every choice, in the order of the choices (as needed by `HybridSelector`)."""
-        features, _ = self._features(known_choices(choices), Query.of(query).text)
+        features, _ = self._features(tuple(map(as_choice, choices)), Query.of(query).text)
         scores: list[float] = (self._weights @ features).tolist()
         return scores
 
@@ -158,7 +158,7 @@ class DescriptionSelector(BaseSelector):
         """
         from pointsman.selector.fitted_selector import learn
 
-        weights = learn(self, queries, labels, known_choices(choices), folds)
+        weights = learn(self, queries, labels, tuple(map(as_choice, choices)), folds)
         return DescriptionSelector(self.embedder, self.top_k, fitted=weights, **self.options)
 
     def save(self, path: str | Path) -> None:

@@ -16,6 +16,7 @@ from pointsman.selector.base_selector import (
     SelectorResult,
     SingleSelection,
     ToolMetadata,
+    as_choice,
 )
 from pointsman.selector.choices.choice_vectors import (
     MeanOfQueries,
@@ -27,7 +28,6 @@ from pointsman.selector.choices.choice_vectors import (
     cosines,
     embed_texts,
     examples_of,
-    known_choices,
     positive_int,
     softmax_share,
 )
@@ -123,7 +123,7 @@ class EmbeddingSelector(BaseSelector):
 
     def scores(self, choices: Choices, query: Query | str) -> list[float]:
         """Return the cosine of every choice, in the order of the choices (as needed by `HybridSelector`)."""
-        scores: list[float] = self._cosines(known_choices(choices), Query.of(query).text).tolist()
+        scores: list[float] = self._cosines(tuple(map(as_choice, choices)), Query.of(query).text).tolist()
         return scores
 
     def select(self, choices: Choices, query: Query | str) -> SelectorResult:

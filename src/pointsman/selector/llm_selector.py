@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from pointsman.selector.base_selector import (
     SelectorResult,
     SingleSelection,
     ToolMetadata,
+    as_selector,
 )
 from pointsman.selector.selection_answers import Parsed, parse_selection
 from pointsman.tools.errors import InputError, ModelError
@@ -43,6 +44,9 @@ class LLMSelector(BaseSelector):
     answer the model is asked again with the problem named; a failed call is repeated too. After ``1 + retries`` calls
     the ``fallback`` decides, which is reported in the result's ``fallback`` and logged as a warning. If the model keeps
     naming more choices than allowed, no fallback is needed: the first ones named are selected, and ``notes`` says so.
+
+    A subclass may write its own prompt by overriding ``_build_choices_text(choices)`` or ``_build_prompt(choices_text,
+    query, num_choices)``, and read answers itself with a method ``_parse_response(response) -> SelectorResult``.
 
     ``confidence`` is the model's own number for its first selection if it volunteers one from 0 to 1, else None: models
     are not asked for it, as their own estimates are not calibrated.
@@ -78,16 +82,31 @@ class LLMSelector(BaseSelector):
         """
         if not (isinstance(max_outputs, int) and isinstance(retries, int) and max_outputs >= 1 and retries >= 0):
             raise InputError(f"max_outputs is at least 1 and retries at least 0, not {max_outputs!r} and {retries!r}")
-        if not isinstance(fallback, BaseSelector) and fallback not in _POLICIES:
+        if isinstance(fallback, str) and fallback not in _POLICIES:
             raise InputError(f"fallback is one of {', '.join(_POLICIES)} or a selector, not {fallback!r:.80}")
         self.llm = llm
         self.select_multi = select_multi
         self.max_outputs = max_outputs if select_multi else 1
-        self.fallback = fallback
+        self.fallback = fallback if isinstance(fallback, str) else as_selector(fallback)
         self.allow_abstain = allow_abstain
         self.retries = retries
         self.timeout = timeout
         self.prompts = templates(prompts, SELECTION)
+
+    def _build_choices_text(self, choices: Sequence[ToolMetadata]) -> str:
+        return fenced(option_lines([(choice.name, choice.description) for choice in choices]))
+
+    def _build_prompt(self, choices_text: str, query: Query, num_choices: int) -> str:
+        prompts = for_language_of(query.text, self.prompts)
+        prompt = fill(
+            prompts.multi if self.select_multi else prompts.single,
+            options=choices_text,
+            query=fenced(quoted(query.text)),
+            count=num_choices,
+            most=self.max_outputs,
+            problem="",
+        )
+        return f"{prompt}\n{prompts.none}" if self.allow_abstain else prompt
 
     def select(self, choices: Choices, query: Query | str) -> SelectorResult:
         """Ask the model; see the class.
@@ -116,27 +135,18 @@ class _SelectionAttempts:
     def __init__(self, selector: LLMSelector, choices: Choices, query: Query | str) -> None:
         self.selector = selector
         self.choices = [choice for choice in choices if isinstance(choice, ToolMetadata)]  # all of them: see the base
-        text = Query.of(query).text
-        self.prompts = for_language_of(text, selector.prompts)
-        self.first_prompt = self.prompt = self._first(text)
-        self.schema = _schema(len(self.choices), selector)
+        question = Query.of(query)
+        self.prompts = for_language_of(question.text, selector.prompts)
+        texts = selector._build_choices_text(self.choices)  # noqa: SLF001  (this class is a part of the selector)
+        prompt = selector._build_prompt(texts, question, len(self.choices))  # noqa: SLF001
+        self.first_prompt = self.prompt = prompt
+        self.parse: Callable[[str], SelectorResult] | None = getattr(selector, "_parse_response", None)
+        self.schema = None if self.parse else _schema(len(self.choices), selector)
         self.attempts_left = 1 + selector.retries
         self.result: SelectorResult | None = None
         self.named: tuple[SingleSelection, ...] = ()  # from an answer whose only defect is naming too many
         self.complaint = ""
         self.error: ModelError | None = None
-
-    def _first(self, query: str) -> str:
-        selector = self.selector
-        prompt = fill(
-            self.prompts.multi if selector.select_multi else self.prompts.single,
-            options=fenced(option_lines([(choice.name, choice.description) for choice in self.choices])),
-            query=fenced(quoted(query)),
-            count=len(self.choices),
-            most=selector.max_outputs,
-            problem="",
-        )
-        return f"{prompt}\n{self.prompts.none}" if selector.allow_abstain else prompt
 
     def talk(self) -> Talk[None]:
         while self.result is None and self.attempts_left > 0:
@@ -149,11 +159,15 @@ class _SelectionAttempts:
 
     def hear(self, answer: Completion) -> None:
         text = answer.text or ("" if answer.data is None else json.dumps(answer.data))
+        if self.parse is not None:
+            self.result = self.parse(text)
+            return
         selector = self.selector
         reading = parse_selection(
             text,
             self.choices,
             max_outputs=selector.max_outputs,
+            is_list=selector.select_multi,
             allow_none=selector.allow_abstain,
             prompt=self.prompt,
         )

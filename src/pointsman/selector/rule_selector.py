@@ -12,8 +12,8 @@ from pointsman.selector.base_selector import (
     SelectorResult,
     SingleSelection,
     ToolMetadata,
+    as_choice,
 )
-from pointsman.selector.choices.choice_vectors import known_choices
 from pointsman.tools.errors import InputError
 from pointsman.values.types import Query
 
@@ -56,7 +56,7 @@ class RuleSelector(BaseSelector):
             InputError: a rule raised, or did not return a finite number; the message names it.
         """
         query = Query.of(query)
-        return [math.fsum(_points(rule, query, choice) for rule in self.rules) for choice in known_choices(choices)]
+        return [math.fsum(_points(rule, query, choice) for rule in self.rules) for choice in map(as_choice, choices)]
 
     def select(self, choices: Choices, query: Query | str) -> SelectorResult:
         """Select the choice with the most points.

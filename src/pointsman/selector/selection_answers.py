@@ -72,6 +72,7 @@ def parse_selection(
     choices: Sequence[ToolMetadata],
     *,
     max_outputs: int = 1,
+    is_list: bool = False,
     allow_none: bool = False,
     prompt: str = "",
 ) -> Parsed:
@@ -85,7 +86,8 @@ def parse_selection(
     Args:
         text: the answer; any text is accepted.
         choices: the options, in the order of the prompt.
-        max_outputs: maximum number of options; with 1, two different ones are ambiguous.
+        max_outputs: maximum number of options; with 1, two different ones are ambiguous unless ``is_list``.
+        is_list: whether a list was asked for, so that its order counts: two where 1 is allowed are `Defect.TOO_MANY`.
         allow_none: whether "none of them" is allowed; if so, it gives neither selections nor a defect.
         prompt: what the model was sent; what the answer repeats of it is no answer.
 
@@ -105,7 +107,7 @@ def parse_selection(
         raise InputError(f"max_outputs is at least 1, not {max_outputs}")
     if not isinstance(text, str):
         raise InputError(f"an answer is a str, not {type(text).__name__}: {text!r:.80}")
-    reader = _Reader(choices, max_outputs, allow_none)
+    reader = _Reader(choices, max_outputs, is_list or max_outputs > 1, allow_none)
     try:
         picks = reader.read(_without_echo(repair(text), repair(prompt)))
         selections = reader.finish(picks)
@@ -173,9 +175,9 @@ _LONGEST_REASON = 500
 
 
 class _Reader:
-    def __init__(self, choices: Sequence[ToolMetadata], max_outputs: int, allow_none: bool) -> None:
+    def __init__(self, choices: Sequence[ToolMetadata], max_outputs: int, is_list: bool, allow_none: bool) -> None:
         self.names = Names([choice.name for choice in choices])
-        self.max_outputs, self.allow_none = max_outputs, allow_none
+        self.max_outputs, self.is_list, self.allow_none = max_outputs, is_list, allow_none
         self.by_description: dict[str, int] = {}
         for number, choice in enumerate(choices, 1):
             for text in (choice.description, f"{choice.name}: {choice.description}"):
@@ -228,7 +230,7 @@ class _Reader:
         if len(distinct_answers) == 1:
             return answers[0][1]
         gaps = [text[first.end : second.start] for (first, _), (second, _) in itertools.pairwise(answers)]
-        if self.max_outputs > 1 and all(_GAP.fullmatch(gap) for gap in gaps):
+        if self.is_list and all(_GAP.fullmatch(gap) for gap in gaps):
             self.repairs.append("several pieces of JSON in place of a list")
             return tuple(pick for _, picks in answers for pick in picks)
         if _LAST_WORD.search(gaps[-1]):
@@ -434,7 +436,7 @@ class _Reader:
         if not missing:
             return picks
         listing = ", ".join("an unknown name" if number >= _TOO_LARGE else str(number) for number in missing[:5])
-        if self.max_outputs == 1 or not valid or min(missing) < 1:
+        if not self.is_list or not valid or min(missing) < 1:
             raise _DefectError(Defect.OUT_OF_RANGE, f"there is no option {listing}; there are {self.names.count}")
         self.repairs.append(f"dropped {listing}: no such option")
         return valid
@@ -449,7 +451,7 @@ class _Reader:
             if by_score[self.max_outputs - 1][0] > by_score[self.max_outputs][0]:
                 self.repairs.append(f"kept the best {self.max_outputs} of {len(picks)} by the model's own ranking")
                 return tuple(pick for _, pick in by_score[: self.max_outputs])
-        if self.max_outputs == 1:
+        if not self.is_list:
             raise _DefectError(Defect.AMBIGUOUS, f"it names {len(picks)} options where one was asked for")
         detail = f"it names {len(picks)} options where at most {self.max_outputs} may be"
         raise _DefectError(Defect.TOO_MANY, detail, _selections(picks))

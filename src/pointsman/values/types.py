@@ -93,13 +93,16 @@ class Query:
 
     @classmethod
     def of(cls, query: str | Query, filters: Filter | None = None) -> Query:
-        """Convert a string or LlamaIndex's ``QueryBundle`` to a query; ``filters``, if given, replace the query's own.
+        """Convert a string, a query of another class (with ``text``) or LlamaIndex's ``QueryBundle`` to a query.
+
+        Its own ``filters`` and ``history`` are taken over; ``filters``, if given, replace them.
 
         Raises:
-            InputError: it is neither, or a bundle with texts or vectors of its own to search by.
+            InputError: it is none of these, or a bundle with texts or vectors of its own to search by.
         """
         if not isinstance(query, Query):
-            query = cls(query if isinstance(query, str) else _text_of_bundle(query))
+            text = query if isinstance(query, str) else _text_of(query)
+            query = cls(text, getattr(query, "filters", None), getattr(query, "history", ()))
         return query if filters is None else replace(query, filters=filters)
 
     def for_method(self, method: Callable[..., Any]) -> str | Query:
@@ -107,11 +110,11 @@ class Query:
         return self.text if _takes_text(method) else self
 
 
-def _text_of_bundle(query: Any) -> Any:
-    """Return the text of LlamaIndex's ``QueryBundle``; anything else unchanged."""
+def _text_of(query: Any) -> Any:
+    """Return the text of LlamaIndex's ``QueryBundle`` or of a query of another class; anything else unchanged."""
     text = getattr(query, "query_str", None)
     if not isinstance(text, str):
-        return query
+        return query if isinstance(query, Document | Message) else getattr(query, "text", query)
     for name in ("embedding", "custom_embedding_strs", "image_path"):
         if getattr(query, name, None) is not None:
             raise InputError(f"a query is searched by its text, not by the {name} of a bundle; pass its query_str")

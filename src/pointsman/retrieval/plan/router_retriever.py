@@ -14,7 +14,13 @@ from pointsman.retrieval.retrievers.foreign_retriever import as_retriever
 from pointsman.retrieval.retrievers.hybrid_retriever import TIMEOUT
 from pointsman.retrieval.run.candidates import hits_of
 from pointsman.retrieval.run.merged_results import RetrieverResults, together
-from pointsman.selector.base_selector import BaseSelector, SelectorResult, SingleSelection, ToolMetadata
+from pointsman.selector.base_selector import (
+    BaseSelector,
+    SelectorResult,
+    SingleSelection,
+    ToolMetadata,
+    as_selector,
+)
 from pointsman.tools.errors import InputError, RetrievalError
 from pointsman.tools.sync_and_async import in_thread
 from pointsman.values.retrieval_context import Hits
@@ -48,7 +54,9 @@ class Routed(Generic[T]):
 class _Switch(Generic[T]):
     """Described choices, a selector, and an action for a chosen one; shared by the classes below."""
 
-    def __init__(self, kind: str, names: Sequence[str], descriptions: Sequence[str], count: int) -> None:
+    def __init__(
+        self, kind: str, names: Sequence[str], descriptions: Sequence[str], count: int, selector: BaseSelector
+    ) -> None:
         if not count:
             raise InputError(f"give at least one {kind}")
         for option, values in (("descriptions", descriptions), ("names", names)):
@@ -56,21 +64,25 @@ class _Switch(Generic[T]):
                 raise InputError(f"{count} {kind}s need {count} {option}, one each, not {values!r:.80}")
         if len(set(names)) < count:
             raise InputError(f"names differ from one another; {list(names)!r:.200} don't")
+        self.kind, self.selector = kind, as_selector(selector)
         self.choices = tuple(ToolMetadata(name, text) for name, text in zip(names, descriptions, strict=True))
 
     async def follow(
         self,
         mode: Mode,
-        selector: BaseSelector,
         query: Query,
         ask: Callable[[int], DualCall[T]],
         limit: float | None,
     ) -> Routed[T]:
         """Select, and call every chosen one, in parallel if there are several; a single one raises its own error."""
         selection = await mode.one(
-            DualCall(partial(selector.select, self.choices, query), partial(selector.aselect, self.choices, query))
+            DualCall(
+                partial(self.selector.select, self.choices, query), partial(self.selector.aselect, self.choices, query)
+            )
         )
         indexes = selection.inds
+        for chosen in selection.selections:
+            log.info("chose %s %s: %s", self.kind, self.choices[chosen.index].name, chosen.reason)
         if len(indexes) == 1:
             return Routed(selection, {self.choices[indexes[0]].name: await mode.one(ask(indexes[0]))})
         answers: dict[str, T] = {}
@@ -118,8 +130,8 @@ class RouterRetriever(BaseRetriever):
         Deadline(timeout)
         self._timeout = timeout
         names = [f"retriever_{number}" for number in range(len(self.retrievers))] if names is None else names
-        self.selector = selector
-        self._switch: _Switch[list[Hit]] = _Switch("retriever", names, descriptions, len(self.retrievers))
+        self._switch: _Switch[list[Hit]] = _Switch("retriever", names, descriptions, len(self.retrievers), selector)
+        self.selector, self.descriptions = self._switch.selector, tuple(descriptions)
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> Hits:
         """Return at most ``top_k`` hits, best first; see ``routed`` for their origin.
@@ -137,7 +149,7 @@ class RouterRetriever(BaseRetriever):
         """Return the selection, the hits of each chosen retriever, and the failures."""
         query = Query.of(query)
         check_top_k(top_k)
-        return await self._switch.follow(mode, self.selector, query, self._asking(query, top_k), self._timeout)
+        return await self._switch.follow(mode, query, self._asking(query, top_k), self._timeout)
 
     routed, arouted = sync_and_async(_routed)
 
@@ -184,10 +196,12 @@ class CombinedResponse:
     Attributes:
         responses: by engine name, the unchanged responses, in the order of the selection.
         failures: by engine name, the error of each that failed.
+        metadata: ``selector_result`` says what was chosen and why.
     """
 
     responses: Mapping[str, Any]
     failures: Mapping[str, Exception]
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return "\n\n".join(map(str, self.responses.values()))
@@ -226,22 +240,28 @@ class MultiIndexQueryEngine:
             if not callable(getattr(engine, "query", None)):
                 raise InputError(f"a query engine has a method query(str), {engine!r:.80} has not")
         names = [f"index_{number}" for number in range(len(self.query_engines))] if names is None else names
-        self.selector = selector
-        self._switch: _Switch[Any] = _Switch("query engine", names, descriptions, len(self.query_engines))
+        self._switch: _Switch[Any] = _Switch("query engine", names, descriptions, len(self.query_engines), selector)
+        self.selector, self.descriptions = self._switch.selector, tuple(descriptions)
 
-    async def _query(self, mode: Mode, query: str) -> Any:
+    async def _query(self, mode: Mode, query: str | Query) -> Any:
         """Return the chosen engine's response, or a `CombinedResponse` if several or none were chosen.
 
-        An engine without ``aquery`` runs in a worker thread.
+        An engine without ``aquery`` runs in a worker thread. What was chosen and why is logged, and stands in
+        ``metadata["selector_result"]`` of a response that has metadata, as LlamaIndex's do; ``routed`` returns it too.
 
         Raises:
             RetrievalError: several were chosen and all of them failed; it carries every error.
         """
-        question = Query.of(query)
-        routed = await self._switch.follow(mode, self.selector, question, self._asking(question), self._timeout)
-        return _response(routed)
+        return _response(await self._routed(mode, query))
 
     query, aquery = sync_and_async(_query)
+
+    async def _routed(self, mode: Mode, query: str | Query) -> Routed[Any]:
+        """Return the selection, the response of each chosen engine, and the failures."""
+        question = Query.of(query)
+        return await self._switch.follow(mode, question, self._asking(question), self._timeout)
+
+    routed, arouted = sync_and_async(_routed)
 
     def _asking(self, query: Query) -> Callable[[int], DualCall[Any]]:
         def ask(index: int) -> DualCall[Any]:
@@ -256,9 +276,12 @@ class MultiIndexQueryEngine:
 
 
 def _response(answers: Routed[Any]) -> Any:
-    if len(answers.selection.selections) == 1:
-        return next(iter(answers.answers.values()))
-    return CombinedResponse(answers.answers, answers.failures)
+    if len(answers.selection.selections) != 1:
+        return CombinedResponse(answers.answers, answers.failures, {"selector_result": answers.selection})
+    response = next(iter(answers.answers.values()))
+    if isinstance(metadata := getattr(response, "metadata", None), dict):
+        metadata["selector_result"] = answers.selection
+    return response
 
 
 TEXT = ToolMetadata("text", "Written text: facts, explanations, definitions, documents.")

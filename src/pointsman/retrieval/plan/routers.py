@@ -23,7 +23,7 @@ import numpy as np
 
 from pointsman.retrieval.fusion import CosineSpread
 from pointsman.retrieval.plan.dataset_sketch import Sketch
-from pointsman.selector.base_selector import BaseSelector, Fallback, SelectorResult, ToolMetadata
+from pointsman.selector.base_selector import BaseSelector, Fallback, SelectorResult, ToolMetadata, as_selector
 from pointsman.text.grammar import IMAGE as IMAGE_WORDS
 from pointsman.text.grammar import plain
 from pointsman.tools.errors import InputError, StoreError
@@ -175,7 +175,7 @@ class SelectorRouter(BaseRouter):
     """
 
     def __init__(self, selector: BaseSelector) -> None:
-        self.selector = selector
+        self.selector = as_selector(selector)
 
     def decide(self, query: str | Query, datasets: Sequence[Source]) -> RouteDecision:
         """Return the selector's choice."""

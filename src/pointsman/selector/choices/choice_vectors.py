@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVa
 
 import numpy as np
 
-from pointsman.selector.base_selector import Choices, ToolMetadata
 from pointsman.tools.byte_cache import ByteCache
 from pointsman.tools.errors import InputError, ModelError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from pointsman.selector.base_selector import ToolMetadata
     from pointsman.values.protocols import Embedder
 
 T = TypeVar("T")
@@ -63,19 +63,6 @@ GENERAL_QUERIES: Final = (
 information about the choices. Subtracting it gains nearly as much as subtracting the mean of the real queries (tool
 selection, accuracy of the cosine alone: .457 of .470 on MetaTool, .563 of .584 on UltraTool zh; without: .403 and
 .433)."""
-
-
-def known_choices(choices: Choices) -> tuple[ToolMetadata, ...]:
-    """Return choices as metadata, for methods that the base class does not check.
-
-    Raises:
-        InputError: a choice is neither a `ToolMetadata` nor a string.
-    """
-    metadata = tuple(ToolMetadata(choice, "") if isinstance(choice, str) else choice for choice in choices)
-    for choice in metadata:
-        if not isinstance(choice, ToolMetadata):
-            raise InputError(f"a choice is a ToolMetadata or a str, not {type(choice).__name__}: {choice!r:.80}")
-    return metadata
 
 
 def examples_of(choice: ToolMetadata) -> tuple[str, ...]:

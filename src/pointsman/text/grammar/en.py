@@ -80,7 +80,7 @@ AMOUNT = """how_(many,much,long,old,far,fast,often,tall,big,large,high) when
 """Expressions that ask for a number or a date."""
 
 IMAGE = """image(,s) picture(,s) photo(,s) photograph(,s) illustration(,s) drawing(,s) screenshot(,s)
-    wallpaper(,s) logo(,s) pic(,s)"""
+    wallpaper(,s) logo(,s) pic(,s) diagram(,s) schematic(,s) flowchart(,s) infographic(,s)"""
 """Words that ask for a picture."""
 
 FILTER = "channel date after before since until"

@@ -61,7 +61,7 @@ NOW = """今天 今年 现在 目前 如今 当前 近期 近来 最近 最新 �
 AMOUNT = "多少 几(个,年,月,日,岁,次,人,座,种,名,位,天) 何(时,年) 什么时候 哪(,一)(年,天,月) 多(长,久,大,高,远)"
 """Expressions that ask for a number or a date."""
 
-IMAGE = "图 照片 相片 写真 海报 壁纸 头像 表情包"
+IMAGE = "图 示意图 照片 相片 写真 海报 壁纸 头像 表情包"
 """Words that ask for a picture."""
 
 FILTER = "频道 日期 之后 以后 之前 以前"

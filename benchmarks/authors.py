@@ -1,0 +1,108 @@
+"""What the authors of the founding documents would write, row by row, and whether it works as they wrote it.
+
+Run: python benchmarks/authors.py [ROW…]. Prints a line for each case; exits with 1 if one is wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import chdir
+from types import SimpleNamespace
+from typing import Any, Final
+
+from pointsman import (
+    Document,
+    EnsembleSelector,
+    HybridSelector,
+    LLMSelector,
+    MultiIndexQueryEngine,
+    MultiModalRetriever,
+    ReActAgent,
+    RuleSelector,
+    ToolMetadata,
+)
+from pointsman.llm.scripted_llm import ScriptedLLM
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+Case = Callable[[], Iterator[tuple[str, bool]]]
+"""Yields what was tried, and whether it was right."""
+
+CHOICES: Final = [
+    ToolMetadata(name="vector_search", description="Semantic similarity search"),
+    ToolMetadata(name="keyword_search", description="Exact text matching"),
+]
+
+
+class AuthorsQuery:
+    """The document uses ``Query(text=…)`` and leaves the class open."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+class AuthorsSelector:
+    """A selector with the document's ``select`` alone, whose result has ``ind`` and ``reason`` alone."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def select(self, choices: Any, query: Any) -> Any:  # noqa: ARG002, D102
+        return SimpleNamespace(ind=self.index, reason=f"{query.text} is about {self.index}")
+
+
+class AuthorsLLMSelector(LLMSelector):
+    """The document's methods, overridden."""
+
+    def _build_prompt(self, choices_text: str, query: Any, num_choices: int) -> str:
+        return f"MINE {query.text} {choices_text} {num_choices}"
+
+
+def selectors() -> Iterator[tuple[str, bool]]:
+    """Row 000: selectors of one's own, and what consumers tell."""
+    result = LLMSelector(ScriptedLLM(["[2, 1]", "[2, 1]"]), select_multi=True).select(CHOICES, "x")
+    yield "select_multi with one output: the first named", (result.ind, result.fallback) == (1, None)
+    own: Any = AuthorsSelector(1)
+    query: Any = AuthorsQuery("it")
+    hybrid = HybridSelector(own, RuleSelector([lambda _, choice: float(choice.name == "vector_search")]), 0.7, 0.3)
+    yield "HybridSelector of selectors with ind alone", hybrid.select(CHOICES, "it").ind == 1
+    yield "EnsembleSelector of selectors with ind alone", EnsembleSelector([own]).select(CHOICES, "it").ind == 1
+    rules = RuleSelector([lambda query, choice: float(choice.name == "keyword_search" and query.text == "it")])
+    yield "a Query class of one's own", rules.select(CHOICES, query).ind == 1
+    llm = ScriptedLLM(['{"index": 2, "reason": "x"}'])
+    AuthorsLLMSelector(llm).select(CHOICES, "it")
+    yield "_build_prompt overridden", llm.calls[0].prompt.startswith("MINE it")
+    engines: list[Any] = [SimpleNamespace(query=str.lower), SimpleNamespace(query=str.upper)]
+    engine = MultiIndexQueryEngine(engines, ["one", "two"], own)
+    yield "MultiIndexQueryEngine: the answer", engine.query("it") == "IT"
+    yield "MultiIndexQueryEngine: the choice and its reason", engine.routed("it").selection.reason == "it is about 1"
+    yield "MultiIndexQueryEngine.descriptions", list(engine.descriptions) == ["one", "two"]
+    tool: Any = SimpleNamespace(metadata=ToolMetadata("shout", "Say it loudly"), call=str.upper)
+    yield "a tool that has metadata, as LlamaIndex's", ReActAgent([tool], own).run("it") == "IT"
+    texts: Any = SimpleNamespace(retrieve=lambda _: [Document("text", "")])
+    images: Any = SimpleNamespace(retrieve=lambda _: [Document("image", "")])
+    for question in ("系统架构示意图", "покажи диаграмму", "схема подключения"):
+        chosen = MultiModalRetriever(texts, images).retrieve(question)
+        yield f"a picture is meant: {question}", [hit.id for hit in chosen] == ["image"]
+
+
+ROWS: Final[dict[str, Case]] = {"000": selectors}
+
+
+def main(chosen: list[str]) -> int:
+    """Try the rows; return 1 if one is wrong."""
+    wrong = 0
+    for row in chosen or sorted(ROWS):
+        with tempfile.TemporaryDirectory() as folder, chdir(folder):
+            for tried, is_right in ROWS[row]():
+                wrong += not is_right
+                print(f"{row:>6}  {'right' if is_right else 'WRONG'}  {tried}", flush=True)
+    print(f"{wrong} wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
