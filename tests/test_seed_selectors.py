@@ -388,10 +388,10 @@ def test_tools_and_selectors_of_llama_index() -> None:
         def metadata(self) -> LLMMetadata:
             return LLMMetadata()
 
-        def complete(self, prompt: str, **options: Any) -> CompletionResponse:
+        def complete(self, prompt: str, **options: Any) -> CompletionResponse:  # type: ignore[override]
             return CompletionResponse(text='[{"choice": 2, "reason": "an event"}]')
 
-        def stream_complete(self, prompt: str, **options: Any) -> Any:
+        def stream_complete(self, prompt: str, **options: Any) -> Any:  # type: ignore[override]
             raise NotImplementedError
 
     tools: list[Any] = [FunctionTool.from_defaults(function) for function in (weather, news)]
