@@ -124,6 +124,10 @@ def _html() -> list[Generator]:
         head_and_rows(lambda size: f"<html><head><title>{'t' * size}</title></head><body>", "<h2>a</h2><p>Some text</p>"),
         number_each(lambda number: f"<h{number % 6 + 1}>{number}</h{number % 6 + 1}>", page),
         head_and_rows(lambda size: f"<html><body {attributes(size)}>", "<p>a"),
+        head_and_rows(lambda size: f"{page}<table>{f'<td rowspan=0>{words(500)}' * (size // 520)}<tr>", "<tr><td>a<td>b"),
+        head_and_rows(lambda size: f"{page}<table>{'<td rowspan=0 colspan=1000>a' * (size // 28)}", "<tr><td>a<td>b"),
+        repeat("<td colspan=1000 rowspan=1000>a<td>b<tr>", f"{page}<table>"),
+        repeat("<li value=999999999><ol>", page),
     ]  # fmt: skip
 
 

@@ -195,7 +195,7 @@ def test_json_lines_are_records_and_bad_lines_are_named() -> None:
     [
         ('[{"text": "a"}, {"text": "b"}]', ["a", "b"]),
         ('{"text": "a", "n": 1}', ["a"]),
-        ('{"tool": {"name": "x", "on": true}, "list": [1, "y"]}', ["tool › name: x\nlist: 1, y"]),
+        ('{"tool": {"name": "x", "on": true}, "list": [1, "y"]}', ["tool › name: x\ntool › on: true\nlist: 1, y"]),
         ('["a", "b"]', ["a, b"]),
     ],
 )

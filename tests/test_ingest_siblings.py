@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pointsman.ingest import ParsedDocument, convert
-from pointsman.ingest.converters.number_formats import shown
+from pointsman.ingest.converters.office.number_formats import shown
 from pointsman.ingest.converters.pdf_layout import Piece, _lines
 
 

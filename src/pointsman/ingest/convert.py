@@ -10,14 +10,15 @@ from pathlib import PurePosixPath
 from pointsman.ingest.converters import code as _code
 from pointsman.ingest.converters import mail as _mail
 from pointsman.ingest.converters import markup as _markup
-from pointsman.ingest.converters import open_formats as _open
 from pointsman.ingest.converters import pdf as _pdf
 from pointsman.ingest.converters import pictures as _pictures
 from pointsman.ingest.converters import records as _records
 from pointsman.ingest.converters import rich_text as _rich_text
-from pointsman.ingest.converters import slides as _slides
-from pointsman.ingest.converters import word as _word
-from pointsman.ingest.converters import workbook as _workbook
+from pointsman.ingest.converters import web_page as _web_page
+from pointsman.ingest.converters.office import open_formats as _open
+from pointsman.ingest.converters.office import slides as _slides
+from pointsman.ingest.converters.office import word as _word
+from pointsman.ingest.converters.office import workbook as _workbook
 from pointsman.ingest.encoding import decode
 from pointsman.ingest.reading_limits import FileLimits
 from pointsman.ingest.source_text import Lines, ParsedDocument, Problem, Section, clean, stem
@@ -42,7 +43,7 @@ RECORD_KINDS = frozenset({"json", "jsonl", "csv", "tsv"})
 _TEXT_FORMATS: dict[str, Callable[[str, str], Converted]] = {
     "md": lambda path, text: _with_front_matter(_markup.markdown(path, text)),
     "rst": lambda path, text: iter((_markup.restructured_text(path, text),)),
-    "html": lambda path, text: iter((_markup.html(path, text),)),
+    "html": lambda path, text: iter((_web_page.html(path, text),)),
     "txt": lambda path, text: iter((plain(path, text),)),
     "json": _records.json_file,
     "jsonl": _records.json_lines,

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-_LINE_END = re.compile(r"\r\n?|[\u2028\u2029]")
-_SPACE = re.compile(r"[\x0b\x0c]")
+_LINE_END = re.compile(r"\r\n?")
+_SPACE = re.compile(r"[\x0b\x0c\u2028\u2029]")  # an editor's count of lines, and a table's rows, go on over these
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufeff]")
 _CJK = r"[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef]"
 _CJK_WRAP = re.compile(rf"(?<={_CJK})[ \t]*\n[ \t]*(?={_CJK})")

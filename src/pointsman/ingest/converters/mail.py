@@ -9,7 +9,7 @@ from email.header import decode_header, make_header
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
-from pointsman.ingest.converters.markup import html_blocks
+from pointsman.ingest.converters.web_page import html_blocks
 from pointsman.ingest.encoding import decode, decode_declared
 from pointsman.ingest.source_text import Block, ParsedDocument, Problem, clean, outline
 from pointsman.tools.errors import InputError

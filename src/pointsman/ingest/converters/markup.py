@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from pointsman.ingest.source_text import Block, ParsedDocument, Problem, clean, join_wrapped, outline
+from pointsman.ingest.converters.web_page import html_blocks
+from pointsman.ingest.source_text import Block, ParsedDocument, Problem, Row, clean, outline, table_blocks
 from pointsman.tools.errors import InputError
 from pointsman.values.views import VALIDITY_KEYS
 
@@ -31,27 +31,6 @@ _RST_ROLE = re.compile(r":[A-Za-z][\w:.+-]{0,60}:`[~!]?([^`<>\n]{1,300}?)(?:[ ]<
 _RST_SUBSTITUTION = re.compile(r"\|\w[\w.-]{0,60}\|_{0,2}")  # nearly always stands for a picture
 _RST_LINK = re.compile(r"`([^`<>\n]{1,300}?)[ \n]<[^`<>\n]{0,1000}>`__?")
 
-_SKIPPED_TAGS = (
-    "script",
-    "style",
-    "nav",
-    "noscript",
-    "template",
-    "svg",
-    "iframe",
-    "object",
-    "button",
-    "select",
-    "footer",
-)
-_HEADINGS = {f"h{level}": level for level in range(1, 7)}
-_BLOCKS = frozenset(
-    "address article aside blockquote body caption center dd details dialog div dl dt fieldset figcaption figure form "  # noqa: SIM905  (a list would fill pages)
-    "header hr html legend li main ol p pre section summary table tbody tfoot thead tr ul".split()
-)
-_LAST_LINE = 65_000  # the parser counts lines only up to 65,535
-_BREAK = "\x00"  # stands for <br> while white space is collapsed
-
 
 def markdown(path: str, text: str) -> ParsedDocument:
     """Split by headings; the text stays Markdown, without badges, link targets and raw HTML."""
@@ -69,7 +48,7 @@ def _markdown_blocks(text: str, skipped: int) -> Iterator[Block]:
     """Yield the blocks of Markdown; ``skipped`` lines of the file precede ``text``."""
     from markdown_it import MarkdownIt  # only Markdown needs it
 
-    parser = MarkdownIt("commonmark")
+    parser = MarkdownIt("commonmark").enable("table")
     parser.core.ruler.enableOnly(["normalize", "block"])  # only block structure is needed
     lines = text.split("\n")
     tokens = parser.parse(text)
@@ -82,11 +61,33 @@ def _markdown_blocks(text: str, skipped: int) -> Iterator[Block]:
             continue
         if first > position:
             yield Block(0, _plain("\n".join(lines[position:first])), (skipped + position + 1, skipped + first))
+        if token.type == "table_open":
+            yield from _markdown_table(tokens[index:], skipped)
+            position = last
+            continue
         level, block = _markdown_block(token, tokens[index + 1 : index + 2], "\n".join(lines[first:last]))
         yield Block(level, block, (skipped + first + 1, skipped + last), token.type != "html_block")
         position = last
     if position < len(lines):
         yield Block(0, _plain("\n".join(lines[position:])), (skipped + position + 1, skipped + len(lines)))
+
+
+def _markdown_table(tokens: list[Token], skipped: int) -> Iterator[Block]:
+    """Yield the table with which the tokens begin, its header above the rows of each block."""
+    rows: list[Row] = []
+    cells: list[str] = []
+    first_line = 0
+    for token in tokens:
+        if token.type == "inline":
+            cells.append(_plain(token.content))
+        elif token.type == "tr_close":
+            rows.append(Row(tuple(cells), skipped + first_line + 1))
+            cells = []
+        elif token.type == "tr_open" and token.map:
+            first_line = token.map[0]
+        elif token.type == "table_close":
+            break
+    yield from table_blocks(rows)
 
 
 def _markdown_block(token: Token, following: list[Token], raw: str) -> tuple[int, str]:
@@ -150,110 +151,6 @@ def _rst_heading(lines: list[str], index: int) -> tuple[str, str, int] | None:
 
 def _rst_plain(text: str) -> str:
     return _RST_LINK.sub(r"\1", _RST_ROLE.sub(r"\1", _RST_SUBSTITUTION.sub("", text)))
-
-
-def html(path: str, text: str) -> ParsedDocument:
-    """Split by ``h1`` to ``h6``; scripts, styles and navigation are dropped, entities are decoded."""
-    title, blocks = html_blocks(text)
-    if not blocks:
-        raise InputError("HTML without text; if a script renders the page, save it from a browser")
-    return outline(path, "html", blocks, title=title)
-
-
-def html_blocks(text: str) -> tuple[str, list[Block]]:
-    """Return the title of a page and its blocks; a block's lines end where the next one begins.
-
-    Raises:
-        InputError: Elements are nested so deeply that the parser gave up, and text would be lost.
-    """
-    from lxml import etree  # only HTML needs it
-
-    parser = etree.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
-    if not text.strip():
-        return "", []
-    try:
-        root = etree.fromstring(text.encode("utf-8", errors="replace"), parser)
-    except etree.XMLSyntaxError as error:
-        raise InputError(f"HTML that cannot be parsed: {error}") from error
-    if any("depth" in entry.message for entry in parser.error_log):
-        raise InputError("HTML nested too deeply for its parser; flatten the page")
-    if root is None:
-        return "", []
-    title = " ".join("".join(map(str, element.itertext())) for element in root.iterfind("head/title"))
-    etree.strip_elements(root, "head", *_SKIPPED_TAGS, with_tail=False)
-    collector = _Collector(text.split("\n"))
-    for event, element in etree.iterwalk(root, events=("start", "end")):
-        if event == "start":
-            collector.open(element.tag, element.text or "", element.sourceline or 0)
-        else:
-            collector.close(element.tag, element.tail or "")
-    collector.flush()
-    last = text.count("\n") + 1
-    if last > _LAST_LINE:
-        return title, collector.blocks
-    lines = pairwise([*collector.begins, last])
-    return title, [
-        block._replace(lines=line_range, exact=False) for block, line_range in zip(collector.blocks, lines, strict=True)
-    ]
-
-
-class _Collector:
-    """Collects running text and breaks it where block elements begin and end."""
-
-    def __init__(self, source_lines: list[str]) -> None:
-        self._source_lines = source_lines
-        self.blocks: list[Block] = []
-        self.begins: list[int] = []  # the line on which each block begins, or an earlier one
-        self._line = 1
-        self._buffer: list[str] = []
-        self._in_heading = False
-
-    def open(self, tag: str, text: str, line: int) -> None:
-        if tag in _HEADINGS or (tag in _BLOCKS and not self._in_heading):
-            self.flush()
-            self._line = max(line, self._line)
-        self._in_heading = self._in_heading or tag in _HEADINGS
-        self._buffer.append(_BREAK if tag == "br" else "  " if tag in ("td", "th") else "")
-        self._buffer.append(text)
-
-    def close(self, tag: str, tail: str) -> None:
-        if tag in _HEADINGS:
-            self.flush(_HEADINGS[tag])
-            self._in_heading = False
-        elif tag in _BLOCKS and not self._in_heading:
-            self.flush(verbatim=tag == "pre")
-        self._buffer.append(tail)
-
-    def flush(self, level: int = 0, *, verbatim: bool = False) -> None:
-        raw = text = "".join(self._buffer)
-        self._buffer.clear()
-        if not verbatim:
-            lines = join_wrapped(text).replace("\n", " ").split(_BREAK)
-            text = "\n".join(" ".join(line.split()) for line in lines)
-        if text.strip():
-            starts = () if verbatim else self._line_starts(raw, text)
-            self.blocks.append(Block(level, text.replace(_BREAK, "\n"), line_starts=starts))
-            self.begins.append(self._line)
-
-    def _line_starts(self, raw: str, text: str) -> tuple[tuple[int, int], ...]:
-        """Return where the lines of the file begin in a paragraph; empty if they cannot be told for certain.
-
-        What is not shown between its words, such as a comment of several lines, makes the count wrong; then a line of
-        the file does not hold the words that it should.
-        """
-        starts: list[tuple[int, int]] = []
-        offset = 0
-        for number, part in enumerate(raw.split("\n")):
-            words = part.split()
-            if not words:
-                continue
-            line = self._line + number
-            if line > len(self._source_lines) or words[0] not in self._source_lines[line - 1]:
-                return ()
-            offset = text.find(words[0], offset)
-            starts.append((offset, line))
-            offset += len(" ".join(words))
-        return tuple(starts) if len(starts) > 1 and starts[0][0] == 0 and offset == len(text) else ()
 
 
 def notebook(path: str, text: str, most_cells: int) -> Iterator[ParsedDocument | Problem]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import threading
-from itertools import repeat
+from collections import Counter
+from itertools import islice, repeat
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +32,11 @@ _LONGEST_ID = 256  # bytes
 _LONGEST_NAME = 100
 _LONGEST_VALUE = 1000  # of a field that is also in the text
 _LONG_ROW = 1000  # lines after which a quote in a row is assumed to be unclosed
+_SAMPLE = 1 << 16  # characters of a table from which its form is told
+_SEPARATOR_LINE = re.compile(r"sep=([^\n])[ \t]*\n", re.IGNORECASE)
+_NUMBER = re.compile(r"[-+$€£¥₽]{0,2}\d[\d .,'\u00a0\u202f]{0,40}[%$€£¥₽]?")
+_YEAR = re.compile(r"(?:19|20)\d\d")
+_COUNTED = (["0", "1", "2"], ["1", "2", "3"])  # numbers as names of columns
 
 _csv_limit = threading.Lock()
 
@@ -68,19 +75,35 @@ def json_file(path: str, text: str) -> Iterator[ParsedDocument | Problem]:
 
 
 def table(path: str, text: str, kind: str) -> Iterator[ParsedDocument | Problem]:
-    """Yield a document per row; the first row holds the field names."""
-    delimiter = "\t" if kind == "tsv" else _delimiter(text)
+    """Yield a document per row, each cell under its name in the header, and one for the titles above the header.
+
+    What separates the cells is what Excel's first line ``sep=`` says, a tab (``tsv``), or what divides the first rows
+    into the most equal numbers of cells. If the first row holds values like the others, there is no header, and the
+    cells of a row stand side by side.
+    """
+    separator_line = _SEPARATOR_LINE.match(text)
+    delimiter = "\t" if kind == "tsv" else separator_line[1] if separator_line else _delimiter(text)
+    sample = _first_rows(text, delimiter)[1 if separator_line else 0 :]
+    titles = _title_rows(sample)
+    has_header = _has_header(sample[titles:])
     rows = _rows(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), len(text))
     try:
-        header = [name.strip() for name in next(rows, (0, 0, []))[2]]
+        if separator_line:
+            next(rows)
+        filled_rows = ((first, last, row) for first, last, row in rows if any(cell.strip() for cell in row))
+        title_rows = list(islice(filled_rows, titles))
+        header = [name.strip() for name in next(filled_rows, (0, 0, []))[2]] if has_header else []
         records = _Records(path, kind, labels=sum(map(len, header)))
+        if title_rows:
+            yield from records.row(
+                [], ["\n".join(_side_by_side(row) for _, _, row in title_rows)], 1, title_rows[-1][1]
+            )
         seen_rows = False
-        for first, last, row in rows:
+        for first, last, row in filled_rows:
             if last - first > _LONG_ROW:
                 yield Problem(path, f"line {first}: a row that runs to line {last}; is a quote not closed?")
-            if any(cell.strip() for cell in row):
-                seen_rows = True
-                yield from records.row(header, row, first, last)
+            seen_rows = True
+            yield from records.row(header, row, first, last)
         yield from records.repeated()
     except csv.Error as error:
         raise InputError(f"table that cannot be read: {error}") from error
@@ -104,8 +127,68 @@ def _rows(reader: Any, longest: int) -> Iterator[tuple[int, int, list[str]]]:
 
 
 def _delimiter(text: str) -> str:
-    header = text[: text.find("\n")] if "\n" in text else text
-    return max(",;\t|", key=header.count)
+    return max(",;\t|", key=lambda delimiter: _regularity(_first_rows(text, delimiter)))
+
+
+def _first_rows(text: str, delimiter: str) -> list[list[str]]:
+    """Return the rows at the beginning of a table that are not empty."""
+    lines = csv.reader(io.StringIO(text[:_SAMPLE], newline=""), delimiter=delimiter)
+    rows = [row for row in lines if any(cell.strip() for cell in row)]
+    return rows[:-1] if len(text) > _SAMPLE and len(rows) > 1 else rows  # the last one may be cut
+
+
+def _regularity(rows: list[list[str]]) -> tuple[float, int]:
+    """Return the share of rows with the most frequent number of cells, and this number; zeros if it is one cell."""
+    width, count = _width(rows)
+    return (count / len(rows), width) if width > 1 else (0.0, 0)
+
+
+def _width(rows: list[list[str]]) -> tuple[int, int]:
+    """Return the most frequent number of cells of a row, and how many rows have it."""
+    return max(Counter(map(len, rows)).items(), key=lambda item: (item[1], item[0]), default=(0, 0))
+
+
+def _title_rows(rows: list[list[str]]) -> int:
+    """Return how many rows above the header are a title: at their left alone, in at most half of the columns."""
+    width, _ = _width(rows)
+    for number, row in enumerate(rows[:-2]):
+        cells = [cell for cell in row if cell.strip()]
+        is_at_left = all(cell.strip() for cell in row[: len(cells)]) and (len(row) < width or width > 2)
+        if len(cells) > max(width // 2, 1) or width == 1 or not is_at_left:
+            return number
+    return max(len(rows) - 2, 0)
+
+
+def _has_header(rows: list[list[str]]) -> bool:
+    """Whether the first row names the columns: it holds no values like those below, or not in most columns.
+
+    Names may be years, or numbers counted from 0 or 1.
+    """
+    if len(rows) < 2 or [cell.strip() for cell in rows[0] if cell.strip().isdecimal()][:3] in _COUNTED:
+        return True
+    names = values = 0
+    for column, cell in enumerate(rows[0]):
+        kinds = [_kind(row[column]) for row in rows[1:] if column < len(row) and row[column].strip()]
+        kind, count = Counter(kinds).most_common(1)[0] if kinds else ("", 0)
+        if cell.strip() and kind and count >= 0.8 * len(kinds):
+            is_value = _kind(cell) == kind
+            names, values = names + (not is_value), values + is_value
+    return values <= names
+
+
+def _kind(cell: str) -> str:
+    """Return what a cell holds: a year, a number, a shape such as ``9-9-9`` or ``a@a.a``, or nothing for words."""
+    cell = cell.strip()
+    if _YEAR.fullmatch(cell):
+        return "year"
+    if _NUMBER.fullmatch(cell):
+        return "number"
+    shape = re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "9", cell[:100]))
+    return shape if any(mark in shape for mark in ("9", "@", "://")) else ""
+
+
+def _side_by_side(cells: Iterable[str]) -> str:
+    return " | ".join(text for cell in cells if (text := cell.strip()))
 
 
 def _fields(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
@@ -160,8 +243,8 @@ class _Records:
     def row(self, header: list[str], cells: list[str], first: int, last: int) -> Iterator[ParsedDocument | Problem]:
         """Yield the source of a table's row on these lines."""
         self._room += sum(map(len, cells)) + 200
-        if self._labels > self._room:
-            yield from self._document("", clean("\n".join(cell for cell in cells if cell.strip())).strip(), first, last)
+        if not header or self._labels > self._room:
+            yield from self._document("", clean(_side_by_side(cells)), first, last)
             return
         self._room -= self._labels
         names = header + [""] * (len(cells) - len(header))
@@ -347,6 +430,6 @@ def _is_scalar(value: Any) -> bool:
 def _scalars(item: Any) -> str:
     """Return a string or number, or all items of a list, as text."""
     values = item if isinstance(item, list) else [item]
-    texts = [str(value) for value in values if isinstance(value, str | int | float) and not isinstance(value, bool)]
+    texts = [str(value).lower() if isinstance(value, bool) else str(value) for value in values if value is not None]
     texts = [text for text in texts if text.strip()]
     return (", " if all(len(text) <= 60 for text in texts) else "\n").join(texts)

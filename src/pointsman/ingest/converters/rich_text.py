@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 
-from pointsman.ingest.converters.markup import html_blocks
+from pointsman.ingest.converters.web_page import html_blocks
 from pointsman.ingest.source_text import Block, ParsedDocument, Problem, clean, outline, stem
 from pointsman.tools.errors import InputError
 

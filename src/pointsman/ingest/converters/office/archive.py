@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
+from pointsman.ingest.converters.paragraphs import MOST_COLUMNS
 from pointsman.ingest.source_text import Block, Row, table_blocks
 from pointsman.tools.errors import InputError
 
@@ -129,96 +130,6 @@ def document_title(archive: Archive, member: str = "docProps/core.xml") -> str:
     return next((element.text or "" for event, element in titles if event == "end"), "")
 
 
-class Paragraphs:
-    """Turns running text into blocks, and a table's cells into lines.
-
-    Of a cell that spans columns, the others are empty; one that spans rows is repeated in each. Nested tables become
-    part of their cell.
-    """
-
-    def __init__(self) -> None:
-        self._text: list[str] = []
-        self._cells: list[list[str]] = []  # open cells, the outermost first
-        self._row: list[str] = []
-        self._rows: list[Row] = []
-        self._tables = 0
-        self._empty = 0  # empty cells at the end of the row
-        self._spanning: dict[int, tuple[str, int]] = {}  # by column: the text of a cell, and rows that it still spans
-
-    def add(self, text: str) -> None:
-        """Add running text."""
-        self._text.append(text)
-
-    def paragraph(self, level: int = 0, *, page: int = 0) -> Iterator[Block]:
-        """End a paragraph or heading."""
-        text = "".join(self._text)
-        self._text.clear()
-        if self._cells:
-            self._cells[-1].append(text)
-        elif text.strip():
-            yield Block(level, text, page=page)
-
-    def open(self, kind: str) -> Iterator[Block]:
-        """Begin a table (``tbl``) or a cell (``tc``); other elements have no effect."""
-        if kind == "tc":
-            self._cells.append([])
-        elif kind == "tbl":
-            yield from self.paragraph()
-            self._tables += 1
-
-    def close(
-        self, kind: str, *, page: int = 0, number: int | None = None, columns: int = 1, rows: int = 1,
-        repeated: int = 1, is_covered: bool = False,
-    ) -> Iterator[Block]:  # fmt: skip
-        """End a table, a row (``tr``) or a cell; other elements have no effect.
-
-        Args:
-            kind: The element.
-            page: The page of the table.
-            number: The number of the row.
-            columns: The columns that a cell spans.
-            rows: The rows that it spans.
-            repeated: How many equal cells it stands for.
-            is_covered: Whether a cell above or before it spans it.
-        """
-        if kind == "tc" and self._cells:
-            text = " ".join(" ".join(self._cells.pop()).split())
-            if self._cells:
-                self._cells[-1].append(text)
-            else:
-                self._cell(text, columns, rows, repeated, is_covered=is_covered)
-        elif kind == "tr" and not self._cells:
-            if self._row:
-                self._rows.append(Row(tuple(self._row), number))
-            self._row.clear()
-            self._empty = 0
-        elif kind == "tbl" and self._tables:
-            self._tables -= 1
-            if not self._tables:
-                yield from table_blocks(self._rows, page=page)
-                self._rows, self._spanning = [], {}
-
-    def _cell(self, text: str, columns: int, rows: int, repeated: int, *, is_covered: bool) -> None:
-        column = len(self._row) + self._empty
-        if is_covered:
-            text, rows_left = self._spanning.get(column, ("", 0))
-            if rows_left:
-                self._spanning[column] = text, rows_left - 1
-            text = text if rows_left else ""
-        elif rows > 1:
-            self._spanning[column] = text, rows - 1
-        if text:
-            self._row += [""] * min(self._empty, MOST_COLUMNS - len(self._row))
-            self._row += [text] * (repeated if repeated <= _MOST_EQUAL_CELLS and repeated * len(text) <= 2000 else 1)
-            self._empty = min(columns, MOST_COLUMNS) - 1
-        else:
-            self._empty += min(max(repeated, columns), MOST_COLUMNS)
-
-
-MOST_COLUMNS = 1000
-"""Up to this number, empty cells keep the columns aligned."""
-
-_MOST_EQUAL_CELLS = 100  # more equal cells side by side say nothing to a reader
 _CHART = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
 _DRAW = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 

@@ -7,8 +7,13 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pointsman.ingest.converters.archive import Archive, Paragraphs, document_title, drawing_blocks
-from pointsman.ingest.converters.markup import html_blocks
+from pointsman.ingest.converters.office.archive import (
+    Archive,
+    document_title,
+    drawing_blocks,
+)
+from pointsman.ingest.converters.paragraphs import Paragraphs
+from pointsman.ingest.converters.web_page import html_blocks
 from pointsman.ingest.encoding import decode
 from pointsman.ingest.source_text import Block, ParsedDocument, Problem, clean, outline
 from pointsman.tools.errors import InputError

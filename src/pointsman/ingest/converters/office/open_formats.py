@@ -10,8 +10,12 @@ from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from pointsman.ingest.converters.archive import Archive, Paragraphs, document_title
-from pointsman.ingest.converters.markup import html_blocks
+from pointsman.ingest.converters.office.archive import (
+    Archive,
+    document_title,
+)
+from pointsman.ingest.converters.paragraphs import Paragraphs
+from pointsman.ingest.converters.web_page import html_blocks
 from pointsman.ingest.encoding import decode
 from pointsman.ingest.source_text import Block, ParsedDocument, Problem, clean, outline
 from pointsman.tools.errors import InputError

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pointsman.ingest.converters.archive import Archive, Paragraphs, document_title, drawing_blocks
+from pointsman.ingest.converters.office.archive import (
+    Archive,
+    document_title,
+    drawing_blocks,
+)
+from pointsman.ingest.converters.paragraphs import Paragraphs
 from pointsman.ingest.source_text import Block, ParsedDocument, Problem, outline
 
 _DRAW = "{http://schemas.openxmlformats.org/drawingml/2006/main}"

@@ -1,0 +1,1 @@
+"""Documents of office programs: Word, Excel, PowerPoint, OpenDocument; and books in EPUB."""

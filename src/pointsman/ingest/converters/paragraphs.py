@@ -1,0 +1,110 @@
+"""Running text and tables of documents made of XML or HTML, as blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pointsman.ingest.source_text import Block, Row, table_blocks
+
+
+class Paragraphs:
+    """Turns running text into blocks, and a table's cells into lines.
+
+    Of a cell that spans columns, the others are empty; one that spans rows is repeated in each. Nested tables become
+    part of their cell.
+    """
+
+    def __init__(self) -> None:
+        self._text: list[str] = []
+        self._cells: list[list[str]] = []  # open cells, the outermost first
+        self._row: list[str] = []
+        self._rows: list[Row] = []
+        self._tables = 0
+        self._empty = 0  # empty cells at the end of the row
+        self._spanning: dict[int, tuple[str, int]] = {}  # by column: the text of a cell, and rows that it still spans
+        self._room = 10_000  # characters that cells which span rows may still repeat
+
+    def add(self, text: str) -> None:
+        """Add running text."""
+        self._text.append(text)
+
+    def paragraph(self, level: int = 0, *, page: int = 0) -> Iterator[Block]:
+        """End a paragraph or heading."""
+        text = "".join(self._text)
+        self._text.clear()
+        if self._cells:
+            self._cells[-1].append(text)
+        elif text.strip():
+            yield Block(level, text, page=page)
+
+    def open(self, kind: str) -> Iterator[Block]:
+        """Begin a table (``tbl``) or a cell (``tc``); other elements have no effect."""
+        if kind == "tc":
+            self._cells.append([])
+        elif kind == "tbl":
+            yield from self.paragraph()
+            self._tables += 1
+
+    def close(
+        self, kind: str, *, page: int = 0, number: int | None = None, columns: int = 1, rows: int = 1,
+        repeated: int = 1, is_covered: bool = False,
+    ) -> Iterator[Block]:  # fmt: skip
+        """End a table, a row (``tr``) or a cell; other elements have no effect.
+
+        Args:
+            kind: The element.
+            page: The page of the table.
+            number: The number of the row.
+            columns: The columns that a cell spans.
+            rows: The rows that it spans.
+            repeated: How many equal cells it stands for.
+            is_covered: Whether a cell above or before it spans it.
+        """
+        if kind == "tc" and self._cells:
+            text = " ".join(" ".join(self._cells.pop()).split())
+            if self._cells:
+                self._cells[-1].append(text)
+            else:
+                self._cell(text, columns, rows, repeated, is_covered=is_covered)
+        elif kind == "tr" and not self._cells:
+            if self._row:
+                self._rows.append(Row(tuple(self._row), number))
+            self._row.clear()
+            self._empty = 0
+        elif kind == "tbl" and self._tables:
+            self._tables -= 1
+            if not self._tables:
+                yield from table_blocks(self._rows, page=page)
+                self._rows, self._spanning = [], {}
+
+    def cover(self) -> None:
+        """Fill the next columns as far as cells above span them; HTML has no elements for these."""
+        while self._spanning.get(len(self._row) + self._empty, ("", 0))[1]:
+            self._cell("", 1, 1, 1, is_covered=True)
+
+    def _cell(self, text: str, columns: int, rows: int, repeated: int, *, is_covered: bool) -> None:
+        column = len(self._row) + self._empty
+        self._room += 200 + len(text)
+        if is_covered:
+            text, rows_left = self._spanning.pop(column, ("", 0))
+            self._room -= 201 + len(text)
+            if rows_left > 1 and self._room > 0:
+                self._spanning[column] = text, rows_left - 1
+            text = text if rows_left and self._room > 0 else ""
+        elif rows > 1:
+            self._spanning |= {
+                column + number: ("" if number else text, rows - 1) for number in range(min(columns, MOST_COLUMNS))
+            }
+        if text:
+            self._row += [""] * min(self._empty, MOST_COLUMNS - len(self._row))
+            self._row += [text] * (repeated if repeated <= _MOST_EQUAL_CELLS and repeated * len(text) <= 2000 else 1)
+            self._empty = min(columns, MOST_COLUMNS) - 1
+        else:
+            self._empty += min(max(repeated, columns), MOST_COLUMNS)
+
+
+MOST_COLUMNS = 1000
+"""Up to this number, empty cells keep the columns aligned."""
+
+
+_MOST_EQUAL_CELLS = 100  # more equal cells side by side say nothing to a reader

@@ -1,0 +1,166 @@
+"""Tables in text, HTML and Markdown: each value under the header, on the line, that a reader sees it under and on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pointsman.ingest import ParsedDocument, chunk, convert
+
+
+def sources(name: str, text: str | bytes) -> list[ParsedDocument]:
+    items = convert(name, text.encode() if isinstance(text, str) else text)
+    return [item for item in items if isinstance(item, ParsedDocument)]
+
+
+def texts_and_lines(name: str, text: str) -> list[tuple[str, int]]:
+    return [(source.text, source.lines[0].first) for source in sources(name, text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Teil, Maß;Preis, EUR\nBolzen, 5 mm;1,20\nMutter;0,35\n", [
+            ("Teil, Maß: Bolzen, 5 mm\nPreis, EUR: 1,20", 2), ("Teil, Maß: Mutter\nPreis, EUR: 0,35", 3)
+        ]),
+        ("站\t里程\n哈尔滨\t1,249\n长春\t1,003\n", [("站: 哈尔滨\n里程: 1,249", 2), ("站: 长春\n里程: 1,003", 3)]),
+        ("депо|план, шт.\nТверь|1,5\nКлин|2\n", [("депо: Тверь\nплан, шт.: 1,5", 2), ("депо: Клин\nплан, шт.: 2", 3)]),
+        ('a,"b;c",d\n1,"2;3",4\n', [("a: 1\nb;c: 2;3\nd: 4", 2)]),
+        ("sep=|\nrail|mass\nUIC60|60,2\n", [("rail: UIC60\nmass: 60,2", 3)]),
+        ("SEP=;\nимя;цена\nболт;1,5\n", [("имя: болт\nцена: 1,5", 3)]),
+        ("word\nodin\ndva\n", [("word: odin", 2), ("word: dva", 3)]),
+    ],
+)  # fmt: skip
+def test_what_separates_cells_is_told_from_all_rows(text: str, expected: list[tuple[str, int]]) -> None:
+    assert texts_and_lines("a.csv", text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("库存报告\n打印于 2026-03-01\n\n零件,数量,价格\n道岔,3,900\n", [
+            ("库存报告\n打印于 2026-03-01", 1), ("零件: 道岔\n数量: 3\n价格: 900", 5)
+        ]),
+        ("Отчёт;;;\nболт;вес;цена;склад\nМ8;5;7;Клин\nМ9;6;8;Тверь\n", [
+            ("Отчёт", 1), ("болт: М8\nвес: 5\nцена: 7\nсклад: Клин", 3),
+            ("болт: М9\nвес: 6\nцена: 8\nсклад: Тверь", 4)
+        ]),
+        ("Report,Sales\nid,name,qty,price\n7,bolt,1,2\n", [("Report | Sales", 1), ("name: bolt\nqty: 1\nprice: 2", 3)]),
+        (",value\nbolt,3\nnut,4\n", [("bolt\nvalue: 3", 2), ("nut\nvalue: 4", 3)]),
+    ],
+)  # fmt: skip
+def test_titles_above_the_header_are_text_and_no_names(text: str, expected: list[tuple[str, int]]) -> None:
+    assert texts_and_lines("a.csv", text) == expected
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ["болт;120;Клин", "гайка;3;Тверь"],
+        ["anna@example.org,Anna", "bob@example.org,Bob", "wei@example.org,Wei"],
+        ["01.02.2026,Поезд 7", "02.02.2026,Поезд 9"],
+        ["A-17\tdepot", "B-4\tyard"],
+        ["1.5,2.5,bolt", "3,4.25,nut"],
+    ],
+)
+def test_a_first_row_of_values_is_a_row(rows: list[str]) -> None:
+    separator = max(";\t,", key=rows[0].count)
+    cells = [" | ".join(row.split(separator)) for row in rows]
+    assert texts_and_lines("a.csv", "\n".join(rows)) == [(text, line) for line, text in enumerate(cells, start=1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("region,2024,2025\nNorth,120,130\nSouth,7,9\n", "region: North\n2024: 120\n2025: 130"),
+        ("pupil,1,2,3\nAnna,5,4,3\nBob,2,2,1\n", "pupil: Anna\n1: 5\n2: 4\n3: 3"),
+        ("город,страна\nКлин,Россия\nХарбин,Китай\n", "город: Клин\nстрана: Россия"),
+        ("item,Q1,Q2\nbolt,3,4\n", "item: bolt\nQ1: 3\nQ2: 4"),
+        ("bolt,12\n", None),
+    ],
+)
+def test_a_first_row_of_names_is_the_header(text: str, first: str | None) -> None:
+    if first is None:
+        with pytest.raises(ValueError, match="without rows below its header"):
+            sources("a.csv", text)
+    else:
+        assert sources("a.csv", text)[0].text == first
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\u2029"])
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        ("a.csv", "имя,число\nодин{}два,1\nthird,2\n", 3),
+        ("a.jsonl", '{{"text": "один{}два"}}\n{{"text": "third"}}\n', 2),
+        ("a.py", 'x = "один{}два"\n\nthird = 1\n', 3),
+    ],
+)
+def test_a_line_goes_on_over_unicode_separators(name: str, text: str, line: int, mark: str) -> None:
+    lines = {
+        number: words
+        for source in sources(name, text.format(mark))
+        for number, words in enumerate(source.text.split("\n"), source.lines[0].first)
+    }
+    assert any("один два" in words for words in lines.values())
+    assert "third" in lines[line]
+
+
+def test_false_and_true_are_values() -> None:
+    (source,) = sources("a.json", '{"стрелка": "14", "заперта": false, "flags": [true, null, 3]}')
+    assert source.text == "стрелка: 14\nзаперта: false\nflags: true, 3"
+
+
+def test_cells_of_html_that_span_rows_and_columns() -> None:
+    page = (
+        "<table><caption>Вес по годам</caption>\n<tr><th>Депо<th colspan=2>План<th>Факт</tr>\n"
+        "<tr><td rowspan=2>Клин<td>1<td>2<td>3</tr>\n<tr><td>4<td>5<td>6</tr>\n"
+        "<tr><td rowspan=2 colspan=2>合计<td>7<td>8</tr>\n<tr><td>9<td>10</tr></table>"
+    )
+    (source,) = sources("a.html", page)
+    assert source.text == (
+        "Вес по годам\n\nДепо | План |  | Факт\nКлин | 1 | 2 | 3\nКлин | 4 | 5 | 6\n合计 |  | 7 | 8\n合计 |  | 9 | 10"
+    )
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<table><tr><td><h1>План</h1></td><td>меню</td></tr><tr><td><p>Первый.</p><p>Второй.</p><td>x</table>",
+        "<table role=presentation><tr><td><p>Первый.</p></td><td>b</td></tr><tr><td><p>Второй.</p><td>d</table>",
+        "<table><tr><td><table><tr><td>a<td>b</table><p>Первый.</p></td><td>c</td></tr><tr><td><p>Второй.</p><td>e</table>",
+    ],
+)  # fmt: skip
+def test_a_table_that_arranges_a_page_is_running_text(page: str) -> None:
+    (source,) = sources("a.html", page)
+    assert "|" not in source.text
+    assert {"Первый.", "Второй."} <= set(source.text.replace("  ", "\n").splitlines())
+
+
+@pytest.mark.parametrize("kind", ["html", "md"])
+def test_each_passage_of_a_long_table_has_its_header_and_the_lines_of_its_rows(kind: str) -> None:
+    rows = [(f"деталь номер {number}", f"{number} руб.") for number in range(100)]
+    if kind == "html":
+        lines = ["<table>", "<tr><th>Название</th><th>Цена без НДС</th></tr>"]
+        lines += [f"<tr><td>{name}</td><td>{price}</td></tr>" for name, price in rows]
+        lines.append("</table>")
+    else:
+        lines = ["| Название | Цена без НДС |", "|---|---|", *(f"| {name} | {price} |" for name, price in rows)]
+    (source,) = sources(f"a.{kind}", "\n".join(lines))
+    passages = chunk(source)
+    assert len(passages) > 4
+    for passage in passages:
+        assert "Название | Цена без НДС" in passage.text
+        first, last = passage.metadata["line"], passage.metadata.get("last_line", passage.metadata["line"])
+        cited = "\n".join(lines[first - 1 : last])
+        cells = [line.split(" | ") for line in passage.text.splitlines() if line.startswith("деталь")]
+        assert all(name in cited and price in cited for name, price in cells)
+    assert sum(passage.text.count("деталь") for passage in passages) == 100
+
+
+def test_a_cell_that_spans_a_whole_long_table_is_not_stored_with_each_row() -> None:
+    cells = "".join(f"<td rowspan=0>{'слово ' * 100}" for _ in range(50))
+    document: Any = sources("a.html", f"<table><tr>{cells}<td>x</tr>" + "<tr><td>y</tr>" * 5000)[0]
+    assert len(document.text) < 400_000
+    assert document.text.count("y") == 5000
