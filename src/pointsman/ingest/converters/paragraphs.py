@@ -84,10 +84,10 @@ class Paragraphs:
 
     def _cell(self, text: str, columns: int, rows: int, repeated: int, *, is_covered: bool) -> None:
         column = len(self._row) + self._empty
-        self._room += 200 + len(text)
+        self._room += 20 + len(text)
         if is_covered:
             text, rows_left = self._spanning.pop(column, ("", 0))
-            self._room -= 201 + len(text)
+            self._room -= 23 + len(text)  # with what separates it
             if rows_left > 1 and self._room > 0:
                 self._spanning[column] = text, rows_left - 1
             text = text if rows_left and self._room > 0 else ""
