@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import chdir, closing, contextmanager
+from importlib.metadata import requires
 from pathlib import Path
 from typing import Any, Final
 from unicodedata import normalize
@@ -230,6 +231,29 @@ def own_application() -> Iterator[tuple[str, bool]]:
     yield "Python: an error of ours", answer.status_code == 422 and "nonsense" in answer.json()["detail"]
 
 
+def what_one_door_takes() -> Iterator[tuple[str, bool]]:
+    """Row 6: what one door takes, all take."""
+    needed = [text for text in requires("pointsman") or () if text.startswith("httpx")]
+    yield "Package: httpx comes without an extra", len(needed) == 1 and "extra" not in needed[0]
+    Path("rail.md").write_text("The rail is straight.")
+    yield "Command line: index without --dataset", command("index", "rail.md", "-w", "ws").returncode == 0
+    answer = command("text", "rail.md", "-w", "ws")
+    yield "Command line: text without --dataset", answer.stdout.strip() == "The rail is straight."
+    answer = command("delete", "--all", "--yes", "-w", "ws")
+    yield "Command line: delete --all without --dataset is refused", "--dataset NAME" in answer.stderr
+    answer = command("delete", "--source", "rail.md", "-w", "ws")
+    yield "Command line: delete without --dataset", "1 document" in answer.stdout
+    by_name = HashingEmbedder().name
+    with pointsman.open("named", embedder="hashing") as workspace:
+        yield "Python: open(embedder=NAME)", workspace.embedder.name == by_name
+    yield "Python: Dataset(embedder=NAME)", Dataset("rails", embedder="hashing").embedder.name == by_name
+    yield "Python: EmbeddingSelector(NAME)", pointsman.EmbeddingSelector("hashing").embedder.name == by_name
+    workflow = pointsman.RetrievalWorkflow(reranker="http://127.0.0.1:9")
+    yield "Python: RetrievalWorkflow(reranker=NAME)", "http://127.0.0.1:9" in workflow.reranker.name
+    refusal = refuses(lambda: pointsman.open("named", embedder="hashign"), "did you mean 'hashing'")
+    yield "Python: an unknown name", refusal
+
+
 def into_a_pipe() -> Iterator[tuple[str, bool]]:
     """Row 21: nothing is drawn wider than what it is about."""
     Path("rail.md").write_text("The rail is straight.")
@@ -380,6 +404,7 @@ ROWS: Final[dict[int, Case]] = {
     3: use_after_closing,
     4: nothing_there,
     5: asked_counted_stored,
+    6: what_one_door_takes,
     9: preflight,
     10: arguments_of_models,
     14: query_only,

@@ -243,7 +243,7 @@ def test_m1_the_command_fits_keeps_and_removes(folder: Path, tmp_path: Path, mon
         "query-id\tcorpus-id\tscore\n"
         + "".join(f"{id_}\t{name}\t{grade}\n" for id_, grades in qrels.items() for name, grade in grades.items())
     )
-    monkeypatch.setattr("pointsman.embedders.named_embedders.embedder_for", lambda *_, **__: HashingEmbedder())
+    monkeypatch.setenv("POINTSMAN_EMBEDDER", "hashing")
     run = CliRunner()
     workspace_options = ["--workspace", str(folder), "--json"]
     dry = run.invoke(app, ["calibrate", str(tmp_path), "-d", "yard", "--dry-run", *workspace_options])

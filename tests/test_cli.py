@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
@@ -18,6 +19,7 @@ import pytest
 import pointsman
 from command_kit import run_command
 from pointsman import Document, load_embedder
+from pointsman.cli.shared_options import DATASET
 from rights_kit import with_rights
 
 FILES = {
@@ -165,6 +167,17 @@ def test_delete_rebuild_and_verify(notes_cli: Cli) -> None:
         "dataset 'notes' with 2 documents deleted" in notes_cli("delete", "--all", "--yes", "--dataset", "notes").stdout
     )
     assert notes_cli.json("datasets") == []
+
+
+def test_commands_without_a_dataset_mean_the_one_that_python_means(cli: Cli) -> None:
+    default = inspect.signature(pointsman.Workspace.index).parameters["dataset"].default
+    assert DATASET == default == inspect.signature(pointsman.Client.index).parameters["dataset"].default
+    cli("index", "docs", "--technique", "keyword")
+    assert [dataset["name"] for dataset in cli.json("datasets")] == [default]
+    assert "switch" in cli("text", "en.md").stdout.lower()
+    assert cli.json("delete", "--source", "en.md")["dataset"] == default
+    process = cli("delete", "--all", "--yes", code=2)
+    assert "--all deletes a whole dataset; name it: --dataset NAME" in process.stderr
 
 
 def test_a_whole_dataset_is_not_deleted_without_a_yes(notes_cli: Cli) -> None:

@@ -314,9 +314,11 @@ class TestRequests:
             with pytest.raises(InputError, match="from 1 up"):
                 search("x", k)
 
-    def test_a_name_is_no_embedder(self, tmp_path: Path) -> None:
-        with pytest.raises(InputError, match="is an embedder's name"):
-            Workspace(tmp_path / "w", embedder="e5")  # type: ignore[arg-type]
+    def test_an_embedder_that_is_unknown(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match="no embedder named 'e5'"):
+            Workspace(tmp_path / "w", embedder="e5")
+        with pytest.raises(InputError, match="image_embedder"):
+            Workspace(tmp_path / "w", image_embedder="e5")
 
     def test_the_named_strategies_are_those_there_are(self) -> None:
         names = {n for n in STRATEGIES.names() if STRATEGIES.get(n).__module__.startswith("pointsman.")}

@@ -81,10 +81,8 @@ def test_queries_and_documents_may_differ() -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        (
-            "e5-small",
-            "'e5-small' is an embedder's name, not an embedder; load it with pointsman.embedders.load_embedder",
-        ),
+        ("e5", "no embedder named 'e5'"),
+        ("onnx:", "'onnx' needs a name after a colon"),
         (None, "not NoneType: None"),
         (3, "not int: 3"),
         (len, "not builtin_function_or_method"),

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from pointsman.embedders import OnnxEmbedder, load_embedder
+import pointsman
+from pointsman import Dataset, Document
+from pointsman.embedders import CachedEmbedder, DistanceEmbedder, OnnxEmbedder, load_embedder
+from pointsman.retrieval.refine.compress.extractive import ExtractiveCompressor
+from pointsman.retrieval.refine.rerank import CalibratedReranker
+from pointsman.selector.description_selector import DescriptionSelector
+from pointsman.selector.embedding_selector import EmbeddingSelector
 from pointsman.tools.errors import InputError, ModelError
 
 if TYPE_CHECKING:
@@ -112,6 +118,30 @@ def test_hostile_text_has_a_vector(tmp_path: Path, text: str) -> None:
 def test_the_model_may_lie_in_a_subfolder_and_is_loaded_by_name(tmp_path: Path) -> None:
     write_model(tmp_path / "onnx")
     assert isinstance(load_embedder(f"onnx:{tmp_path}"), OnnxEmbedder)
+
+
+def test_whatever_takes_an_embedder_takes_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = f"onnx:{write_model(tmp_path / 'model')}"
+    name = OnnxEmbedder(tmp_path / "model").name
+    for index, setting in enumerate((None, pointsman.Settings(), pointsman.Settings(embedder="hashing"))):
+        with pointsman.open(tmp_path / f"work{index}", embedder=spec, settings=setting) as workspace:
+            workspace.dataset("rails").add([Document("a", "rails"), Document("b", "trains")])
+            assert workspace.status("rails")["embedder"] == name
+            assert [hit.id for hit in workspace.search("trains", strategy="vector", refuse=False).hits] == ["b", "a"]
+    with pointsman.open(tmp_path / "work", embedder="default", settings=pointsman.Settings(embedder=spec)) as workspace:
+        assert workspace.embedder.name == name, "as --embedder default leaves it to the settings"
+    takers: tuple[Any, ...] = (
+        Dataset("rails", embedder=spec),
+        EmbeddingSelector(spec),
+        DescriptionSelector(spec),
+        ExtractiveCompressor(spec),
+        DistanceEmbedder(spec, "dot"),
+        CachedEmbedder(spec, tmp_path / "cache"),
+    )
+    assert [taker.embedder.name for taker in takers] == [name] * len(takers)
+    assert name in CalibratedReranker(spec, sigma=0.1).name
+    monkeypatch.setenv("POINTSMAN_EMBEDDER", spec)
+    assert pointsman.open(tmp_path / "own", settings=pointsman.Settings.load()).embedder.name == name
 
 
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:

@@ -481,6 +481,13 @@ def work(tmp_path: Path, photos: Path) -> Iterator[Workspace]:
         yield workspace
 
 
+def test_an_embedder_of_pictures_is_opened_by_its_name(tmp_path: Path, photos: Path) -> None:
+    with pointsman.open(tmp_path / "work", image_embedder="colours", embedder=HashingEmbedder(256)) as workspace:
+        workspace.dataset("photos", images=True)
+        workspace.index(photos, "photos")
+        assert sources(workspace.search("something red", datasets=["photos"]))[0] == "bus.png"
+
+
 def sources(answer: Any) -> list[str]:
     return [str(hit.metadata.get("source", hit.id)) for hit in answer.hits]
 

@@ -15,11 +15,14 @@ from typer.testing import CliRunner
 import doors_kit
 from doors_kit import Asked, world
 from pointsman import (
+    Dataset,
     Document,
     EffortLimits,
     EnhancedRetrievalService,
+    HybridStrategy,
     InputError,
     RetrievalContext,
+    RetrievalWorkflow,
     Settings,
     Workspace,
 )
@@ -335,7 +338,7 @@ def test_the_commands_keep_and_print_it(folder: Path, model: Path, tmp_path: Pat
     (tmp_path / "queries.jsonl").write_text("".join(lines))
     rows = (f"{id_}\t{name}\t{grade}\n" for id_, grades in qrels.items() for name, grade in grades.items())
     (tmp_path / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(rows))
-    monkeypatch.setattr("pointsman.embedders.named_embedders.embedder_for", lambda *_, **__: HashingEmbedder())
+    monkeypatch.setenv("POINTSMAN_EMBEDDER", "hashing")
     monkeypatch.setenv("POINTSMAN_RERANKER", f"onnx:{model}")
     run, workspace_options = CliRunner(), ["--workspace", str(folder)]
     process = run.invoke(app, ["tune", str(tmp_path), "-d", "yard", "--dry-run", *workspace_options]).stdout
@@ -383,6 +386,20 @@ def test_servers_by_name(spec: str, name: str) -> None:
     reranker = load_reranker(Settings(reranker=spec).reranker)
     assert isinstance(reranker, HTTPReranker)
     assert reranker.name.startswith(name)
+
+
+def test_whatever_takes_a_reranker_takes_its_name(model: Path) -> None:
+    spec = f"onnx:{model}"
+    dataset = Dataset("rails", embedder=HashingEmbedder())
+    dataset.add([Document("a", "the rail is straight"), Document("b", "a red signal")])
+    rerankers = (
+        RetrievalWorkflow(reranker=spec).reranker,
+        HybridStrategy(dataset, reranker=spec).reranker,
+        EnhancedRetrievalService({}, dataset, reranker=spec).engine.stages.reranker,
+    )
+    assert all(isinstance(reranker, CrossEncoderReranker) for reranker in rerankers)
+    answer = RetrievalWorkflow(reranker=spec).search("rail", [dataset], refuse=False)
+    assert {decision.what: decision.value for decision in answer.plan.decisions}["rerank"] == rerankers[0].name
 
 
 def test_a_folder_by_name(model: Path) -> None:

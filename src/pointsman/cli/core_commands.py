@@ -38,6 +38,7 @@ from pointsman.cli.commands.mcp_command import mcp
 from pointsman.cli.commands.measuring_commands import calibrate, evaluate, evaluate_select, tune
 from pointsman.cli.commands.serve_command import serve
 from pointsman.cli.shared_options import (
+    DATASET,
     DatasetsOption,
     EmbedderOption,
     JsonOption,
@@ -83,7 +84,7 @@ def index(
     paths: Annotated[list[str], typer.Argument(metavar="PATH…", help="Files and folders.", show_default=False)],
     dataset: Annotated[
         str, typer.Option("--dataset", "-d", metavar="NAME", help="Target dataset; created if missing.")
-    ],
+    ] = DATASET,
     description: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Description of its contents.", show_default=False)
     ] = None,
@@ -307,9 +308,14 @@ def status(*, workspace: WorkspaceOption, as_json: JsonOption = False) -> None:
 
 @app.command(rich_help_panel=KEEPING)
 def delete(
-    dataset: Annotated[str, typer.Option("--dataset", "-d", metavar="NAME", help="Dataset to delete from.")],
     ids: Annotated[
         list[str] | None, typer.Argument(metavar="ID…", help="Ids of documents.", show_default=False)
+    ] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            "--dataset", "-d", metavar="NAME", help="Dataset to delete from.", show_default=f"{DATASET}; none for --all"
+        ),
     ] = None,
     source: Annotated[
         list[str] | None, typer.Option(metavar="PATH", help="All passages of this file.", show_default=False)
@@ -328,6 +334,9 @@ def delete(
         raise InputError("--all deletes the whole dataset; do not combine it with ids or --source")
     if not (delete_all or ids or source):
         raise InputError("nothing to delete; give ids, --source PATH or --all")
+    if delete_all and dataset is None:
+        raise InputError("--all deletes a whole dataset; name it: --dataset NAME")
+    dataset = dataset or DATASET
     missing: list[str] = []
     with workspace_at(workspace) as open_workspace:
         if delete_all:

@@ -76,6 +76,9 @@ QuestionArgument = Annotated[
         metavar="QUESTION", help="The question or keywords; - reads standard input, as does a pipe.", show_default=False
     ),
 ]
+DatasetOption = Annotated[str, typer.Option("--dataset", "-d", metavar="NAME", help="The dataset.")]
+DATASET: Final = "files"
+"""The dataset of a command that names none, as of `Workspace.index`."""
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 DatasetsOption = Annotated[
     list[str] | None, typer.Option("--dataset", "-d", metavar="NAME", help="Only this dataset; may be repeated.")
@@ -147,7 +150,6 @@ def workspace_at(
     Raises:
         InputError: there is no workspace, a setting is invalid, or the command does not work through a service.
     """
-    from pointsman.embedders.named_embedders import embedder_for
     from pointsman.service.opening import open_workspace
     from pointsman.tools.audit_log import door
     from pointsman.values.settings import Settings
@@ -159,7 +161,7 @@ def workspace_at(
     settings = Settings.load()
     token = door.set("command line")
     try:
-        with open_workspace(location, embedder=embedder_for(settings, embedder), settings=settings) as workspace:
+        with open_workspace(location, embedder=embedder, settings=settings) as workspace:
             yield workspace
     finally:
         door.reset(token)

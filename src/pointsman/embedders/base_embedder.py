@@ -275,29 +275,12 @@ if hasattr(os, "register_at_fork"):  # a child has no thread that runs the loop
     os.register_at_fork(after_in_child=_start_event_loop.cache_clear)
 
 
-def as_embedder(source: Any) -> Embedder:
-    """Wrap any object that can embed as an `Embedder`.
-
-    Args:
-        source: an `Embedder`, which is returned unchanged; an object with ``embed(text)``, which returns one vector;
-            one with ``embed_queries`` and ``embed_documents``, which return one vector per text; or an embedding model
-            of LangChain (``embed_query``) or LlamaIndex (``get_query_embedding``). Methods may be asynchronous. One
-            that also embeds the bytes of pictures (``embed_images``, or LlamaIndex's ``get_image_embedding_batch``)
-            becomes a `MultimodalEmbedder`.
+def embed_function(source: Any) -> Embedder:
+    """Return an object as an `Embedder`, wrapped unless it is one; see `pointsman.embedders.as_embedder`.
 
     Raises:
-        InputError: it is none of these.
-
-    >>> class Length:
-    ...     async def embed(self, text):
-    ...         return [len(text), 1]
-    >>> as_embedder(Length()).embed_queries(["", "a"]).shape
-    (2, 2)
+        InputError: it cannot embed.
     """
-    if isinstance(source, str):
-        raise InputError(
-            f"{source!r:.80} is an embedder's name, not an embedder; load it with pointsman.embedders.load_embedder"
-        )
     if not isinstance(source, type) and all(
         _has(source, name) for name in ("embed_queries", "embed_documents", "name", "dimensions")
     ):

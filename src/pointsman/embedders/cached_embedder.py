@@ -19,6 +19,7 @@ import xxhash
 
 from pointsman.embedders.base_embedder import BaseEmbedder, Progress, text_list
 from pointsman.embedders.e5.prepared_files import cache_directory
+from pointsman.embedders.named_embedders import as_embedder
 from pointsman.tools.sqlite import SQLITE_ERRORS, damage
 
 if TYPE_CHECKING:
@@ -50,7 +51,9 @@ class CachedEmbedder(BaseEmbedder):
     could not be told apart from those of another one.
     """
 
-    def __init__(self, embedder: Embedder, directory: str | Path | None = None, max_bytes: int = 2 * 1024**3) -> None:
+    def __init__(
+        self, embedder: Embedder | str, directory: str | Path | None = None, max_bytes: int = 2 * 1024**3
+    ) -> None:
         """Wrap an embedder; the file is opened on first use.
 
         Args:
@@ -58,7 +61,7 @@ class CachedEmbedder(BaseEmbedder):
             directory: Folder of the file; default: ``cache_directory()``.
             max_bytes: Approximate maximum size of the file; the least recently used vectors are deleted first.
         """
-        self._embedder = embedder
+        self._embedder = embedder = as_embedder(embedder)
         self._file = _VectorFile(Path(directory or cache_directory()) / _FILE, max_bytes)
         parameters = inspect.signature(embedder.embed_documents).parameters
         self._tells_progress = "on_progress" in parameters

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
-from pointsman.embedders.base_embedder import BaseEmbedder, EmbedFunction, Progress, as_embedder, text_list
+from pointsman.embedders.base_embedder import BaseEmbedder, EmbedFunction, Progress, text_list
+from pointsman.embedders.named_embedders import as_embedder
 from pointsman.tools.errors import InputError
 from pointsman.tools.vectors import direction_of
 

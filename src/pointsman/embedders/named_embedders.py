@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from pointsman.embedders.base_embedder import embed_function, image_embedder_of
 from pointsman.tools.errors import InputError, UnknownNameError
 from pointsman.values.settings import key_in
 
@@ -29,14 +30,19 @@ _SPECS = (
 )
 
 
-def embedder_for(settings: Settings, name: str = "default") -> Embedder | None:
-    """Return the embedder of this name, or the one in the settings; None for the default one, which loads on demand.
+def embedder_for(settings: Settings, embedder: Embedder | str | None = None) -> Embedder | None:
+    """Return an embedder, or the one in the settings; None for the default one, which loads on demand.
+
+    Args:
+        settings: name an embedder and the variable with its key.
+        embedder: anything that `as_embedder` takes; None and ``"default"`` leave it to the settings.
 
     Raises:
-        InputError: it is not available, or its key is missing; see `pointsman.embedders.load_embedder` for other
-            errors.
+        InputError: it is not available, or its key is missing; see `load_embedder` for other errors.
     """
-    name = settings.embedder if name == "default" else name
+    if not isinstance(embedder, str | None):
+        return as_embedder(embedder)
+    name = settings.embedder if embedder in {None, "default"} else embedder
     if name == "default":
         return None
     return load_embedder(name, api_key=key_in(None, settings.embedder_api_key_env, f"the embedder {name!r}"))
@@ -56,11 +62,33 @@ def image_embedder_for(settings: Settings, environ: Mapping[str, str] | None = N
 
 @lru_cache(maxsize=2)
 def _open_image_embedder(spec: str, api_key: str | None) -> MultimodalEmbedder:
-    from pointsman.embedders.base_embedder import image_embedder_of
-
     embedder = image_embedder_of(load_embedder(spec, api_key=api_key))
     assert embedder is not None, "the settings name only such embedders"
     return embedder
+
+
+def as_embedder(source: Any) -> Embedder:
+    """Return the embedder of a name, or any object that can embed, as an `Embedder`.
+
+    Args:
+        source: a name that `load_embedder` knows; an `Embedder`, which is returned unchanged; an object with
+            ``embed(text)``, which returns one vector; one with ``embed_queries`` and ``embed_documents``, which return
+            one vector per text; or an embedding model of LangChain (``embed_query``) or LlamaIndex
+            (``get_query_embedding``). Methods may be asynchronous. One that also embeds the bytes of pictures
+            (``embed_images``, or LlamaIndex's ``get_image_embedding_batch``) becomes a `MultimodalEmbedder`.
+
+    Raises:
+        InputError: it is none of these; see `load_embedder` for the errors of names.
+
+    >>> class Length:
+    ...     async def embed(self, text):
+    ...         return [len(text), 1]
+    >>> as_embedder(Length()).embed_queries(["", "a"]).shape
+    (2, 2)
+    >>> as_embedder("hashing").name
+    'hashing-64'
+    """
+    return load_embedder(source) if isinstance(source, str) else embed_function(source)
 
 
 def load_embedder(spec: str, *, api_key: str | None = None) -> BaseEmbedder:

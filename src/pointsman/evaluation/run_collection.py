@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pointsman.embedders.named_embedders import as_embedder
 from pointsman.evaluation.collections import TestCollection, read_collection
 from pointsman.evaluation.ranking_metrics import measure
 from pointsman.evaluation.report import Report, StrategyReport
@@ -49,7 +50,7 @@ def evaluate(
     strategies: Sequence[str] = STRATEGIES,
     k: int = 10,
     limit_queries: int | None = None,
-    embedder: Embedder | None = None,
+    embedder: Embedder | str | None = None,
     on_progress: Progress | None = None,
     rerank: bool = True,
 ) -> Report:
@@ -68,8 +69,8 @@ def evaluate(
             documents, compared by paired tests.
         k: the cutoff of nDCG, recall and reciprocal rank.
         limit_queries: use only the first so many judged queries, in file order.
-        embedder: by default the default embedder; not loaded if only ``bm25`` is measured. Pass it without a cache: it
-            is cached here, and a `CachedEmbedder` would hide the cost of embedding queries from the latency.
+        embedder: or its name; by default the default one; not loaded if only ``bm25`` is measured. Pass it without a
+            cache: it is cached here, and a `CachedEmbedder` would hide the cost of embedding queries from the latency.
         on_progress: called with the progress.
         rerank: if False, rankings are measured as fused, without reranking. Refusal is off: whether to answer is
             independent of the order.
@@ -90,12 +91,9 @@ def evaluate(
     measure({}, {}, k)  # report a missing package now, not after an hour of embedding
     collection = read_collection(folder).first(limit_queries)
     words_only = names == ("bm25",)
-    if embedder is None and not words_only:
-        from pointsman.embedders import default_embedder
-
-        embedder = default_embedder()
-    with indexed(collection, embedder, on_progress, words_only=words_only) as workspace:
-        report = evaluate_workspace(workspace, collection, names, k, on_progress, timed_with=embedder, rerank=rerank)
+    model = None if words_only else as_embedder("default" if embedder is None else embedder)
+    with indexed(collection, model, on_progress, words_only=words_only) as workspace:
+        report = evaluate_workspace(workspace, collection, names, k, on_progress, timed_with=model, rerank=rerank)
         return replace(report, compared=compare_all)
 
 
@@ -106,13 +104,13 @@ def run_eval(
     k: int = 10,
     rerank: bool = True,
     limit_queries: int | None = None,
-    embedder: str | Embedder | None = None,
+    embedder: Embedder | str | None = None,
     on_progress: Progress | None = None,
 ) -> Report:
-    """`evaluate` for the command line: also accepts strategies as ``"bm25,vector"`` and the embedder by name."""
+    """`evaluate` for the command line: also accepts strategies as ``"bm25,vector"``."""
     if isinstance(strategies, str):
         strategies = [name.strip() for name in strategies.split(",") if name.strip()]
-    return evaluate(folder, strategies, k, limit_queries, _embedder(embedder), on_progress, rerank)
+    return evaluate(folder, strategies, k, limit_queries, embedder, on_progress, rerank)
 
 
 @contextmanager
@@ -229,14 +227,6 @@ def _latency(
             report(number, len(texts), f"{strategy}: timing")
     p50, p95 = np.percentile(times, [50, 95])
     return float(p50), float(p95)
-
-
-def _embedder(embedder: str | Embedder | None) -> Embedder | None:
-    if not isinstance(embedder, str):
-        return embedder
-    from pointsman.embedders import load_embedder
-
-    return load_embedder(embedder)
 
 
 def _cached(embedder: Embedder | None) -> Embedder:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from pointsman.embedders.named_embedders import as_embedder
 from pointsman.evaluation.collections import read_collection
 from pointsman.selector.base_selector import BaseSelector, ToolMetadata
 from pointsman.selector.combined_selectors import RandomSelector, ScoresChoices
@@ -224,7 +225,7 @@ def evaluate_task(
         return _report(task, selector, [(_MAKE[selector](None), task.choices, range(len(task.queries)))], report)
     report(0, len(task.queries), "embedding queries")
     embedder_with_vectors = _EmbedderWithVectors(
-        _embedder(embedder), [*task.queries, *(text for text, _ in task.taught)]
+        as_embedder("default" if embedder is None else embedder), [*task.queries, *(text for text, _ in task.taught)]
     )
     if selector == FITTED:
         folds_of_task = list(_fitted_parts(task, embedder_with_vectors))
@@ -441,9 +442,3 @@ def _read_examples(path: Path) -> list[tuple[str, str]]:
     if not examples:
         raise InputError(f"{path} contains no labelled texts")
     return examples
-
-
-def _embedder(embedder: str | Embedder | None) -> Embedder:
-    from pointsman.embedders import default_embedder, load_embedder
-
-    return load_embedder(embedder) if isinstance(embedder, str) else embedder or default_embedder()

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pointsman.retrieval.refine.rerank.base_reranker import BaseReranker
     from pointsman.store.base_store import Store
     from pointsman.values.filters import Filter
     from pointsman.values.protocols import Embedder
@@ -375,12 +374,18 @@ def given_or_named(embedder: str | None, vectors: str, distance: DistanceName, l
     return with_distance(own_embedder, distance, longest) or own_embedder
 
 
-def offline_reranker() -> BaseReranker:
-    """Return the reranker that needs no network, over the default embedder."""
-    from pointsman.embedders import default_embedder
-    from pointsman.retrieval.refine.rerank.calibrated import CalibratedReranker
+def own_reranker(reranker: Any) -> Any:
+    """Return a reranker that was given or named; by default the one that needs no network, over the default embedder.
 
-    return CalibratedReranker(default_embedder())
+    Raises:
+        InputError: there is no reranker of this name.
+    """
+    from pointsman.retrieval.refine.rerank.calibrated import CalibratedReranker
+    from pointsman.retrieval.refine.rerank.chosen_reranker import load_reranker
+
+    if isinstance(reranker, str):
+        return load_reranker(reranker)
+    return reranker or CalibratedReranker("default")
 
 
 def model_error(model: object, error: Exception) -> PointsmanError:

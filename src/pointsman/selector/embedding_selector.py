@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pointsman.embedders.base_embedder import as_embedder
+from pointsman.embedders.named_embedders import as_embedder
 from pointsman.selector.base_selector import (
     BaseSelector,
     Choices,

@@ -24,8 +24,8 @@ KEY_VARIABLE = "POINTSMAN_API_KEY"
 def open_workspace(
     path: str | Path | Backend,
     *,
-    embedder: Embedder | None = None,
-    image_embedder: Embedder | None = None,
+    embedder: Embedder | str | None = None,
+    image_embedder: Embedder | str | None = None,
     workflow: Stages | None = None,
     llm: LLM | Mapping[str, LLM] | None = None,
     settings: Settings | None = None,

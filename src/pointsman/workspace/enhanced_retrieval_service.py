@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
-from pointsman.embedders.base_embedder import as_embedder, names_for_people
+from pointsman.embedders.base_embedder import names_for_people
+from pointsman.embedders.named_embedders import as_embedder
 from pointsman.llm.chosen_models import ChosenLLM, SettingsModels, model_for
 from pointsman.retrieval.decisions.named_sources import sources_named
 from pointsman.retrieval.decisions.user_stages import Stages
 from pointsman.retrieval.engine import Engine
 from pointsman.retrieval.fusion import LISTS
-from pointsman.retrieval.refine.rerank.foreign_reranker import as_refiner
 from pointsman.retrieval.request import SearchRequest, ServiceOptions
 from pointsman.retrieval.retrievers.base_retriever import BaseRetriever
 from pointsman.retrieval.retrievers.foreign_retriever import as_retriever, is_retriever
@@ -76,8 +76,9 @@ class EnhancedRetrievalService:
             other stores.
         embedding_service: embeds queries for another kind of vector store: anything with ``embed(text)``. Datasets have
             their own embedder, which must be the same.
-        reranker: a `BaseReranker`, or anything with ``rerank(query, documents, top_n)`` that returns documents, best
-            first, and optionally ``is_available()``; either may be a coroutine. None: the offline reranker.
+        reranker: a `BaseReranker`, its name, or anything with ``rerank(query, documents, top_n)`` that returns
+            documents, best first, and optionally ``is_available()``; either may be a coroutine. None: the offline
+            reranker.
         llms: language models by task (`pointsman.values.settings.TASKS` or ``"general"``), instead of those in the
             settings.
         workflow: further stages: a transformer, a router, refiners such as a refuser.
@@ -93,7 +94,7 @@ class EnhancedRetrievalService:
         self,
         config: Settings | Mapping[str, Any] | None,
         vector_store: Any,
-        embedding_service: Embedder | None = None,
+        embedding_service: Embedder | str | None = None,
         reranker: Any = None,
         *,
         llms: Mapping[str, LLM] | None = None,
@@ -106,7 +107,7 @@ class EnhancedRetrievalService:
         self.embedding_service = None if embedding_service is None else as_embedder(embedding_service)
         stages = workflow or Stages(timeout=self.config.timeout)
         if reranker is not None:
-            stages = replace(stages, reranker=as_refiner(reranker))
+            stages = replace(stages, reranker=reranker)
         models = SettingsModels(self.config, llms or {})
         audit = _audit_log_of(vector_store, self.config)
         self.engine = self._calibrated_engine = Engine(self.config, stages, models, strategies, audit)

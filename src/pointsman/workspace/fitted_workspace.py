@@ -6,7 +6,8 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pointsman.embedders.base_embedder import as_embedder, image_embedder_of
+from pointsman.embedders.base_embedder import image_embedder_of
+from pointsman.embedders.named_embedders import as_embedder, embedder_for, image_embedder_for
 from pointsman.embedders.query_vectors import QueryVectors
 from pointsman.retrieval.engine import Engine
 from pointsman.retrieval.judge.kept_calibrations import Calibration, Reranking, change_calibrations, stored_calibrations
@@ -41,8 +42,8 @@ class FittedWorkspace:
         self,
         path: str | Path | Backend,
         *,
-        embedder: Embedder | None = None,
-        image_embedder: Embedder | None = None,
+        embedder: Embedder | str | None = None,
+        image_embedder: Embedder | str | None = None,
         workflow: Stages | None = None,
         llm: LLM | Mapping[str, LLM] | None = None,
         settings: Settings | None = None,
@@ -51,6 +52,8 @@ class FittedWorkspace:
             raise InputError(f"settings are Settings(name=value, …) or Settings.load(), not {settings!r:.80}")
         self._backend, self._is_closed = open_backend(path), False
         self.settings = settings or Settings()
+        if isinstance(image_embedder, str):
+            self.settings = self.settings.updated(image_embedder=image_embedder)
         if settings is not None:
             byte_cache.set_limit(settings.cache_megabytes << 20)
         self.audit_log = AuditLog(self.backend, lambda: self.settings.audit_log)
@@ -59,17 +62,15 @@ class FittedWorkspace:
             policy=policy, timeout=self.settings.timeout, fitted=calibrations
         )
         if settings is not None:
-            from pointsman.embedders.named_embedders import embedder_for
             from pointsman.llm.chosen_models import SettingsModels
 
             llm = SettingsModels(settings) if llm is None else llm
-            embedder = embedder_for(settings) if embedder is None else embedder
         self.llm = llm
         self._calibrations = UnaskedCalibrations(self._keep_unasked)
         key = self.workflow, self.settings, llm, self._calibrations.states
         self._engine = key, self._new_engine(self.workflow)
-        self._embedder = None if embedder is None else as_embedder(embedder)
-        self._image_embedder = None if image_embedder is None else as_embedder(image_embedder)
+        self._embedder = embedder_for(self.settings, embedder)
+        self._image_embedder = None if isinstance(image_embedder, str | None) else as_embedder(image_embedder)
         self._query_vectors = QueryVectors(self._loaded_embedder)
         self._image_query_vectors = QueryVectors(self._loaded_image_embedder)
         self._datasets: dict[str, Dataset] = {}
@@ -251,8 +252,6 @@ class FittedWorkspace:
             UnmetNeedError: none is configured.
         """
         if self._image_embedder is None:
-            from pointsman.embedders.named_embedders import image_embedder_for
-
             self._image_embedder = image_embedder_for(self.settings) or self._embedder
         if image_embedder_of(self._image_embedder) is None:
             raise no_image_embedder(name)

@@ -61,9 +61,10 @@ class Workspace(StoredWorkspace):
         path: a folder, created on the first write; or a URL such as ``postgresql://user@host/database?schema=rails``
             (see `pointsman.store.backend_urls.open_backend`); or a `pointsman.store.backend.Backend`, such as one with
             your own client.
-        embedder: for every dataset of texts; by default the one that ``settings`` name, or the default embedder.
-        image_embedder: for every dataset of pictures; by default the one that ``settings`` name, or ``embedder`` if it
-            embeds pictures.
+        embedder: for every dataset of texts, or its name, such as ``"onnx:DIRECTORY"``; by default the one that
+            ``settings`` name, or the default embedder.
+        image_embedder: for every dataset of pictures, or its name; by default the one that ``settings`` name, or
+            ``embedder`` if it embeds pictures.
         workflow: your own stages: router, reranker, further refiners, time limit. Unless it has its own, searches
             refuse by the default calibration, and decide by the policy fitted to the workspace, or the measured one.
         llm: for the strategies that need a language model; one for all, or by the strategy's name, with ``"general"``

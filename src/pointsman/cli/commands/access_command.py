@@ -7,7 +7,15 @@ from typing import Annotated
 import typer
 
 from pointsman.cli import output
-from pointsman.cli.shared_options import JsonOption, WorkspaceOption, check_no_service, check_workspace, workspace_at
+from pointsman.cli.shared_options import (
+    DATASET,
+    DatasetOption,
+    JsonOption,
+    WorkspaceOption,
+    check_no_service,
+    check_workspace,
+    workspace_at,
+)
 from pointsman.tools.errors import InputError
 
 app = typer.Typer(
@@ -45,7 +53,7 @@ def set_access(
         str, typer.Argument(help="Such as group:hr,-user:eve; '' is nobody.", metavar="PRINCIPALS", show_default=False)
     ],
     ids: Annotated[list[str] | None, typer.Argument(metavar="ID…", help="Ids.", show_default=False)] = None,
-    dataset: Annotated[str, typer.Option("--dataset", "-d", metavar="NAME", help="Their dataset.")] = "files",
+    dataset: DatasetOption = DATASET,
     source: Annotated[
         list[str] | None, typer.Option(metavar="PATH", help="All passages of this file.", show_default=False)
     ] = None,

@@ -9,14 +9,21 @@ from typing import Annotated
 import typer
 
 from pointsman.cli import printed_answers
-from pointsman.cli.shared_options import JsonOption, WorkspaceOption, standard_input, workspace_at
+from pointsman.cli.shared_options import (
+    DATASET,
+    DatasetOption,
+    JsonOption,
+    WorkspaceOption,
+    standard_input,
+    workspace_at,
+)
 from pointsman.tools.errors import InputError
 from pointsman.values.types import Hit
 
 
 def text(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="A file as its citations name it.")],
-    dataset: Annotated[str, typer.Option("--dataset", "-d", metavar="NAME", help="Dataset of the file.")],
+    dataset: DatasetOption = DATASET,
     hash: Annotated[  # noqa: A002  (the citation's word)
         str | None, typer.Option(metavar="SHA256", help="As in the citation.", show_default=False)
     ] = None,

@@ -11,6 +11,8 @@ import typer
 
 from pointsman.cli import output
 from pointsman.cli.shared_options import (
+    DATASET,
+    DatasetOption,
     DatasetsOption,
     EmbedderOption,
     JsonOption,
@@ -127,7 +129,7 @@ def _store(report: Report, workspace: Workspace) -> None:
 
 def tune(
     labels: Annotated[Path, typer.Argument(metavar="CSV|DIR", help=_LABELS)],
-    dataset: Annotated[str, typer.Option("--dataset", "-d", metavar="NAME", help="Dataset that the labels refer to.")],
+    dataset: DatasetOption = DATASET,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the result without storing it.")] = False,
     *,
     workspace: WorkspaceOption,
@@ -166,7 +168,12 @@ def tune(
 
 def calibrate(
     labels: Annotated[Path | None, typer.Argument(metavar="CSV|DIR", help=_LABELS, show_default=False)] = None,
-    dataset: Annotated[str, typer.Option("--dataset", "-d", metavar="NAME", help="Dataset to calibrate.")] = "",
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            "--dataset", "-d", metavar="NAME", help="The dataset.", show_default=f"{DATASET}; all with --reset"
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the result without storing it.")] = False,
     reset: Annotated[bool, typer.Option("--reset", help="Remove the calibration of the dataset, or of all.")] = False,
     *,
@@ -186,15 +193,14 @@ def calibrate(
 
     if reset and labels is not None:
         raise InputError("--reset removes a calibration; do not combine it with labels")
-    if not reset and not dataset:
-        raise InputError("name the dataset to calibrate: --dataset NAME")
     with workspace_at(workspace, embedder, service="calibrate") as open_workspace:
         if reset:
-            names = [dataset] if dataset else list(open_workspace.stored_calibrations())
+            names = list(open_workspace.stored_calibrations()) if dataset is None else [dataset]
             for name in names:
                 open_workspace.keep_calibration(name, None)
             output.say({"reset": names}, f"removed: {', '.join(names) or 'nothing'}", as_json=as_json)
             return
+        dataset = dataset or DATASET
         queries: Mapping[str, str] | None = None
         qrels: Mapping[str, Mapping[str, int]] | None = None
         if labels is not None and labels.is_file():

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.documents.compressor import BaseDocumentCompressor
 from langchain_core.embeddings import Embeddings
 
-from pointsman.embedders.base_embedder import EmbedFunction, as_embedder
-from pointsman.integrations.framework_sources import model_error, offline_reranker
+from pointsman.embedders.base_embedder import EmbedFunction
+from pointsman.embedders.named_embedders import as_embedder
+from pointsman.integrations.framework_sources import model_error, own_reranker
 from pointsman.integrations.langchain.langchain_documents import number_documents, reorder_documents
 from pointsman.llm.base_llm import BaseLLM, Completion, Usage
 from pointsman.tools.errors import ModelError
@@ -29,13 +30,11 @@ class PointsmanEmbeddings(Embeddings):
     """A Pointsman embedder as LangChain embeddings.
 
     Args:
-        embedder: anything with ``embed(text)``; by default the default embedder, which needs no network.
+        embedder: anything with ``embed(text)``, or a name; by default the default embedder, which needs no network.
     """
 
-    def __init__(self, embedder: Embedder | None = None) -> None:
-        from pointsman.embedders import default_embedder
-
-        self.embedder = default_embedder() if embedder is None else as_embedder(embedder)
+    def __init__(self, embedder: Embedder | str | None = None) -> None:
+        self.embedder = as_embedder("default" if embedder is None else embedder)
 
     def embed_query(self, text: str) -> list[float]:
         """Return the vector of a query, of length 1."""
@@ -60,7 +59,7 @@ class PointsmanReranker(BaseDocumentCompressor, extra="forbid"):
     """A Pointsman reranker as a LangChain document compressor; its score is ``relevance_score`` in the metadata.
 
     Attributes:
-        reranker: any `BaseReranker`; by default the offline one over the default embedder.
+        reranker: any `BaseReranker`, or its name; by default the offline one over the default embedder.
         top_n: the number of documents to keep.
     """
 
@@ -68,9 +67,9 @@ class PointsmanReranker(BaseDocumentCompressor, extra="forbid"):
     top_n: int = 4
 
     def model_post_init(self, context: Any, /) -> None:
-        """Set the default reranker."""
+        """Open the reranker that is named, or the default one."""
         super().model_post_init(context)
-        self.reranker = self.reranker or offline_reranker()
+        self.reranker = own_reranker(self.reranker)
 
     def compress_documents(
         self,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import PrivateAttr
 
-from pointsman.embedders import load_embedder
-from pointsman.embedders.base_embedder import EmbedFunction, as_embedder
+from pointsman.embedders.base_embedder import EmbedFunction
+from pointsman.embedders.named_embedders import as_embedder
 from pointsman.tools.errors import InputError
 from pointsman.tools.sync_and_async import in_thread
 
@@ -38,7 +38,7 @@ class PointsmanEmbedding(BaseEmbedding):
                 f"the embedder {stored_name or ''!r} was given as an object, which is not stored; pass it again: "
                 "PointsmanEmbedding.from_dict(values, embedder=…)"
             )
-        own_embedder = load_embedder(embedder) if isinstance(embedder, str) else as_embedder(embedder)
+        own_embedder = as_embedder(embedder)
         super().__init__(
             model_name=own_embedder.name,
             embedder=embedder if isinstance(embedder, str) else None,  # type: ignore[call-arg]  # pydantic's field

@@ -9,7 +9,7 @@ from llama_index.core.bridge.pydantic import Field
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from pointsman.integrations.framework_sources import offline_reranker
+from pointsman.integrations.framework_sources import own_reranker
 from pointsman.integrations.llama_index.llama_index_nodes import hit_of, nodes_in_order, number_nodes, question_of
 from pointsman.values.types import Query, Ranked
 
@@ -18,7 +18,7 @@ class PointsmanRerank(BaseNodePostprocessor):
     """A Pointsman reranker as a node postprocessor; nodes stay unchanged, their scores are the reranker's.
 
     Attributes:
-        reranker: any `BaseReranker`; by default the offline one over the default embedder.
+        reranker: any `BaseReranker`, or its name; by default the offline one over the default embedder.
         top_n: the number of nodes to keep.
     """
 
@@ -26,9 +26,9 @@ class PointsmanRerank(BaseNodePostprocessor):
     top_n: int = 4
 
     def model_post_init(self, context: Any, /) -> None:
-        """Set the default reranker."""
+        """Open the reranker that is named, or the default one."""
         super().model_post_init(context)
-        self.reranker = self.reranker or offline_reranker()
+        self.reranker = own_reranker(self.reranker)
 
     @classmethod
     def class_name(cls) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pointsman.retrieval.judge.relevance import Relevance, shipped
 from pointsman.retrieval.parallel_calls import Breaker, Deadline
 from pointsman.retrieval.plan.policy import Policy, measured
 from pointsman.retrieval.refine.base_refiner import BaseRefiner
+from pointsman.retrieval.refine.rerank.foreign_reranker import as_refiner
 from pointsman.retrieval.retrievers.hybrid_retriever import TIMEOUT
 from pointsman.retrieval.run.candidates import DEPTH
 from pointsman.tools.errors import InputError
@@ -30,7 +31,8 @@ class Stages:
 
     Args:
         router: chooses among the sources; by default all are searched.
-        reranker: reorders the results; by default the offline reranker.
+        reranker: reorders the results: its name, such as ``"onnx:DIRECTORY"``, or anything that
+            `pointsman.retrieval.refine.rerank.foreign_reranker.as_refiner` takes; by default the offline reranker.
         transformer: rewrites the query, and may add variants that are searched beside it; by default, a question that
             follows a conversation is completed from it by rules.
         refiners: further refiners, run in order after the reranker: refuse, diversify, expand, compress …
@@ -47,7 +49,7 @@ class Stages:
     """
 
     router: BaseRouter | None = None
-    reranker: BaseRefiner | None = None
+    reranker: Any = None
     transformer: BaseTransformer | None = None
     refiners: Sequence[BaseRefiner] = ()
     strategy: str = "auto"
@@ -70,6 +72,8 @@ class Stages:
             )
         if self.router is not None and not callable(getattr(self.router, "decide", None)):
             raise InputError(f"a router subclasses BaseRouter, {self.router!r:.80} does not")
-        for stage in (self.reranker, *self.refiners):
-            if stage is not None and not isinstance(stage, BaseRefiner):
+        if self.reranker is not None:
+            object.__setattr__(self, "reranker", as_refiner(self.reranker))
+        for stage in self.refiners:
+            if not isinstance(stage, BaseRefiner):
                 raise InputError(f"a refiner subclasses BaseRefiner, {stage!r:.80} does not")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic
 
-from pointsman.embedders.base_embedder import as_embedder
+from pointsman.embedders.named_embedders import as_embedder
 from pointsman.retrieval.retrievers.base_retriever import BaseRetriever
 from pointsman.retrieval.run.source import Source
 from pointsman.store.base_store import Store
@@ -66,7 +66,7 @@ class VectorRetriever(BaseRetriever, Generic[Key]):
     lists = (False, True)
 
     def __init__(
-        self, vector_store: VectorIndex[Key] | Store, doc_store: DocumentStore[Key], embedder: Embedder
+        self, vector_store: VectorIndex[Key] | Store, doc_store: DocumentStore[Key], embedder: Embedder | str
     ) -> None:
         _check_parts(vector_store, doc_store)
         self._index, self._documents, self._embedder = vector_store, doc_store, as_embedder(embedder)

@@ -68,7 +68,7 @@ class BaseRetrievalStrategy(BaseRetriever):
         self,
         *sources: Any,
         llm: Any = None,
-        reranker: BaseRefiner | None = None,
+        reranker: Any = None,
         budget: Budget | None = None,
         timeout: float | None = TIMEOUT,
     ) -> None:
@@ -77,7 +77,7 @@ class BaseRetrievalStrategy(BaseRetriever):
         Args:
             sources: at least one dataset or retriever; another strategy is a retriever.
             llm: anything with ``complete(prompt)``; see `pointsman.llm.base_llm.ask`.
-            reranker: reorders the results.
+            reranker: reorders the results; see `pointsman.retrieval.decisions.user_stages.Stages`.
             budget: what one search may spend on the model; ``Budget()`` by default, and never more than half of
                 ``timeout``.
             timeout: seconds for one search; then it answers with what it has. None: no limit.
@@ -98,7 +98,8 @@ class BaseRetrievalStrategy(BaseRetriever):
         if llm is not None and not is_model(llm):
             raise InputError(f"an LLM has complete(prompt) or acomplete(prompt); {type(llm).__name__} has neither")
         self.llm = llm
-        self.reranker = reranker
+        stages = Stages(reranker=reranker, timeout=timeout)
+        self.reranker: BaseRefiner | None = stages.reranker
         self.budget = budget or Budget()
         self.searched = list(self.searchables(sources))
         for source in self.searched:
@@ -113,7 +114,6 @@ class BaseRetrievalStrategy(BaseRetriever):
         self.reshapes = tuple(self.refiners())
         registry = Registry[Any]("strategy")
         registry.register(_ITSELF, lambda *_, **__: self)
-        stages = Stages(reranker=reranker, timeout=timeout)
         settings = Settings(enable_reranker_by_default=reranker is not None)
         self._engine = Engine(settings, stages, registry=registry)
 

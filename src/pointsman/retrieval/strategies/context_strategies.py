@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from pointsman.embedders.named_embedders import as_embedder
 from pointsman.retrieval.refine.base_refiner import BaseRefiner
 from pointsman.retrieval.refine.budget import Budget, spending
 from pointsman.retrieval.refine.compress import ExtractiveCompressor, LLMCompressor, ParentExpander, WindowExpander
@@ -101,7 +102,7 @@ class ContextualCompressionStrategy(BaseRetrievalStrategy):
         *sources: Any,
         llm: Any = None,
         max_length: int = 1000,
-        embedder: Embedder | None = None,
+        embedder: Embedder | str | None = None,
         mode: Literal["extract", "summary"] = "extract",
         **options: Any,
     ) -> None:
@@ -119,7 +120,7 @@ class ContextualCompressionStrategy(BaseRetrievalStrategy):
             InputError: an option is invalid.
         """
         self.max_length = at_least_one("max_length", max_length)
-        self._embedder, self._mode = embedder, mode
+        self._embedder, self._mode = None if embedder is None else as_embedder(embedder), mode
         super().__init__(*sources, llm=llm, **options)
 
     def refiners(self) -> Sequence[BaseRefiner]:

@@ -31,7 +31,7 @@ class EmbedsText(Protocol):
 
 
 if TYPE_CHECKING:
-    AnyEmbedder = EmbedsText | Embedder
+    AnyEmbedder = EmbedsText | Embedder | str
     QueryMean = Literal["general", "running", "choices"] | ArrayLike
 
 _ROUNDING_ERROR: Final = 1e-6  # a shorter difference of unit vectors is rounding error

@@ -208,15 +208,13 @@ def warn_if_closed(options: Options, keys: KeyStore) -> None:
 
 def application(options: Options) -> ASGIApp:
     """Return the application described by these options."""
-    from pointsman.embedders.named_embedders import embedder_for
     from pointsman.service.server.app import create_app
     from pointsman.workspace.workspace_search import Workspace
 
     _return_memory()
     settings = Settings.load(options.settings)
-    embedder = embedder_for(settings, options.embedder or "default")
     app = create_app(
-        Workspace(options.workspace, embedder=embedder, settings=settings),
+        Workspace(options.workspace, embedder=options.embedder, settings=settings),
         settings_file=options.settings,
         limits=_limits(options),
         loopback=options.loopback,

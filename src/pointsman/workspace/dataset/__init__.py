@@ -369,7 +369,7 @@ class DatasetRetriever(BaseRetriever):
     apersist = async_twin(persist)
 
     @classmethod
-    def load(cls, folder: str | Path, *, embedder: Embedder | None = None) -> DatasetRetriever:
+    def load(cls, folder: str | Path, *, embedder: Embedder | str | None = None) -> DatasetRetriever:
         """Open a saved retriever; it returns the same results.
 
         Raises:

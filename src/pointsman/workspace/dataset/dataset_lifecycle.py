@@ -13,7 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from pointsman.embedders.base_embedder import as_embedder, image_embedder_of
+from pointsman.embedders.base_embedder import image_embedder_of
+from pointsman.embedders.named_embedders import as_embedder
 from pointsman.embedders.query_vectors import QueryVectors
 from pointsman.retrieval.engine import Engine
 from pointsman.retrieval.run.source import TECHNIQUES, IndexingTechnique, Source, principals_missing
@@ -62,7 +63,7 @@ class StoredDataset(Source):
         path: str | Path | None = None,
         store: Store | None = None,
         backend: Backend | None = None,
-        embedder: Embedder | None = None,
+        embedder: Embedder | str | None = None,
         images: bool = False,
         load_embedder: Callable[[], Embedder] | None = None,
         bm25_k1: float = 1.2,
@@ -284,7 +285,7 @@ class StoredDataset(Source):
     asave = async_twin(save)
 
     @classmethod
-    def load(cls, folder: str | Path, *, embedder: Embedder | None = None) -> Self:
+    def load(cls, folder: str | Path, *, embedder: Embedder | str | None = None) -> Self:
         """Open the dataset in this folder.
 
         Raises:

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from pointsman.embedders.named_embedders import as_embedder
 from pointsman.retrieval.refine.compress.base_compressor import BaseCompressor, Compressed
 from pointsman.retrieval.refine.compress.spans import TextBudget, Unit, fill, units_of
 from pointsman.text import DEFAULT_ANALYZER, repair
@@ -63,7 +64,7 @@ class ExtractiveCompressor(BaseCompressor):
 
     def __init__(
         self,
-        embedder: Embedder | None = None,
+        embedder: Embedder | str | None = None,
         *,
         max_chars: int | None = None,
         max_tokens: int | None = None,
@@ -78,7 +79,7 @@ class ExtractiveCompressor(BaseCompressor):
             count_tokens: counts tokens.
         """
         super().__init__(max_chars=max_chars, max_tokens=max_tokens, count_tokens=count_tokens)
-        self.embedder = embedder
+        self.embedder = None if embedder is None else as_embedder(embedder)
 
     def compress(self, query: str | Query, hits: Sequence[Hit]) -> Compressed:
         """The best sentences of all hits within the budget."""

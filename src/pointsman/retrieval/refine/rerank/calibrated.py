@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from pointsman.embedders.named_embedders import as_embedder
 from pointsman.retrieval.fusion import KAPPA, CosineSpread, calibrated_sum
 from pointsman.retrieval.refine.rerank.base_reranker import (
     CACHE_SIZE,
@@ -52,7 +53,7 @@ class CalibratedReranker(BaseReranker):
 
     def __init__(
         self,
-        embedder: Embedder | None = None,
+        embedder: Embedder | str | None = None,
         sigma: float | None = None,
         mean: float = 0.0,
         kappa: float = KAPPA,
@@ -82,6 +83,7 @@ class CalibratedReranker(BaseReranker):
                 of its cosines.
         """
         super().__init__(max_candidates=max_candidates, timeout=timeout, cache=cache)
+        embedder = None if embedder is None else as_embedder(embedder)
         if sigma is not None and spread is not None:
             raise InputError("give sigma and mean, or spread, not both")
         sigma = sigma if sigma is not None or spread is not None else getattr(embedder, "cosine_spread", None)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from pointsman.retrieval.refine.base_refiner import BaseRefiner
 from pointsman.retrieval.refine.rerank.base_reranker import MAX_CANDIDATES, TIMEOUT, BaseReranker, seen
+from pointsman.retrieval.refine.rerank.chosen_reranker import load_reranker
 from pointsman.tools.errors import InputError, ModelError
 from pointsman.tools.sync_and_async import wait_for
 from pointsman.values.types import Document, Hit, Query, Ranked
@@ -97,11 +98,17 @@ class ForeignReranker(BaseRefiner):
 
 
 def as_refiner(reranker: Any) -> BaseRefiner:
-    """Return a reranker as a search stage, adapted if necessary.
+    """Return a reranker as a search stage, opened by its name or adapted if necessary.
+
+    Args:
+        reranker: a text that `load_reranker` takes, a `BaseRefiner`, or anything with
+            ``rerank(query, documents, top_n)``.
 
     Raises:
-        InputError: it is not a reranker.
+        InputError: it is not a reranker; see `load_reranker` for the errors of names.
     """
+    if isinstance(reranker, str):
+        return load_reranker(reranker)
     if isinstance(reranker, BaseReranker) and reranker.orders_only:
         return ForeignReranker(_Ordering(reranker), max_candidates=reranker.max_candidates, timeout=reranker.timeout)
     if isinstance(reranker, BaseRefiner):
