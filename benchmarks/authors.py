@@ -5,7 +5,9 @@ Run: python benchmarks/authors.py [ROW…]. Prints a line for each case; exits w
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -13,6 +15,9 @@ from contextlib import chdir
 from types import SimpleNamespace
 from typing import Any, Final
 
+from fastapi.testclient import TestClient
+
+import pointsman
 from pointsman import (
     Document,
     EnsembleSelector,
@@ -24,7 +29,10 @@ from pointsman import (
     RuleSelector,
     ToolMetadata,
 )
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.llm.scripted_llm import ScriptedLLM
+from pointsman.service.server import create_app
+from pointsman.tools.errors import InputError
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -89,7 +97,26 @@ def selectors() -> Iterator[tuple[str, bool]]:
         yield f"a picture is meant: {question}", [hit.id for hit in chosen] == ["image"]
 
 
-ROWS: Final[dict[str, Case]] = {"000": selectors}
+def errors() -> Iterator[tuple[str, bool]]:
+    """Row errors: what was an exception of Python, a reference to nothing, or refused."""
+    embedder: Any = HashingEmbedder()
+    workspace = pointsman.open("ws", embedder=embedder)
+    workspace.dataset("rails").add([Document("a", "the quick car is red"), Document("b", "a fast automobile")])
+    try:
+        workspace.attach("x", "faiss:x.faiss", table="x.jsonl", id="id", text="text", vector="v", embedder=embedder)
+    except InputError as error:
+        yield "attach(embedder=object): an error with the remedy", "open the workspace with it" in str(error)
+    app = create_app(workspace, settings=pointsman.Settings())
+    with TestClient(app, base_url="http://localhost") as client:
+        document = client.get("/api/openapi.json").json()
+        names = set(re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(document)))
+        yield "OpenAPI: every reference leads somewhere", names <= set(document["components"]["schemas"])
+        body = {"query": "quick car", "rewrite_query": True}
+        answer = client.post("/v1/vector_stores/rails/search", json=body).json()
+    yield "OpenAI: rewrite_query=True", {hit["file_id"] for hit in answer.get("data", ())} == {"a", "b"}
+
+
+ROWS: Final[dict[str, Case]] = {"000": selectors, "errors": errors}
 
 
 def main(chosen: list[str]) -> int:

@@ -43,6 +43,11 @@ def test_a_missing_argument_is_asked_for(spec: str) -> None:
         load_embedder(spec)
 
 
+def test_an_object_is_no_name() -> None:
+    with pytest.raises(InputError, match=r"HashingEmbedder is an object: open the workspace with it"):
+        load_embedder(HashingEmbedder())  # type: ignore[arg-type]
+
+
 def test_the_address_follows_the_last_at_sign() -> None:
     pytest.importorskip("openai")
     assert load_embedder("openai:a@b@http://127.0.0.1:1/v1").name == "openai:a@b@http://127.0.0.1:1/v1||"

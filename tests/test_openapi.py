@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,12 @@ def test_every_operation_has_its_words_and_names() -> None:
             assert all(answer["description"] for answer in operation["responses"].values()), location
             if path not in {"/health", "/ready"}:
                 assert {"401", "403", "429"} <= set(operation["responses"]), location
+
+
+def test_every_reference_leads_somewhere() -> None:
+    text = description()
+    schemas = json.loads(text)["components"]["schemas"]
+    assert set(re.findall(r'"#/components/schemas/([^"]+)"', text)) <= set(schemas)
 
 
 def test_the_examples_fit_their_schemas() -> None:

@@ -311,7 +311,7 @@ _VALUES: dict[str, Any] = {
     "vector_store_id": "written", "file_id": "doc/1", "batch_id": "batch_1", "name": "written",
     "description": "what it holds", "metadata": {"team": "rails"}, "attributes": {"topic": "bridge"}, "query": "signal",
     "filters": {"type": "eq", "key": "kind", "value": "rail"}, "max_num_results": 3, "order": "asc", "limit": 5,
-    "ranking_options": {"ranker": "none", "score_threshold": 0.0}, "rewrite_query": False, "after": "doc/0",
+    "ranking_options": {"ranker": "none", "score_threshold": 0.0}, "rewrite_query": True, "after": "doc/0",
     "filter": "completed", "before": "doc/3", "file_ids": [], "chunking_strategy": {"type": "auto"},
     "input": ["a signal"], "model": "hashing-64", "encoding_format": "float", "dimensions": 64, "user": "me",
     "file": ("a.txt", b"text"), "files": [("a.txt", b"text")], "purpose": "assistants", "poll_interval_ms": 1,
@@ -329,7 +329,6 @@ _REFUSED: dict[tuple[str, str], tuple[Any, str]] = {
     ("files.create", "expires_after"): ({"anchor": "created_at", "seconds": 3600}, "only a purpose"),
     ("vector_stores.file_batches.create", "files"): ([{"file_id": "file_1", "more": 1}], "more"),
     ("vector_stores.update", "name"): ("another", "is its id"),
-    ("vector_stores.search", "rewrite_query"): (True, "searched as they are"),
     ("embeddings.create", "dimensions"): (7, "has 64, and no others"),
     ("embeddings.create", "model"): ("gpt", "no model"),
 }

@@ -103,9 +103,14 @@ def load_embedder(spec: str, *, api_key: str | None = None) -> BaseEmbedder:
 
     Raises:
         UnknownNameError: The name is unknown.
-        InputError: The part after the colon is missing or invalid.
+        InputError: It is not a text, or the part after the colon is missing or invalid.
         MissingDependencyError: A required package is not installed.
     """
+    if not isinstance(spec, str):
+        raise InputError(
+            f"an embedder is named here, such as 'e5-small' or 'openai:MODEL@URL', as only its name can be stored; "
+            f"{type(spec).__name__} is an object: open the workspace with it (embedder=)"
+        )
     kind, colon, argument = spec.partition(":")
     embedder: BaseEmbedder
     match kind, colon:

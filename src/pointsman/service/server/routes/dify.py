@@ -218,11 +218,12 @@ async def search_dataset(
     k: int,
     condition: Filter | None,
     rerank: bool | None = None,
+    strategy: str = "auto",
 ) -> list[RetrievalContext]:
     """Search a dataset, with the same results as by any other interface."""
     access.choose([name], state.workspace.names())
     filters = None if condition is None else str(condition)
-    options = schemas.SearchOptions(k=k, datasets=[name], filters=filters, rerank=rerank)
+    options = schemas.SearchOptions(k=k, datasets=[name], filters=filters, rerank=rerank, strategy=strategy)
     async with state.gate:
         contexts = await in_thread(lambda: prepare(state, access, texts, options).run_all())
     for context in contexts:

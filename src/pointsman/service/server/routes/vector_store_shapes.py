@@ -33,7 +33,9 @@ class StoreSearchRequest(StrictRequest):
     ] = None
     max_num_results: Annotated[int, Field(ge=1, le=_LARGEST)] = 10
     ranking_options: RankingOptions = RankingOptions()
-    rewrite_query: Annotated[bool | None, Field(description="Only false: queries are searched as they are.")] = None
+    rewrite_query: Annotated[
+        bool | None, Field(description="Whether each query is also searched in other words, made by rules.")
+    ] = None
 
 
 class ChunkingOptions(StrictRequest):

@@ -299,10 +299,9 @@ async def search_store(state: Shared, access: Reader, name: StoreName, body: Sto
     """Search a dataset; with several queries, each hit has its best score."""
     texts = [body.query] if isinstance(body.query, str) else body.query
     filters = None if body.filters is None else filter_of_openai(body.filters, 1)
-    if body.rewrite_query:
-        refuse("rewrite_query", "queries are searched as they are; the strategies of /api/search rewrite them")
+    strategy = "multi_query" if body.rewrite_query else "auto"
     rerank = False if body.ranking_options.ranker == "none" else None
-    contexts = await search_dataset(state, access, name, texts, body.max_num_results, filters, rerank)
+    contexts = await search_dataset(state, access, name, texts, body.max_num_results, filters, rerank, strategy)
     best: dict[str, Hit] = {}
     for hit in (hit for context in contexts for hit in context.hits):
         if hit.id not in best or relevance(hit) > relevance(best[hit.id]):
