@@ -501,7 +501,7 @@ def test_attached_and_detached_from_the_command_line(table: str, tmp_path: Path)
     run("index", str(tmp_path / "note.md"), "-d", "notes")
     assert run("attach", "orders", table, *columns, "--vector", "v") == {"dataset": "orders", "documents": ROWS}
     assert [row["name"] for row in run("datasets")] == ["notes", "orders"]
-    assert run("search", "lamp", "-d", "orders", "--filter", "year == 2020", "--no-refuse")["hits"]
+    assert run("search", "lamp", "-d", "orders", "--filter", "year == 2020", "--refuse", "never")["hits"]
     assert [row["documents"] for row in run("status")["datasets"]] == [1, ROWS]
     assert run("detach", "orders") == {"detached": "orders"}
     assert [row["name"] for row in run("datasets")] == ["notes"]

@@ -216,7 +216,8 @@ def test_the_commands_cite_fetch_prompt_and_look_up(world: World, tmp_path: Path
         "files",
         "--filter",
         'source = "book.pdf"',
-        "--no-refuse",
+        "--refuse",
+        "never",
         *workspace_options,
     ]
     search_arguments += ["--strategy", "bm25"]

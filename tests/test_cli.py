@@ -274,14 +274,14 @@ def test_what_was_searched_for_instead_is_said(notes_cli: Cli) -> None:
 def test_words_with_a_hyphen_are_words_of_the_question(notes_cli: Cli) -> None:
     (notes_cli.folder / "docs" / "draft.txt").write_text("A draft on railway switches.")
     notes_cli("index", "docs", "--dataset", "notes")
-    process = notes_cli("search", "railway", "-draft", "--no-refuse")
+    process = notes_cli("search", "railway", "-draft", "--refuse", "never")
     assert "Understood: searched for 'railway', no hit holds draft" in process.stdout
     assert "draft.txt" not in process.stdout
     for words in (["railway", "-draft"], ['railway -"draft on"'], ["-k3", "railway", "-k", "2", '-"draft on"']):
-        answer = notes_cli.json("search", *words, "--no-refuse")
+        answer = notes_cli.json("search", *words, "--refuse", "never")
         assert [hit for hit in answer["hits"] if "draft" in hit["text"]] == [], words
         assert answer["query"] == "railway"
-    plain = notes_cli.json("search", "railway", "-draft", "--syntax", "plain", "--no-refuse", "-dnotes")
+    plain = notes_cli.json("search", "railway", "-draft", "--syntax", "plain", "--refuse", "never", "-dnotes")
     assert plain["asked"] == "railway -draft -dnotes"
     assert notes_cli.json("search", "-dnotes", "railway", "-d", "notes")["datasets"] == ["notes"]
     assert "railway -draft" in notes_cli("route", "railway", "-draft", "--json").stdout
@@ -501,7 +501,7 @@ def test_output_to_a_closed_pipe_is_no_failure(notes_cli: Cli) -> None:
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "ascii:surrogateescape"])  # the last: the C locale's
 def test_output_in_an_encoding_without_the_characters_of_a_hit(notes_cli: Cli, encoding: str) -> None:
-    search = [sys.executable, "-m", "pointsman", "search", "道岔", "--no-refuse"]
+    search = [sys.executable, "-m", "pointsman", "search", "道岔", "--refuse", "never"]
     environment = {**notes_cli.environment, "PYTHONIOENCODING": encoding}
     plain, as_json = (
         subprocess.run(
@@ -588,17 +588,19 @@ def test_an_embedder_that_cannot_be_reached_leaves_what_words_find(cli: Cli) -> 
 
 
 def test_one_is_singular(notes_cli: Cli) -> None:
-    assert "1 hit in" in notes_cli("search", "boiling", "-k", "1", "--no-refuse").stdout
+    assert "1 hit in" in notes_cli("search", "boiling", "-k", "1", "--refuse", "never").stdout
     (notes_cli.folder / "one.txt").write_text("A buffer stop.")
     assert "1 passage added" in notes_cli("index", "one.txt", "--dataset", "one").stdout
-    text = notes_cli("search", "buffer", "-d", "one", "--strategy", "bm25", "--no-refuse", "--why", "nobody").stdout
+    text = notes_cli(
+        "search", "buffer", "-d", "one", "--strategy", "bm25", "--refuse", "never", "--why", "nobody"
+    ).stdout
     assert "1 hit in" in text
 
 
 def test_a_refusal_by_min_relevance_names_that_option(notes_cli: Cli) -> None:
-    text = notes_cli("search", "railway", "--strategy", "bm25", "--no-refuse", "--min-relevance", "1").stdout
+    text = notes_cli("search", "railway", "--strategy", "bm25", "--refuse", "never", "--min-relevance", "1").stdout
     assert "a lower --min-relevance shows more" in text
-    assert "--no-refuse" not in text
+    assert "--refuse never" not in text
 
 
 PAGE = (Path(__file__).parents[1] / "docs" / "cli.md").read_text("utf-8")
@@ -624,7 +626,7 @@ def names_in(value: Any) -> set[str]:
 
 
 def test_the_documented_json_forms_have_the_names_that_are_printed(notes_cli: Cli) -> None:
-    answer = notes_cli.json("search", "trian track", "--explain", "--why", "nobody", "--no-refuse")
+    answer = notes_cli.json("search", "trian track", "--explain", "--why", "nobody", "--refuse", "never")
     assert names_in(answer) <= form_of("search")
     refused = notes_cli.json("search", "borscht", "--strategy", "bm25")
     assert set(refused) | {"trace", "why"} == set(answer) <= form_of("search")
@@ -674,11 +676,11 @@ def test_json_forms_of_datasets_and_of_failures(notes_cli: Cli) -> None:
 
 
 def test_search_says_why(notes_cli: Cli) -> None:
-    ids = [hit["id"] for hit in notes_cli.json("search", "tea", "-k", "10", "--no-refuse")["hits"]]
-    answer = notes_cli.json("search", "tea", "-k", "1", "--no-refuse", "--why", ids[-1], "--why", "nobody")
+    ids = [hit["id"] for hit in notes_cli.json("search", "tea", "-k", "10", "--refuse", "never")["hits"]]
+    answer = notes_cli.json("search", "tea", "-k", "1", "--refuse", "never", "--why", ids[-1], "--why", "nobody")
     assert [explanation["id"] for explanation in answer["why"]] == [ids[-1], "nobody"]
-    assert answer["why"][1]["verdict"] == "no dataset that was searched has a document with this id"
-    text = notes_cli("search", "tea", "-k", "1", "--no-refuse", "--why", ids[-1]).stdout
+    assert answer["why"][1]["summary"] == "no dataset that was searched has a document with this id"
+    text = notes_cli("search", "tea", "-k", "1", "--refuse", "never", "--why", ids[-1]).stdout
     assert "the answer has 1" in text
 
 

@@ -66,7 +66,12 @@ def test_an_empty_standard_input_is_no_question(folder: Path) -> None:
 
 
 def test_nothing_is_wrapped_or_padded_in_a_pipe(folder: Path) -> None:
-    for arguments in (["search", "railway switch", "--no-refuse", "--explain"], ["datasets"], ["status"], ["config"]):
+    for arguments in (
+        ["search", "railway switch", "--refuse", "never", "--explain"],
+        ["datasets"],
+        ["status"],
+        ["config"],
+    ):
         text = run(folder, *arguments).stdout
         assert not [line for line in text.splitlines() if line != line.rstrip()]
     lines = run(folder, "search", "railway switch", "--strategy", "bm25", "-k", "1").stdout.splitlines()

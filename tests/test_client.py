@@ -675,11 +675,11 @@ def test_an_explanation_of_what_has_changed_says_so(workspace: Workspace, client
     context = client.search("signal", 3, datasets="changing")
     answer_with_lists = client.search("signal", 3, datasets="changing", trace="lists")
     first = context.hits[0].id
-    assert "a new search" not in context.explain(first).verdict
+    assert "a new search" not in context.explain(first).summary
     changing.delete(first)
     explanation = context.explain(first)
     assert explanation.rank is None
-    assert explanation.verdict.endswith("this explains a new search, whose answer differs from the original")
+    assert explanation.summary.endswith("this explains a new search, whose answer differs from the original")
     assert answer_with_lists.explain(first).rank == 1
     workspace.drop("changing")
     with pytest.raises(UnknownNameError):
@@ -1457,7 +1457,7 @@ def test_limits_and_explanations_are_checked_too(hostile: Hostile, impatient: Cl
         hostile.will(says({"limits": limits}))
         with pytest.raises(ServiceError, match="sent an invalid list of limits"):
             impatient.search_many(["rail"])
-    hostile.will(says(ANSWER), says({"verdict": "it is"}))
+    hostile.will(says(ANSWER), says({"summary": "it is"}))
     context = impatient.search("rail")
     with pytest.raises(ServiceError, match="sent an invalid explanation"):
         context.explain("a")

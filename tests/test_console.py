@@ -405,7 +405,7 @@ def test_a_question_is_answered_and_its_words_are_marked(page: Page, site: Site)
     assert "5 hits in" in page.locator("[role=status]").inner_text()
     page.locator("[data-hit='1']").click()
     details = first.locator(".more")
-    assert "Hit 1 of the answer, found by" in details.locator(".verdict").inner_text()
+    assert "Hit 1 of the answer, found by" in details.locator(".summary").inner_text()
     assert details.locator("svg.way").count() == 1
     assert "year" in details.locator("dl.metadata").inner_text()
     page.locator("[data-hit='1']").click()
@@ -561,9 +561,9 @@ def test_why_a_document_is_not_there(page: Page, site: Site) -> None:
     page.select_option("#why-dataset", "rails")
     page.keyboard.press("Tab")
     page.locator(".why button").click()
-    page.locator(".why .verdict").wait_for()
+    page.locator(".why .summary").wait_for()
     assert "why=r2" in page.evaluate("location.hash")
-    assert re.search(r"It ranked \d+ of \d+ after|No list found it", page.locator(".why .verdict").inner_text())
+    assert re.search(r"It ranked \d+ of \d+ after|No list found it", page.locator(".why .summary").inner_text())
     assert page.locator(".why table tbody tr").count() >= 3
     for text in ("rules.example/7", "opens at six, says rule 8"):  # a file name, words
         page.fill("#why", text)
@@ -620,7 +620,7 @@ def test_the_page_fits_its_width(browser: Browser, site: Site, width: int, lang:
         )
         box = drawn(page).bounding_box()
         assert box["height"] > box["width"]  # it is narrow in both: beside the hits, or below them
-        page.locator(".why .verdict").wait_for()
+        page.locator(".why .summary").wait_for()
         page.locator("[data-hit='1']").click()
         page.locator(".under button").click()
         page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
@@ -822,7 +822,7 @@ def test_a_document_leads_to_why_it_was_not_found(page: Page, site: Site) -> Non
     page.click("header nav a >> text=Datasets")
     page.goto(site.url("datasets", name="rails", id="r2"))
     page.click("text=Why is it, or is it not, a hit for")
-    page.locator(".why .verdict").wait_for()
+    page.locator(".why .summary").wait_for()
     assert page.input_value("#why") == "r2"
 
 
@@ -1144,7 +1144,7 @@ TRANSLATABLE = re.findall(
 def test_nothing_is_left_in_english(browser: Browser, site: Site, lang: str, code: str, name: str) -> None:
     with watching(browser, site.base) as page:  # in English; then it is switched
         ask_page(page, site.url("ask", q="which signal stops a train?", why="r2", f="year > 1"))
-        page.locator(".why .verdict").wait_for()
+        page.locator(".why .summary").wait_for()
         page.locator("[data-hit='1']").click()
         unfold(page)
         page.click("text=Show as a table")
@@ -1218,7 +1218,7 @@ def findings(page: Page, *rules: str) -> list[str]:
 def scenes(page: Page, site: Site) -> Iterator[str]:
     """Every view, and what can be opened in it, one after the other."""
     ask_page(page, site.url("ask", q="which signal stops a train?", why="r2", f="year > 1"))
-    page.locator(".why .verdict").wait_for()
+    page.locator(".why .summary").wait_for()
     page.locator("[data-hit='1']").click()
     unfold(page)
     page.click("text=Show as a table")

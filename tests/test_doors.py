@@ -143,7 +143,7 @@ def test_records_are_called_by_their_name_or_their_file_and_row(choir: World, qu
     body = {"query": question, "k": 1, **options}
     (http_hit,) = choir.http.post("/api/search", json=body).json()["hits"]
     assert (http_hit["caption"], http_hit["citation"]["place"]) == (caption, place)
-    arguments = ["search", question, "-k", "1", "--strategy", "bm25", "--no-refuse"]
+    arguments = ["search", question, "-k", "1", "--strategy", "bm25", "--refuse", "never"]
     printed_text = CliRunner().invoke(app, arguments, env={**choir.environ, "COLUMNS": "200"}).output
     assert f"1. {caption}  " in printed_text
     assert place in printed_text

@@ -17,7 +17,7 @@ from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.retrieval.refine.rerank import BaseReranker
 from pointsman.retrieval.request import SearchRequest
 from pointsman.retrieval.run import judging
-from pointsman.retrieval.run.judging import NOTHING, Evaluation, Verdict
+from pointsman.retrieval.run.judging import NOTHING, Evaluation, Judgements
 from pointsman.retrieval.run.reading import BACKGROUND_NOTE
 from pointsman.retrieval.stages import lists_to_hits
 from pointsman.values.types import Hit, Query
@@ -496,17 +496,17 @@ def test_confidence_is_the_highest_relevance(values: list[float | None]) -> None
     hits = [Hit(Document(str(n), "x"), 0.0, "a", relevance=value) for n, value in enumerate(values)]
     assert NOTHING.of(hits) == tuple(hits)
     assert NOTHING.confidence(hits) is None
-    verdict = Verdict(
+    judgements = Judgements(
         {"a": Evaluation(0.5, 0.1)}, {hit.key: hit.relevance for hit in hits if hit.relevance is not None}
     )
-    assert [hit.relevance for hit in verdict.of(hits)] == values
-    assert verdict.confidence(hits) == max((value for value in values if value is not None), default=0.0)
+    assert [hit.relevance for hit in judgements.of(hits)] == values
+    assert judgements.confidence(hits) == max((value for value in values if value is not None), default=0.0)
 
 
 @given(st.dictionaries(st.text(max_size=3), st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=5))
 def test_more_datasets_never_refuse_what_one_alone_answers(datasets: dict[str, tuple[float, float]]) -> None:
-    verdict = Verdict({name: Evaluation(*pair) for name, pair in datasets.items()}, {})
-    best = verdict.best
+    judgements = Judgements({name: Evaluation(*pair) for name, pair in datasets.items()}, {})
+    best = judgements.best
     assert best is not None
     is_answered = any(chance >= minimum for chance, minimum in datasets.values())
     assert (best.best >= best.minimum) == is_answered

@@ -920,7 +920,7 @@ def test_over_http_a_key_sees_its_own_datasets_alone(tmp_path: Path) -> None:
                 result = await client.call_tool("search", arguments)
                 assert "midnight" not in text(result) + json.dumps(answer(result))
             explanation = await client.call_tool("explain", {"query": "vault", "id": "secret/vault"})
-            assert answer(explanation)["verdict"].startswith("no dataset that was searched")
+            assert answer(explanation)["summary"].startswith("no dataset that was searched")
             route = answer(await client.call_tool("route", {"query": "vault"}))
             assert route["decision"]["datasets"] == ["railway"]
 

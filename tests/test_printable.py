@@ -89,10 +89,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["search", "signal", "--no-refuse"],
-        ["search", "signal", "--no-refuse", "--explain"],
-        ["search", "signal", "--no-refuse", "--json"],
-        ["search", HOSTILE, "--no-refuse"],
+        ["search", "signal", "--refuse", "never"],
+        ["search", "signal", "--refuse", "never", "--explain"],
+        ["search", "signal", "--refuse", "never", "--json"],
+        ["search", HOSTILE, "--refuse", "never"],
         ["search", "signal", "--dataset", HOSTILE],
         ["search", "signal", "--filter", f"{HOSTILE} ="],
         ["route", HOSTILE],

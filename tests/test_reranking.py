@@ -349,7 +349,7 @@ def test_the_commands_keep_and_print_it(folder: Path, model: Path, tmp_path: Pat
         told = json.loads(run.invoke(app, [command, str(tmp_path), "-d", "yard", "--json", *workspace_options]).stdout)
         assert told["reranking"]["adopted"] is True
         assert told["reranking"]["milliseconds"] > 0
-        search = ["search", QUESTION, "-d", "yard", "--no-refuse", "--json", *workspace_options]
+        search = ["search", QUESTION, "-d", "yard", "--refuse", "never", "--json", *workspace_options]
         assert json.loads(run.invoke(app, search).stdout)["reranked"] is True
         run.invoke(app, ["calibrate", "--reset", *workspace_options])
     with open_workspace(folder, f"onnx:{model}") as workspace:

@@ -252,7 +252,7 @@ def test_explaining_a_hit_and_a_miss(client: httpx.Client) -> None:
     assert hit["answer"]["hits"][0]["id"] == "switch"
     miss = valid(client, client.post("/api/explain", json={**request, "document_id": "tea"}))
     assert miss["rank"] is None
-    assert miss["verdict"]
+    assert miss["summary"]
     unknown = client.post("/api/explain", json={**request, "document_id": "tea", "dataset": "nowhere"})
     problem(unknown, 404, "not-found")
 

@@ -430,7 +430,7 @@ class TestCommands:
         run("index", str(tmp_path / "files"), "--dataset", "files", *rules, *work)
         place = work[:2]
         assert run("access", "on", *place) == {"access": True}
-        search = ["search", "salary", *work, "--no-refuse"]
+        search = ["search", "salary", *work, "--refuse", "never"]
         assert "access is on" in str(CliRunner().invoke(cli, search).exception)
         assert {hit["metadata"]["source"] for hit in run(*search, "--principals", "group:hr")["hits"]} == {
             "hr/pay.md", "yard.md",

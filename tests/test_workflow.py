@@ -424,7 +424,7 @@ def test_a_refusal_ends_the_way() -> None:
     assert context.refused is not None
     assert (str(context.refused), context.refused.nearest and context.refused.nearest.id) == ("nothing is near", "a")
     assert later_refiner.sizes == []
-    assert context.explain("a").verdict == "removed by refuse: too far"
+    assert context.explain("a").summary == "removed by refuse: too far"
 
 
 class TestVariants:
@@ -523,24 +523,24 @@ class TestR9Trace:
             fusion_step = explanation.steps[2]
             assert fusion_step.rank == 21 - rank
             assert fusion_step.score == pytest.approx(sum(step.normalised or 0 for step in hit.provenance))
-            assert "number" in explanation.verdict
+            assert "number" in explanation.summary
 
     def test_why_a_document_is_not_there(self, datasets: tuple[Dataset, Dataset]) -> None:
         rails = datasets[0]
         context = RetrievalWorkflow(depth=5).search("rail lamp", [rails], 3)
         records = {record.source: [key[1] for key, _ in record.resolved().ranking] for record in context.trace.records}
         fourth = records["fuse"][3]
-        assert context.explain(fourth).verdict == "it was number 4 of 10 after refuse; the answer has 3"
+        assert context.explain(fourth).summary == "it was number 4 of 10 after refuse; the answer has 3"
         absent = next(id_ for id_ in rails.ids() if id_ not in records["fuse"])
         explanation = context.explain(absent)
         assert explanation.rank is None
-        assert explanation.verdict.startswith("no list found it: bm25 scores it ")
+        assert explanation.summary.startswith("no list found it: bm25 scores it ")
         assert {step.rank for step in explanation.steps} == {None}
         bm25 = explanation.steps[0]
         assert bm25.score is not None
         assert bm25.lowest is not None
         assert bm25.score <= bm25.lowest
-        assert context.explain("nobody").verdict == "no dataset that was searched has a document with this id"
+        assert context.explain("nobody").summary == "no dataset that was searched has a document with this id"
         with pytest.raises(InputError, match="is a str"):
             context.explain(7)  # type: ignore[arg-type]
 
@@ -568,7 +568,7 @@ class TestR9Trace:
                 )
 
         context = RetrievalWorkflow(refiners=[CappingRefiner()]).search("q", [FixedRetriever(("a", 2.0), ("b", 1.0))])
-        assert context.explain("b").verdict == "removed by diversify: one is enough"
+        assert context.explain("b").summary == "removed by diversify: one is enough"
 
     def test_times(self, datasets: tuple[Dataset, Dataset]) -> None:
         trace = RetrievalWorkflow().search("rail lamp", [*datasets, Slow(0.05, ("a", 1.0))], 3).trace
@@ -686,13 +686,13 @@ class TestHardCases:
         best = rails.search("rail lamp", 1).hits[0]
         condition = parse_filter(f"number != {best.metadata['number']}")
         context = rails.search(Query("rail lamp", condition), 3)
-        assert "a filter of the query must have excluded it" in context.explain(best.id).verdict
+        assert "a filter of the query must have excluded it" in context.explain(best.id).summary
 
     def test_the_same_id_is_found_in_whichever_dataset_has_it(self, datasets: tuple[Dataset, Dataset]) -> None:
         context = RetrievalWorkflow(depth=3).search("rail lamp", datasets, 3)
         found_ids = {key[1] for record in context.trace.records for key, _ in record.resolved().ranking}
         absent = next(id_ for id_ in datasets[0].ids() if id_ not in found_ids)
-        assert context.explain(absent).verdict.startswith("no list found it")
+        assert context.explain(absent).summary.startswith("no list found it")
 
     def test_a_string_is_no_batch(self, datasets: tuple[Dataset, Dataset]) -> None:
         with pytest.raises(InputError, match="a sequence of questions"):

@@ -126,7 +126,7 @@ def use_commands(url: str, notes: str) -> None:
     assert json.loads(cli("index", notes, "-d", "notes", *workspace_options))["added"] == 0
     (row,) = json.loads(cli("datasets", *workspace_options))
     assert (row["name"], row["documents"]) == ("notes", 2)
-    (hit, *_) = json.loads(cli("search", "which lamp stops a train", "--no-refuse", *workspace_options))["hits"]
+    (hit, *_) = json.loads(cli("search", "which lamp stops a train", "--refuse", "never", *workspace_options))["hits"]
     assert "red lamp" in hit["text"]
     assert json.loads(cli("route", "which lamp stops a train", *workspace_options))["plan"]["datasets"]
     assert [row["documents"] for row in json.loads(cli("status", *workspace_options))["datasets"]] == [2]

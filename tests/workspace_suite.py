@@ -197,7 +197,7 @@ class WorkspaceConformance(TwinConformance):
                 assert explanation.rank is None, (
                     f"{id_!r} is not in the answer, and is said to be number {explanation.rank}"
                 )
-                assert is_name(explanation.verdict), f"why {id_!r} is not in the answer is not told"
+                assert is_name(explanation.summary), f"why {id_!r} is not in the answer is not told"
         refused("explain(7)", lambda: context.explain(7))
 
     def test_what_is_planned_is_done(self) -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from pointsman.cli.output import console, print_json, table, with_noun
 from pointsman.tools.json_forms import plain_form
 from pointsman.tools.printable import printable
-from pointsman.values.retrieval_context import NEAREST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +46,8 @@ def search_results(context: RetrievalContext, *, explain: bool, why: Sequence[st
         _print_refusal(terminal, context, explain=explain)
     elif not context.hits:
         terminal.print("No results.", style="yellow")
+    elif context.heading is not None:
+        terminal.print(context.heading, style="bold yellow")
     for rank, hit in enumerate(context.hits, 1):
         print_hit(terminal, rank, hit, context.query.text, explain=explain)
     for cause in context.degraded:
@@ -111,11 +112,11 @@ def _print_refusal(terminal: Console, context: RetrievalContext, *, explain: boo
     if not refusal.near_misses:
         terminal.print(Text.assemble(("No relevant results: ", "bold yellow"), printable(reason)))
         return
-    terminal.print(NEAREST, style="bold yellow")
+    terminal.print(context.heading, style="bold yellow")
     for rank, hit in enumerate(refusal.near_misses, 1):
         print_hit(terminal, rank, hit, context.query.text, explain=explain)
     remedy = (
-        "a lower --min-relevance shows more" if refusal.scale == "relevance" else "--no-refuse shows it as an answer"
+        "a lower --min-relevance shows more" if refusal.scale == "relevance" else "--refuse never shows it as an answer"
     )
     terminal.print(Text.assemble(("No relevant results: ", "dim"), (f"{printable(reason)}; {remedy}.", "dim")))
 
@@ -229,7 +230,7 @@ def _print_trace(terminal: Console, context: RetrievalContext) -> None:
 def _print_explanation(terminal: Console, explanation: Explanation) -> None:
     """Print a document's position in each list and after each stage."""
     terminal.print()
-    terminal.print(f"why {printable(explanation.id)}: {printable(explanation.verdict)}", markup=False)
+    terminal.print(f"why {printable(explanation.id)}: {printable(explanation.summary)}", markup=False)
     rows = [
         [
             step.stage if step.stage == step.source else f"{step.stage} {step.source}",

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from inspect import Parameter, Signature, signature
 from io import TextIOWrapper
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 
 import typer
 
@@ -97,7 +97,7 @@ _SEARCHING: Final[Mapping[str, tuple[tuple[str, ...], dict[str, Any]]]] = {
     "k": (("-k",), {"max": 1000}),
     "datasets": (("--dataset", "-d"), {"metavar": "NAME", "help": "Only this dataset; may be repeated."}),
     "filters": (("--filter",), {"metavar": "EXPR", "help": 'Such as: year >= 2020 and lang = "ru"'}),
-    "refuse": ((), {"help": "Return no results rather than irrelevant ones."}),
+    "refuse": ((), {"metavar": "elsewhere|unsure|never"}),
     "spelling": ((), {"help": "Correct probable typos, or search as written."}),
 }
 """Flags and texts of options that are written otherwise on the command line than elsewhere."""
@@ -124,7 +124,9 @@ def _annotation(name: str, option: Option) -> Any:
     """Return an option as typer has it."""
     kinds = [kind for kind in get_args(option.kind) if kind is not type(None)] or [option.kind]
     optional = type(None) in get_args(option.kind)
-    kind = next((kind for kind in kinds if kind in {bool, int, float} or get_origin(kind) is list), str)
+    has_names = any(get_origin(kind) is Literal for kind in kinds)
+    kind = next((kind for kind in kinds if kind in {int, float} or get_origin(kind) is list), str)
+    kind = bool if bool in kinds and not has_names else kind
     flag = name.replace("_", "-")
     flags = (f"--{flag}/--no-{flag}",) if kind is bool else (f"--{flag}",)
     own_flags, extra = _SEARCHING.get(name, ((), {}))

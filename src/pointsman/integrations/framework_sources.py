@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pointsman.store.base_store import Store
     from pointsman.values.filters import Filter
     from pointsman.values.protocols import Embedder
-    from pointsman.values.retrieval_context import RetrievalContext
+    from pointsman.values.retrieval_context import RetrievalContext, Verdict
     from pointsman.workspace.dataset import Dataset
     from pointsman.workspace.workspace_search import Workspace
 
@@ -45,6 +45,9 @@ log = logging.getLogger(__name__)
 GROUP_OPTIONS: Final = frozenset({"group_by", "group_size"})
 """The options of groups, which a search by vector takes beside those of a framework."""
 
+VERDICT: Final = "verdict"
+"""The key under which a framework's metadata says whether an answer was found; see `RetrievalContext.verdict`."""
+
 DEGRADED: Final = "degraded"
 """The key under which a framework's metadata says what did not work as asked, and what was done instead."""
 
@@ -54,16 +57,18 @@ class NotedHit(NamedTuple):
 
     Attributes:
         hit: the hit.
-        notes: what the answer says of it, for the metadata: see `pointsman.values.wire.notes_of`, and `DEGRADED`.
+        notes: what the answer says of it, for the metadata: see `pointsman.values.wire.notes_of`, `VERDICT`
+            and `DEGRADED`.
     """
 
     hit: Hit
     notes: dict[str, Any]
 
 
-def with_notes(hits: Sequence[Hit], degraded: Sequence[str] = ()) -> list[NotedHit]:
+def with_notes(hits: Sequence[Hit], degraded: Sequence[str] = (), verdict: Verdict | None = None) -> list[NotedHit]:
     """Return hits with what is said of them; what the search left out is said once, at the first."""
-    notes = [notes_of(hit) for hit in hits]
+    shared_notes = {} if verdict is None else {VERDICT: verdict}
+    notes = [{**shared_notes, **notes_of(hit)} for hit in hits]
     if notes and degraded:
         notes[0][DEGRADED] = list(degraded)
     return list(map(NotedHit, hits, notes))
@@ -78,7 +83,7 @@ def noted_answer(answer: RetrievalContext, offset: int = 0, score_threshold: flo
     """Return the hits of an answer from an offset on, none below a score, with what is said of them."""
     hits = hits_from_score(answer.hits, score_threshold)[offset:]
     log_if_empty(answer, hits)
-    return with_notes(hits, answer.degraded)
+    return with_notes(hits, answer.degraded, answer.verdict)
 
 
 def log_if_empty(answer: RetrievalContext, hits: Sequence[Hit]) -> None:

@@ -54,9 +54,15 @@ StrategyName = Literal[
 """The built-in strategies; ``"dense"`` is another name of ``"vector"``."""
 
 
+Refusing = Literal["elsewhere", "unsure", "never"]
+"""What is refused: answers that are surely elsewhere, those that are merely unsure too, or nothing."""
+
+_REFUSING: Final = {"elsewhere": True, "unsure": "unsure", "never": False}
+
+
 class _CommonOptions(TypedDict, total=False):
     filters: str | Mapping[str, Any] | Filter | None
-    refuse: bool | BaseRefiner | None
+    refuse: bool | Refusing | BaseRefiner | None
     min_relevance: float | None
     coverage: float | None
     spelling: bool
@@ -81,7 +87,10 @@ class SearchOptions(_CommonOptions, total=False):
             with the offline one, which has nothing to add where lists are fused by the calibrated sum (the plan says
             so); a reranker object is used as given. By default the settings decide; ``"auto"`` uses a reranker that
             they name only where it was measured to gain.
-        refuse: False returns the best-ranked hits, relevant or not; a `Refuser` object is used as given.
+        refuse: ``"elsewhere"``, which is True and the default, refuses what is surely answered elsewhere;
+            ``"unsure"`` refuses more, all whose most relevant hit has less than
+            `pointsman.retrieval.refine.refuse.UNSURE_BELOW`; ``"never"``, which is False, returns the best-ranked hits,
+            relevant or not; a `Refuser` object is used as given. See `RetrievalContext.verdict`.
         min_relevance: drops hits whose `Hit.relevance` is below this value, 0 to 1; hits without a relevance stay, and
             ``degraded`` says so.
         coverage: instead of ``k`` hits, the fewest that hold an answer with this probability, above 0 and below 1, up
@@ -187,7 +196,12 @@ class SearchRequest:
     rerank: bool | BaseRefiner | None = _option(
         bool | None, None, "True: rerank, whatever was measured; false: never; default: as configured."
     )
-    refuse: bool | BaseRefiner | None = _option(bool | None, None, "False: also return hits of low relevance.")
+    refuse: bool | Refusing | BaseRefiner | None = _option(
+        bool | Refusing | None,
+        None,
+        "`elsewhere` (or true, the default): no hits if the answer is surely elsewhere; `unsure`: nor if none is "
+        "likely to be one; `never` (or false): the nearest hits, whatever they are.",
+    )
     min_relevance: float | None = _option(
         float | None, None, "Leave out hits whose relevance is below this, 0 to 1.", ge=0, le=1
     )
@@ -262,12 +276,8 @@ class SearchRequest:
         if not isinstance(self.strategy, str):
             raise InputError(f"strategy is a name such as 'auto' or 'hybrid', not {self.strategy!r:.80}")
         object.__setattr__(self, "strategy", STRATEGY_ALIASES.get(self.strategy, self.strategy))
-        for name in ("rerank", "refuse"):
-            value = getattr(self, name)
-            if value is not None and not isinstance(value, (bool, BaseRefiner)):
-                raise InputError(
-                    f"{name} is True, False, None or a refiner (see BaseRefiner, BaseReranker), not {value!r:.80}"
-                )
+        _check_refiner("rerank", self.rerank)
+        object.__setattr__(self, "refuse", _refusing(self.refuse))
         for name, option in _PROBABILITIES.items():
             if (value := getattr(self, name)) is not None and not _is_within(value, option.bounds):
                 bounds = " ".join(f"{_BOUNDS[bound]} {limit:g}" for bound, limit in option.bounds.items())
@@ -345,6 +355,20 @@ def grouping_of(group_by: str | None, group_size: int) -> Grouping | None:
 def _check_name(option: str, name: str, names: Collection[str]) -> None:
     if name not in names:
         raise UnknownNameError(option, str(name), tuple(names))
+
+
+def _check_refiner(name: str, value: object) -> None:
+    if value is not None and not isinstance(value, (bool, BaseRefiner)):
+        raise InputError(f"{name} is True, False, None or a refiner (see BaseRefiner, BaseReranker), not {value!r:.80}")
+
+
+def _refusing(value: bool | str | BaseRefiner | None) -> Any:
+    """The value of ``refuse`` without its other names."""
+    if isinstance(value, str):
+        _check_name("refuse", value, _REFUSING)
+        return _REFUSING[value]
+    _check_refiner("refuse", value)
+    return value
 
 
 def _check_groups(group_by: object, group_size: object) -> None:

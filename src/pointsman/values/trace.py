@@ -106,14 +106,14 @@ class Explanation:
         id: the document's id.
         dataset: the name of its dataset.
         rank: its rank in the answer; None if it is not in the answer.
-        verdict: the explanation in one sentence.
+        summary: the explanation in one sentence.
         steps: its positions in lists and stages.
     """
 
     id: str
     dataset: str | None
     rank: int | None
-    verdict: str
+    summary: str
     steps: tuple[Step, ...]
 
 
@@ -152,10 +152,10 @@ class Trace:
         final = steps[-1].rank if steps and records[-1].stage == "answer" else None
         lists = [step for step, record in zip(steps, self.records, strict=True) if record.score is not None]
         if lists and all(step.rank is None and step.score is None for step in steps):
-            verdict = "no dataset that was searched has a document with this id"
+            summary = "no dataset that was searched has a document with this id"
         else:
-            verdict = _verdict(steps, final)
-        return Explanation(document_id, key[0], final, verdict, tuple(steps))
+            summary = _summary(steps, final)
+        return Explanation(document_id, key[0], final, summary, tuple(steps))
 
     def to_dict(self, *, lists: bool = False) -> dict[str, Any]:
         """Return the trace as plain JSON values; ``lists`` adds every ranking."""
@@ -219,7 +219,7 @@ def _step(record: StageRecord, original: StageRecord, key: HitKey) -> Step:
     return Step(record.stage, record.source, None, would_be, len(record.ranking), lowest, record.dropped.get(key))
 
 
-def _verdict(steps: Sequence[Step], final: int | None) -> str:
+def _summary(steps: Sequence[Step], final: int | None) -> str:
     hits = [step for step in steps if step.stage == "retrieve" and step.rank is not None]
     if final is not None:
         if not hits:

@@ -45,6 +45,7 @@ class ServiceHits(Hits):
         confidence: the confidence in the choice of strategy; None if unknown.
         reranked: whether a reranker ordered them.
         refused: set if nothing is relevant enough; there are no hits then.
+        verdict: whether an answer was found; see `RetrievalContext.verdict`.
         context: the complete answer.
     """
 
@@ -57,7 +58,7 @@ class ServiceHits(Hits):
         self.recommendation = recommendation
         self.context, self.strategy, self.confidence = context, context.plan.strategy, context.plan.confidence
         self.refused: Refusal | None = context.refused
-        self.reranked = context.reranked
+        self.verdict, self.reranked = context.verdict, context.reranked
 
 
 class EnhancedRetrievalService:

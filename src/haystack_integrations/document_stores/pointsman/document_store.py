@@ -23,6 +23,7 @@ from pointsman.tools.sync_and_async import async_twin
 from pointsman.tools.system.locations import is_service, redacted
 from pointsman.values.filters import And, Filter
 from pointsman.values.metadata import SPARSE
+from pointsman.values.retrieval_context import Verdict
 from pointsman.values.types import Hit
 
 Filters = dict[str, Any] | None
@@ -139,16 +140,21 @@ class PointsmanDocumentStore:
         ]
 
     def hits_to_documents(
-        self, hits: Sequence[Hit], *, return_embedding: bool = False, degraded: Sequence[str] = ()
+        self,
+        hits: Sequence[Hit],
+        *,
+        return_embedding: bool = False,
+        degraded: Sequence[str] = (),
+        verdict: Verdict | None = None,
     ) -> list[Document]:
         """Returns the hits of a search as documents with scores, and with embeddings if they are asked for.
 
-        Where it applies, their metadata has ``not_in_force``, and the first one's has ``degraded``.
+        Where it applies, their metadata has ``verdict`` and ``not_in_force``, and the first one's has ``degraded``.
         """
         if not return_embedding:
-            return documents_of(hits, degraded)
+            return documents_of(hits, degraded, verdict)
         documents = _with_embeddings(self.dataset, [hit.document for hit in hits])
-        notes = with_notes(hits, degraded)
+        notes = with_notes(hits, degraded, verdict)
         return [_of_hit(document, *noted_hit) for document, noted_hit in zip(documents, notes, strict=True)]
 
     def count_unique_metadata_by_filter(self, filters: dict[str, Any], metadata_fields: list[str]) -> dict[str, int]:
@@ -403,9 +409,10 @@ def _with_embeddings(dataset: Dataset, documents: Iterable[OurDocument]) -> list
     return [_haystack_document(document, vector) for document, vector in zip(documents, vectors, strict=True)]
 
 
-def documents_of(hits: Sequence[Hit], degraded: Sequence[str] = ()) -> list[Document]:
+def documents_of(hits: Sequence[Hit], degraded: Sequence[str] = (), verdict: Verdict | None = None) -> list[Document]:
     """Returns hits as documents with scores, without embeddings; see `PointsmanDocumentStore.hits_to_documents`."""
-    return [_of_hit(_haystack_document(hit.document, None), hit, notes) for hit, notes in with_notes(hits, degraded)]
+    noted_hits = with_notes(hits, degraded, verdict)
+    return [_of_hit(_haystack_document(hit.document, None), hit, notes) for hit, notes in noted_hits]
 
 
 def _of_hit(document: Document, hit: Hit, notes: Mapping[str, Any]) -> Document:

@@ -41,6 +41,7 @@ def search(library: Library, access: Access, arguments: schemas.SearchArguments)
         results=[result_of(hit, arguments.max_chars) for hit in answer["hits"]],
         confidence=answer_values.round_score(answer["confidence"]),
         coverage=answer_values.round_score(answer["coverage"]),
+        verdict=answer["verdict"],
         refused=refused
         and schemas.Refused(
             reason=answer_values.cut(refused["reason"], answer_values.REASON_CHARS),
@@ -169,5 +170,5 @@ def explain(library: Library, access: Access, arguments: schemas.ExplainArgument
         step["reason"] = answer_values.cut(step["reason"] or "", answer_values.REASON_CHARS) or None
     name = form["dataset"]
     id_ = answer_values.sound(document_id) if name is None else id_of(name, document_id)
-    verdict = answer_values.cut(form["verdict"], answer_values.REASON_CHARS)
-    return schemas.ExplainAnswer(**{**form, "id": id_, "verdict": verdict, "steps": form["steps"][:_STEPS]})
+    summary = answer_values.cut(form["summary"], answer_values.REASON_CHARS)
+    return schemas.ExplainAnswer(**{**form, "id": id_, "summary": summary, "steps": form["steps"][:_STEPS]})

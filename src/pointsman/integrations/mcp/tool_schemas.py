@@ -14,6 +14,7 @@ from pointsman.retrieval.request import OPTIONS
 from pointsman.selector.heuristic_route import RouteChoice
 from pointsman.service.server.protocol.json_form_schemas import Forms, option_fields
 from pointsman.service.server.protocol.request_limits import Limits
+from pointsman.values.retrieval_context import Verdict  # noqa: TC001  (pydantic reads it)
 from pointsman.values.trace import Explanation
 from pointsman.workspace.workspace_search import Routing
 
@@ -295,6 +296,13 @@ class SearchAnswer(Noticed):
     results: list[Result]
     confidence: Annotated[float | None, Field(description="Relevance of the most relevant result, if known.")]
     coverage: Annotated[float | None, Field(description="The requested coverage, if it can be guaranteed.")]
+    verdict: Annotated[
+        Verdict | None,
+        Field(
+            description="answered: the first result is likely to be an answer. unsure: these are the nearest passages, "
+            "and none says it surely; tell the user so. refused: see refused. null: cannot be judged."
+        ),
+    ]
     refused: Annotated[
         Refused | None,
         Field(

@@ -11,7 +11,7 @@ from pointsman.retrieval.fusion import METHODS
 from pointsman.retrieval.plan.policy import measured
 from pointsman.retrieval.plan.recipe import method_for
 from pointsman.retrieval.refine.base_refiner import BaseRefiner
-from pointsman.retrieval.refine.refuse import Refuser
+from pointsman.retrieval.refine.refuse import UNSURE_BELOW, Refuser
 from pointsman.retrieval.run.source import Source
 from pointsman.tools.errors import PointsmanError
 
@@ -121,6 +121,8 @@ def with_refuser(recipe: Recipe, request: SearchRequest, own_refiners: int) -> R
         refuser, decider = request.refuse, "request"
     elif own_refusers:
         return recipe.deciding("refuse", "on", "workflow", "the workflow's own refuser")
+    elif request.refuse == "unsure":
+        refuser, decider = Refuser(at_least=UNSURE_BELOW), "request"
     else:
         refuser, decider = Refuser(), "default"
     refiners = list(recipe.refiners)

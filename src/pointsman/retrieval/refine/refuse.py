@@ -51,6 +51,9 @@ READ: Final = 10
 FEW: Final = 3
 """The maximum number of hits that hold the same telling words of the question, if these are to save them."""
 
+UNSURE_BELOW: Final = 0.12
+"""The relevance of the best candidate below which ``refuse="unsure"`` refuses."""
+
 RARE: Final = 2.0
 """The frequency below which a word is rare: one in ten million, as `pointsman.text.lexicon.Lexicon.zipf` states it.
 *Orchid* has 3.3, *sourdough* 2.8, *capelin* 1.6."""
@@ -103,6 +106,7 @@ class Refuser(BaseRefiner):
         minimum: the probability of an answer below which it is refused; by default that of the calibration. 0 never
             refuses.
         thresholds: limits on hits, at most one for each scale. One on the ranking's own scale replaces ``minimum``.
+        at_least: the smallest probability that ``minimum`` has by default, whatever the calibration says.
 
     Raises:
         InputError: an argument is invalid.
@@ -111,7 +115,13 @@ class Refuser(BaseRefiner):
     stage = "refuse"
     in_place = True
 
-    def __init__(self, minimum: float | None = None, thresholds: Threshold | Sequence[Threshold] = ()) -> None:
+    def __init__(
+        self,
+        minimum: float | None = None,
+        thresholds: Threshold | Sequence[Threshold] = (),
+        *,
+        at_least: float = 0.0,
+    ) -> None:
         self.thresholds = (thresholds,) if isinstance(thresholds, Threshold) else tuple(thresholds)
         for threshold in self.thresholds:
             if not isinstance(threshold, Threshold):
@@ -120,7 +130,9 @@ class Refuser(BaseRefiner):
             raise InputError(f"two thresholds are on one scale; give one each: {self.thresholds!r:.200}")
         if minimum is not None and not (_is_number(minimum) and 0 <= minimum <= 1):
             raise InputError(f"minimum is a probability from 0 to 1, or None, not {minimum!r:.80}")
-        self.minimum = minimum
+        if not (_is_number(at_least) and 0 <= at_least <= 1):
+            raise InputError(f"at_least is a probability from 0 to 1, not {at_least!r:.80}")
+        self.minimum, self.at_least = minimum, at_least
 
     def depth(self, top_k: int, scale: str) -> int:  # noqa: ARG002  (any scale)
         """At least `READ` hits."""
@@ -174,9 +186,13 @@ class Refuser(BaseRefiner):
             return MATCHES_FILTER
         return f"each hit holds {ranking.condition}; the other words don't match" if ranking.condition else ""
 
+    def _minimum(self, ranking: Ranked) -> float:
+        """The relevance that the best candidate needs."""
+        return max(ranking.needed, self.at_least) if self.minimum is None else self.minimum
+
     def _improbable_last(self, query: Query, ranking: Ranked) -> list[Hit] | None:
         """Hits without a relevance, then those with one; None unless the latter would be refused by themselves."""
-        minimum = ranking.needed if self.minimum is None else self.minimum
+        minimum = self._minimum(ranking)
         judged_hits = [hit for hit in ranking.hits if hit.relevance is not None]
         if ranking.best is None or ranking.best >= minimum or not 0 < len(judged_hits) < len(ranking.hits):
             return None
@@ -196,7 +212,7 @@ class Refuser(BaseRefiner):
             return None, "not judged: these results have no relevance"
         if unjudged_hit := next((hit for hit in ranking.hits[:LOOKED_AT] if hit.relevance is None), None):
             return None, f"not judged: hit {unjudged_hit.id!r:.80} has no relevance"
-        minimum = ranking.needed if self.minimum is None else self.minimum
+        minimum = self._minimum(ranking)
         chance, wanted = _told_apart(best, minimum)
         figures = f"the best candidate has relevance {chance}, and {wanted} is needed"
         if best >= minimum:

@@ -136,7 +136,7 @@ class Evaluation(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Judgements:
     """The judgement of an answer.
 
     Attributes:
@@ -170,8 +170,8 @@ class Verdict:
         return max([hit.relevance for hit in hits if hit.relevance is not None], default=0.0) if self.datasets else None
 
 
-NOTHING = Verdict({}, {})
-"""The verdict on an answer that cannot be judged."""
+NOTHING = Judgements({}, {})
+"""The judgement of an answer that cannot be judged."""
 
 
 def judge(
@@ -183,7 +183,7 @@ def judge(
     fitted: Mapping[str, Calibration],
     *,
     many: bool,
-) -> Verdict:
+) -> Judgements:
     """Judge how relevant hits are.
 
     Args:
@@ -240,7 +240,7 @@ def judge(
         hit_keys = [(name, document.id) for document in judged_documents.values()]
         levels = zip(*[judgement.relevance for judgement, _ in judgements], strict=True)
         relevance.update(zip(hit_keys, map(max, levels), strict=True))
-    return Verdict(datasets, relevance)
+    return Judgements(datasets, relevance)
 
 
 def words_of(text: str) -> int:

@@ -65,6 +65,7 @@ def _export(trace: Any, context: RetrievalContext, top_k: int) -> None:
         "pointsman.strategy": plan.strategy,
         "pointsman.reason": plan.reason,
         "pointsman.refused": context.refused is not None,
+        **({} if context.verdict is None else {"pointsman.verdict": context.verdict}),
         "pointsman.degraded": list(context.degraded),
     }
     if os.environ.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "").lower() == "true":

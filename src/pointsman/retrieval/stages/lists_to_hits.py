@@ -19,8 +19,8 @@ from pointsman.retrieval.parallel_calls import DualCall, attempt, cause_of
 from pointsman.retrieval.run import telemetry
 from pointsman.retrieval.run.candidates import Results, StoreResults, build_hits, provenance
 from pointsman.retrieval.run.candidates import fetch as fetch_documents
-from pointsman.retrieval.run.judging import NOTHING, Verdict, holders_of_word, raised_cosines
-from pointsman.retrieval.run.judging import judge as verdict_on
+from pointsman.retrieval.run.judging import NOTHING, Judgements, holders_of_word, raised_cosines
+from pointsman.retrieval.run.judging import judge as judgements_of
 from pointsman.retrieval.run.merged_results import keys_in_stores, together
 from pointsman.tools.errors import InputError, RetrievalError
 from pointsman.tools.sync_and_async import in_thread
@@ -97,13 +97,13 @@ class RankedHits:
     Attributes:
         fused_lists: where they are from.
         ranking: the hits.
-        verdict: how relevant they are.
+        judgements: how relevant they are.
         decisions: about their order and number.
     """
 
     fused_lists: FusedLists
     ranking: Ranked
-    verdict: Verdict = NOTHING
+    judgements: Judgements = NOTHING
     decisions: tuple[Decision, ...] = ()
 
 
@@ -328,7 +328,7 @@ async def fetch(fused_lists: FusedLists) -> Sequence[Fetched]:
 
 def judge(fused_lists: FusedLists, versions: Sequence[Fetched]) -> RankedHits:
     """Judge the relevance of every document that can be judged, and build the hits."""
-    candidates, inquiry, verdict = fused_lists.candidates, fused_lists.inquiry, NOTHING
+    candidates, inquiry, judgements = fused_lists.candidates, fused_lists.inquiry, NOTHING
     if candidates is None:
         return RankedHits(fused_lists, Ranked((), "none"))
     documents = {
@@ -345,7 +345,7 @@ def judge(fused_lists: FusedLists, versions: Sequence[Fetched]) -> RankedHits:
     }
     try:
         if judgeable_results:
-            verdict = verdict_on(
+            judgements = judgements_of(
                 judgeable_results,
                 candidates.results,
                 fused_lists.query,
@@ -356,18 +356,18 @@ def judge(fused_lists: FusedLists, versions: Sequence[Fetched]) -> RankedHits:
             )
     except Exception as error:  # noqa: BLE001  (reported in the answer)
         inquiry.journal.failed("judge", perf_counter(), error, "hits have no relevance")
-    best = verdict.best if judgeable_results else None
-    relevance = None if best is None else verdict.relevance
+    best = judgements.best if judgeable_results else None
+    relevance = None if best is None else judgements.relevance
     hits = tuple(build_hits(candidates.results, candidates.top, versions, candidates.steps, relevance))
     ranking = Ranked(hits, candidates.scale)
     return RankedHits(
-        fused_lists, ranking if best is None else replace(ranking, best=best.best, needed=best.minimum), verdict
+        fused_lists, ranking if best is None else replace(ranking, best=best.best, needed=best.minimum), judgements
     )
 
 
 async def put_in_force(ranked_hits: RankedHits) -> RankedHits:
     """Say which hits are not in force, and put what is in force in their place above them."""
-    fused_lists, ranking, verdict = ranked_hits.fused_lists, ranked_hits.ranking, ranked_hits.verdict
+    fused_lists, ranking, judgements = ranked_hits.fused_lists, ranked_hits.ranking, ranked_hits.judgements
     inquiry, in_force = fused_lists.inquiry, fused_lists.in_force
     if in_force is None:
         return ranked_hits
@@ -382,12 +382,12 @@ async def put_in_force(ranked_hits: RankedHits) -> RankedHits:
     hits = in_force.above_superseded(hits)
     if inquiry.recipe.grouping is None:
         hits = hits[: inquiry.recipe.depth_of(ranking.scale)]
-    if verdict.relevance:
+    if judgements.relevance:
         levels = {hit.key: hit.relevance for hit in hits if hit.relevance is not None}
-        verdict = replace(verdict, relevance={**verdict.relevance, **levels})
+        judgements = replace(judgements, relevance={**judgements.relevance, **levels})
     count = sum(hit.not_in_force is not None for hit in hits)
     reason = f"{count} of {len(hits)} hits are not in force on {in_force.day}"
-    return RankedHits(fused_lists, in_new_order(inquiry, STAGE, start, ranking, hits, reason), verdict)
+    return RankedHits(fused_lists, in_new_order(inquiry, STAGE, start, ranking, hits, reason), judgements)
 
 
 def limit_groups(ranked_hits: RankedHits) -> RankedHits:
@@ -409,7 +409,7 @@ def put_newer_first(ranked_hits: RankedHits) -> RankedHits:
         return ranked_hits
     start = perf_counter()
     if inquiry.recipe.weighs:
-        newer = in_force.newer_first(ranked_hits.verdict.of(ranking.hits), fused_lists.query.text)
+        newer = in_force.newer_first(ranked_hits.judgements.of(ranking.hits), fused_lists.query.text)
         if newer is not None:
             hits, decision = newer
             decisions = (*decisions, decision)
@@ -505,14 +505,14 @@ def limit_hits(ranked_hits: RankedHits) -> AnswerHits:
     """Cut the ranking to the answer's hits: ``k`` or as many as cover, of each group, and relevant enough."""
     fused_lists, inquiry = ranked_hits.fused_lists, ranked_hits.fused_lists.inquiry
     recipe, journal = inquiry.recipe, inquiry.journal
-    ranking, verdict, decisions, coverage = ranked_hits.ranking, ranked_hits.verdict, ranked_hits.decisions, None
+    ranking, judgements, decisions, coverage = ranked_hits.ranking, ranked_hits.judgements, ranked_hits.decisions, None
     refused = ranking.refused
     if recipe.grouping is not None and refused is None:  # refiners may have added hits
         ranking = recipe.grouping.limit(ranking)
         decisions = (*decisions, recipe.grouping.decision(ranking, fused_lists.examined))
     hits = tuple(ranking.hits[: fused_lists.examined])
-    if verdict.relevance:
-        hits = verdict.of(hits)
+    if judgements.relevance:
+        hits = judgements.of(hits)
     if recipe.coverage is not None:
         from pointsman.retrieval.stages.answer_limits import cut_to_cover
 
@@ -522,8 +522,8 @@ def limit_hits(ranked_hits: RankedHits) -> AnswerHits:
         )
         decisions = (*decisions, decision)
     if refused is not None and refused.near_misses:
-        refused = replace(refused, near_misses=verdict.of(refused.near_misses[: recipe.k]))
-    confidence = verdict.confidence(refused.near_misses if refused else hits) if verdict.datasets else None
+        refused = replace(refused, near_misses=judgements.of(refused.near_misses[: recipe.k]))
+    confidence = judgements.confidence(refused.near_misses if refused else hits) if judgements.datasets else None
     if recipe.min_relevance is not None and refused is None:
         from pointsman.retrieval.stages.answer_limits import relevant_enough
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 async def tell_near_misses(ranked_hits: RankedHits, names: Sequence[Designation]) -> RankedHits:
     """Find what holds what the question names exactly, put it first, and limit the relevance of the rest."""
-    fused_lists, ranking, verdict = ranked_hits.fused_lists, ranked_hits.ranking, ranked_hits.verdict
+    fused_lists, ranking, judgements = ranked_hits.fused_lists, ranked_hits.ranking, ranked_hits.judgements
     inquiry = fused_lists.inquiry
     if not ranking.hits:
         return ranked_hits
@@ -39,13 +39,13 @@ async def tell_near_misses(ranked_hits: RankedHits, names: Sequence[Designation]
             if absent := exact_hits.names_without_hit(missing, new_hits):
                 inquiry.journal.degrade(exact_hits.absence(absent, ranking.hits[0]))
     holders = exact_hits.holder_keys(hits, names)
-    relevance, hits_with_relevance = exact_hits.limit_near_misses(verdict.relevance, hits, holders)
+    relevance, hits_with_relevance = exact_hits.limit_near_misses(judgements.relevance, hits, holders)
     hits = tuple(exact_hits.holders_first(hits_with_relevance, holders))
     reason = f"what holds {', '.join(name.text for name in names):.200} comes first"
     return RankedHits(
         fused_lists,
         in_new_order(inquiry, exact_hits.STAGE, start, ranking, hits, reason),
-        replace(verdict, relevance=relevance),
+        replace(judgements, relevance=relevance),
     )
 
 

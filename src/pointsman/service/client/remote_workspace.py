@@ -449,8 +449,8 @@ class Client:
             explanation = of_form(Explanation, answer)
             context = RetrievalContext.from_dict(answer["answer"])
         if [hit.key for hit in context.hits] != list(keys):
-            verdict = f"{explanation.verdict}; this explains a new search, whose answer differs from the original"
-            return replace(explanation, verdict=verdict)
+            summary = f"{explanation.summary}; this explains a new search, whose answer differs from the original"
+            return replace(explanation, summary=summary)
         return explanation
 
 

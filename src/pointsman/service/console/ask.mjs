@@ -12,7 +12,7 @@ import { announce, filled, problemCard } from "./notices.mjs";
 import { address, here } from "./place.mjs";
 import { sign } from "./signs.mjs";
 import { asTable, summary, timetable } from "./railway.mjs";
-import { stepsOf, verdict, wayFigure, wayTable } from "./way.mjs";
+import { stepsOf, wayFigure, wayInWords, wayTable } from "./way.mjs";
 
 const NAMES = ["q", "d", "s", "k", "e", "f", "r", "n", "w"]; // parameters of the address that a search depends on
 const K = 5;
@@ -432,6 +432,7 @@ class Result {
         " · ", h("a", { href: asIs }, () => t("ask.instead"), " ", quote(spelling.instead))));
     }
     if (degraded.length) this.#main.append(degradation(degraded));
+    if (answer.verdict === "unsure") this.#main.append(h("p.unsure", {}, () => t("ask.unsure")));
     if (refused) this.#main.append(refusal(refused, this.#asked, answer.datasets.length ? insist : null));
     else if (hits.length) this.#main.append(hitList(hits, query, steps));
     else this.#main.append(h("p.muted", {}, () => t("ask.nothing")));
@@ -549,9 +550,9 @@ class Why {
     if (!why?.id) return this.#found.replaceChildren();
     await filled(this.#found, async () => {
       const { explanation, others } = await this.#explained(why.id, why.dataset || null);
-      if (!explanation) return h("p.verdict", {}, () => t("why.nothing"));
-      const told = h("p.verdict", {});
-      live(told, () => told.replaceChildren(verdict(explanation)));
+      if (!explanation) return h("p.summary", {}, () => t("why.nothing"));
+      const told = h("p.summary", {});
+      live(told, () => told.replaceChildren(wayInWords(explanation)));
       const { steps, id, dataset } = explanation;
       const there = steps.some(({ rank }) => rank !== null);
       return [
@@ -573,7 +574,7 @@ class Why {
       return explanation;
     };
     const explanation = await explain(text, dataset);
-    if (explanation.verdict !== NO_DOCUMENT) return { explanation, others: [] };
+    if (explanation.summary !== NO_DOCUMENT) return { explanation, others: [] };
     const wish = { k: CANDIDATES, refuse: false, datasets: dataset ? [dataset] : this.#asked.datasets };
     let { hits } = await post("search",
       { ...wish, query: this.#asked.query, filters: { source: { icontains: text } } });

@@ -7,7 +7,7 @@ import { finder, marked, plain, units } from "./highlight.mjs";
 import { percent, score, t } from "./i18n.mjs";
 import { filled } from "./notices.mjs";
 import { address, here } from "./place.mjs";
-import { verdict, wayFigure, wayTable } from "./way.mjs";
+import { wayFigure, wayInWords, wayTable } from "./way.mjs";
 
 const SHORT = 420; // characters of a closed hit
 const BEFORE = 90; // of them before the first matching word
@@ -29,7 +29,7 @@ const LONG = 20_000; // characters of an opened hit until the user requests all
 export function hitList(hits, query, steps) {
   const find = finder(query);
   const isWeak = (/** @type {any} */ { relevance }) => typeof relevance === "number" && relevance < WEAK;
-  const weak = hits.find((hit, place) => isWeak(hit) && hits.slice(place).every(isWeak));
+  const weak = hits.find((hit, place) => place > 0 && isWeak(hit) && !isWeak(hits[place - 1]) && hits.slice(place).every(isWeak));
   const cards = new Map(); // by text
   for (const hit of hits) {
     const text = hit.text.normalize("NFKC").toLowerCase().replace(/[^\p{L}\p{N}]+/gu, " ").trim();
@@ -137,8 +137,8 @@ function opened(hit, find, steps) {
   const way = steps?.(hit.dataset, hit.id) ?? [];
   const parts = [whole(hit, find), leads(hit)];
   if (way.some(({ rank }) => rank !== null)) {
-    const told = h("p.verdict", {});
-    live(told, () => told.replaceChildren(verdict({ steps: way, rank: hit.rank })));
+    const told = h("p.summary", {});
+    live(told, () => told.replaceChildren(wayInWords({ steps: way, rank: hit.rank })));
     parts.push(h("h4", {}, () => t("way.title")), told, wayFigure(way),
       h("details", {}, h("summary", {}, () => t("way.figures")), wayTable(way)));
   }

@@ -59,6 +59,7 @@ const TEXTS = {
     { other: "{n} 条结果，用时 {time}" },
     { one: "{n} результат за {time}", few: "{n} результата за {time}", many: "{n} результатов за {time}", other: "{n} результата за {time}" },
   ],
+  "ask.unsure": ["Nothing here says this surely. Nearest:", "这里没有内容明确回答此问题。最接近的是：", "Точного ответа здесь не видно. Ближайшее:"],
   "ask.refused": ["No answer, after {time}", "未作答，用时 {time}", "Без ответа, за {time}"],
   "ask.nothing": ["No results.", "没有结果。", "Нет результатов."],
   "ask.showing": ["Showing results for", "显示的是以下内容的结果：", "Показаны результаты по запросу"],

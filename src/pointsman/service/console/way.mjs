@@ -34,10 +34,10 @@ export function stepsOf(answer) {
 
 /**
  * Describes in one sentence where a document is ranked, or why it is not.
- * @param {{steps: Step[], rank: number | null, verdict?: string}} explanation
+ * @param {{steps: Step[], rank: number | null, summary?: string}} explanation
  * @returns {Node}
  */
-export function verdict({ steps, rank, verdict: told = "" }) {
+export function wayInWords({ steps, rank, summary: told = "" }) {
   const lists = steps.filter(({ stage }) => stage === "retrieve");
   const found = lists.filter((step) => step.rank !== null);
   const by = found.map((step) => t("way.by", { list: sourceName(step.source), rank: step.rank, n: step.count }));

@@ -88,6 +88,9 @@ class Metrics:
             "pointsman_searches", "Searches by the strategy that was used.", ["strategy"], registry=registry
         )
         self._refused = Counter("pointsman_searches_refused", "Searches without relevant results.", registry=registry)
+        self._unsure = Counter(
+            "pointsman_searches_unsure", "Searches whose first hit is not surely an answer.", registry=registry
+        )
         self._degraded = Counter(
             "pointsman_searches_degraded", "Searches in which a part failed or was skipped.", registry=registry
         )
@@ -137,6 +140,8 @@ class Metrics:
         _child(self._by_strategy, self._searches, context.plan.strategy).inc()
         if context.refused is not None:
             self._refused.inc()
+        elif context.verdict == "unsure":
+            self._unsure.inc()
         if context.degraded:
             self._degraded.inc()
         self._hits.observe(len(context.hits))

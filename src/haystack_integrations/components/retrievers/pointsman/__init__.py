@@ -18,7 +18,7 @@ from pointsman.retrieval.request import SearchRequest, grouping_of
 from pointsman.tools.sync_and_async import async_twin, in_thread
 from pointsman.values.filters import Filter
 from pointsman.values.metadata import sparse_of
-from pointsman.values.retrieval_context import RetrievalContext
+from pointsman.values.retrieval_context import RetrievalContext, Verdict
 from pointsman.values.types import Hit
 
 __all__ = [
@@ -108,11 +108,15 @@ class _Retriever(_FilteringRetriever):
         return default_from_dict(cls, {**data, "init_parameters": parameters})
 
     def _documents(
-        self, hits: Sequence[Hit], score_threshold: float | None, degraded: Sequence[str] = ()
+        self,
+        hits: Sequence[Hit],
+        score_threshold: float | None,
+        degraded: Sequence[str] = (),
+        verdict: Verdict | None = None,
     ) -> dict[str, list[Document]]:
         hits = self._above_threshold(hits, score_threshold)
         documents = self.document_store.hits_to_documents(
-            hits, return_embedding=self.return_embedding, degraded=degraded
+            hits, return_embedding=self.return_embedding, degraded=degraded, verdict=verdict
         )
         return {"documents": documents}
 
@@ -198,7 +202,11 @@ class _QuestionRetriever(_FilteringRetriever):
         raise NotImplementedError
 
     def _documents(
-        self, hits: Sequence[Hit], score_threshold: float | None, degraded: Sequence[str] = ()
+        self,
+        hits: Sequence[Hit],
+        score_threshold: float | None,
+        degraded: Sequence[str] = (),
+        verdict: Verdict | None = None,
     ) -> dict[str, list[Document]]:
         """Return the output of one run."""
         raise NotImplementedError
@@ -231,7 +239,7 @@ class _QuestionRetriever(_FilteringRetriever):
 
     def _to_documents(self, answer: RetrievalContext, score_threshold: float | None) -> dict[str, list[Document]]:
         log_if_empty(answer, answer.hits)
-        return self._documents(answer.hits, score_threshold, answer.degraded)
+        return self._documents(answer.hits, score_threshold, answer.degraded, answer.verdict)
 
 
 @component
@@ -477,9 +485,13 @@ class PointsmanServiceRetriever(_QuestionRetriever):
             client.close()
 
     def _documents(
-        self, hits: Sequence[Hit], score_threshold: float | None, degraded: Sequence[str] = ()
+        self,
+        hits: Sequence[Hit],
+        score_threshold: float | None,
+        degraded: Sequence[str] = (),
+        verdict: Verdict | None = None,
     ) -> dict[str, list[Document]]:
-        return {"documents": documents_of(self._above_threshold(hits, score_threshold), degraded)}
+        return {"documents": documents_of(self._above_threshold(hits, score_threshold), degraded, verdict)}
 
     def _options(self, filters: dict[str, Any] | None, options: dict[str, Any] | None) -> Any:
         return {

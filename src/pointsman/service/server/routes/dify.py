@@ -114,11 +114,18 @@ async def retrieval(state: Shared, access: Reader, body: KnowledgeRequest) -> Re
             "content": hit.text,
             "score": relevance(hit),
             "title": hit.caption,
-            "metadata": {**public_metadata(hit.metadata), "document_id": hit.id, **notes_of(hit)},
+            "metadata": {
+                **public_metadata(hit.metadata),
+                "document_id": hit.id,
+                "verdict": context.verdict,
+                **notes_of(hit),
+            },
         }
         for hit in context.hits
         if threshold <= 0 or relevance(hit) >= threshold
     ]
+    if records and context.heading is not None:
+        records[0]["title"] = f"{context.heading} {records[0]['title']}"
     if records and context.degraded:
         records[0]["metadata"]["degraded"] = degraded_in(state, [context])
     return Json({"records": records})

@@ -321,6 +321,7 @@ async def search_store(state: Shared, access: Reader, name: StoreName, body: Sto
     ]
     page = {"object": "vector_store.search_results.page", "search_query": texts, "data": data}
     notices = {
+        "verdicts": [context.verdict for context in contexts],
         "refused": [context.refused.reason for context in contexts if context.refused is not None],
         "degraded": degraded_in(state, contexts),
     }
