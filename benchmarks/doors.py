@@ -37,7 +37,7 @@ def main() -> None:
                 for one in asked[place :: len(SETTINGS)]:
                     (first, wanted), *others = made.answers(one).items()
                     answers += 1 + len(others)
-                    refused, failed = refused + wanted.refused, failed + (wanted.error is not None)
+                    refused, failed = refused + (wanted.verdict == "refused"), failed + (wanted.error is not None)
                     for door, other in others:
                         if not wanted.same(other):
                             different += 1

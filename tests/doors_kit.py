@@ -110,7 +110,7 @@ class Asked:
     strategy: str
     filters: Any
     rerank: bool | None
-    refuse: bool | None
+    refuse: bool | str | None
     effort: str
     group_by: str | None = None
 
@@ -135,7 +135,7 @@ def requests(seed: int) -> Iterator[Asked]:
             chance.choice(STRATEGIES),
             chance.choice(FILTERS),
             chance.choice([None, None, True, False]),
-            chance.choice([None, True, False]),
+            chance.choice([None, True, False, "elsewhere", "unsure", "never"]),
             chance.choice(["fast", "balanced", "balanced", "thorough"]),
         )
 
@@ -145,10 +145,10 @@ def requests(seed: int) -> Iterator[Asked]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a door answers: hits with scores and texts, whether it refused, how and what it searched; or an error."""
+    """What a door answers: hits with scores and texts, its verdict, how and what it searched; or an error."""
 
     hits: tuple[tuple[str | None, str, float, str], ...] = ()
-    refused: bool = False
+    verdict: str | None = None
     strategy: str = ""
     query: str = ""
     error: str | None = None
@@ -163,13 +163,13 @@ class Outcome:
 def of_context(context: Any) -> Outcome:
     """The outcome that an answer of the library is."""
     hits = tuple((hit.dataset, hit.id, hit.score, hit.text) for hit in context.hits)
-    return Outcome(hits, context.refused is not None, context.plan.strategy, context.query.text)
+    return Outcome(hits, context.verdict, context.plan.strategy, context.query.text)
 
 
 def of_dict(answer: Mapping[str, Any]) -> Outcome:
     """The outcome that an answer in plain values is: every door has the same names."""
     results = tuple((hit["dataset"], hit["id"], hit["score"], hit["text"]) for hit in answer["hits"])
-    return Outcome(results, answer["refused"] is not None, answer["strategy"], answer["query"])
+    return Outcome(results, answer["verdict"], answer["strategy"], answer["query"])
 
 
 def outcome(ask: Callable[[], Any]) -> Outcome:
@@ -331,9 +331,10 @@ def command(request: Asked) -> list[str]:
         arguments += ["--group-by", request.group_by]
     if request.filters is not None:
         arguments += ["--filter", str(pointsman.parse_filter(request.filters))]
-    for flag, value in (("rerank", request.rerank), ("refuse", request.refuse)):
-        if value is not None:
-            arguments.append(f"--{flag}" if value else f"--no-{flag}")
+    if request.rerank is not None:
+        arguments.append("--rerank" if request.rerank else "--no-rerank")
+    if request.refuse is not None:
+        arguments += ["--refuse", {True: "elsewhere", False: "never"}.get(request.refuse, request.refuse)]
     return [*arguments, "--json"]
 
 

@@ -36,7 +36,7 @@ ANSWERED: Final = 0.4
 """The relevance from which the first hit is told as an answer.
 
 Of questions on folders of files whose first hits were told so, one in four of which nothing answers, it is right for
-94 % in a folder alone, and for 89 % beside two other datasets (``benchmarks/folders.py``).
+94 % in a folder alone, and for 89 % beside two other datasets (``benchmarks/verdicts.py``).
 """
 
 

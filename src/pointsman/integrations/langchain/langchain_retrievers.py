@@ -32,8 +32,9 @@ class PointsmanRetriever(TheirRetriever, extra="forbid"):
     """Any of Pointsman's search objects as a LangChain retriever.
 
     The metadata of documents includes ``score``, ``relevance`` and ``dataset``, unless it already has such values.
-    Where it applies, it also has ``not_in_force``, such as "superseded by amendment.md, valid from 2026-03-01", and, in
-    the first document, ``degraded``: what did not work as asked, and what was done instead.
+    Where it applies, it also has ``verdict`` (see `RetrievalContext.verdict`), ``not_in_force``, such as "superseded by
+    amendment.md, valid from 2026-03-01", and, in the first document, ``degraded``: what did not work as asked, and what
+    was done instead.
 
     Attributes:
         source: a workspace, a dataset, a client, a workflow or a retriever.

@@ -70,7 +70,7 @@ def _text_in_declared_form(text: str, types: Mapping[str, Mapping[str, Any]]) ->
             if "string" in types:  # an object that was cut off, never a text in another syntax
                 raise ValueError(f"takes {FORM_OF_TYPE['object']}, which {text!r:.80} is not: {error}") from error
             return text
-    if "string" not in types:
+    if "string" not in types or ("boolean" in types and bare.lower() in _CONSTANTS):  # a text that names one of a few
         kind, constant = _CONSTANTS.get(bare.lower(), ("", None))
         if kind in types:
             meaning: Any = constant

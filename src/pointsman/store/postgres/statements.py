@@ -349,7 +349,8 @@ alter table {self.vec} alter v set storage external;
         score, matched = (_exact_sum(f"h.{name}") if repeatable else f"sum(h.{name})" for name in ("s", "idf"))
         return f"""
 q as materialized (
-  select t.id, w.n * ln(1 + ((select documents from {self.row}) - coalesce(t.df, 0) + 0.5::float8)
+  select t.id, t.id is null as is_absent,
+    w.n * ln(1 + ((select documents from {self.row}) - coalesce(t.df, 0) + 0.5::float8)
       / (coalesce(t.df, 0) + 0.5::float8)) as idf,
     {k1 * (1 - b)!r}::float8 as base,
     {k1 * b!r}::float8 * (select greatest(documents, 1)::float8 / greatest(tokens, 1) from {self.row}) as slope
@@ -373,8 +374,8 @@ scored as materialized (
     ) -> str:
         """Return the search: a row per candidate with id, score and cosine in its list, both scores, and the document.
 
-        Then come the sum of the idf of the query's words, the same in every row, and that of the words which the
-        document has; both are null without words.
+        Then come the sum of the idf of the query's words, the same in every row, that of the words which the document
+        has, and that of the words which no document has, again the same in every row; all are null without words.
 
         With a condition, the allowed documents are counted up to ``limit``. If there are fewer, both lists are exact
         over them; otherwise both are read in order until enough documents are allowed.
@@ -465,9 +466,10 @@ def _candidates(
     """
     score_columns = "w.score, coalesce(s.score, 0)" if has_words else "null::float8, null::float8"
     score_columns += f", n.cosine, -(e.v {tables.near()})" if has_vector else ", null::float8, null::float8"
+    word_columns = f"(select {idf} from q), coalesce(s.matched, 0), (select {idf} from q where is_absent)"
     return (
         f"with {', '.join(lists)} select d.id, {score_columns}, d.key, y.text, y.metadata, "
-        f"{f'(select {idf} from q), coalesce(s.matched, 0)' if has_words else 'null::float8, null::float8'} "
+        f"{word_columns if has_words else 'null::float8, null::float8, null::float8'} "
         f"from ({' union '.join(pool)}) pool join {tables.doc} d on d.id = pool.id "
         f"join {tables.body} y on y.id = d.id"
         + (" left join words w on w.id = d.id left join scored s on s.doc = d.id" if has_words else "")
@@ -554,7 +556,8 @@ t as materialized (select w.n, w.occurrences, t.id
 h as materialized (select p.term, p.doc, p.tf::float8 as tf, p.length::float8 as length
   from {tables.posting} p join {tables.doc} d on d.id = p.doc
   where p.term = any(array(select id from t)) and {self.VISIBLE}),
-q as materialized (select t.n, t.id, t.occurrences * ln(1 + (size.documents - coalesce(f.df, 0) + 0.5::float8)
+q as materialized (select t.n, t.id, f.df is null as is_absent,
+    t.occurrences * ln(1 + (size.documents - coalesce(f.df, 0) + 0.5::float8)
     / (coalesce(f.df, 0) + 0.5::float8)) as idf
   from t cross join size left join (select term, count(*)::float8 as df from h group by term) f on f.term = t.id),
 scored as materialized (

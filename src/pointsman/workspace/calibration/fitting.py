@@ -39,7 +39,7 @@ MINIMUM: Final = 0.05
 """The default relevance of the best candidate below which an answer is refused as surely elsewhere.
 
 Of 382 questions on folders of files whose first hit is right, 1 is below it; of 120 that nothing there answers, 69
-(``benchmarks/folders.py --minimums``).
+(``benchmarks/verdicts.py``).
 """
 
 LATER: Final = 0.5

@@ -99,6 +99,10 @@ class StoreReading(StoreSubject):
             }
             exact = sum(weights.values())
             assert math.isclose(answer.idf, exact, rel_tol=1e-6), f"{query!r}: idf {answer.idf}, not {exact}"
+            if answer.absent is not None:
+                absent = sum(weight for token, weight in weights.items() if not holding[token])
+                of_absent = f"{query!r}: {answer.absent} of the idf is of absent words, not {absent}"
+                assert math.isclose(answer.absent, absent, rel_tol=1e-6, abs_tol=1e-9), of_absent
             tokens_by_id = dict(zip([document.id for document in documents], tokens, strict=True))
             of_others = list(store.keys([document.id for document in documents[:5]]).values())
             scores_by_call = {"search": ([key for key, _ in answer.rankings[WORDS]], answer.scores)}

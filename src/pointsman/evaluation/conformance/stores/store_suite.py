@@ -231,7 +231,7 @@ class StoreConformance(StoreReading, StoreWriting):
         contents: dict[str, Any] = {
             "rankings": [by_id(result.rankings) for result in lists],
             "scores": [sorted_by_id(result.scores) for result in lists],
-            "idf": [repr(result.idf) for result in lists],
+            "idf": [(repr(result.idf), repr(result.absent)) for result in lists],
             "ids": store.ids(),
             "documents": list(store.documents()),
             "sample": store.sample(7),

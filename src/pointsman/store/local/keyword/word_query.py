@@ -35,6 +35,7 @@ class WordQuery:
     Attributes:
         terms: the words, and how often each occurs in the query.
         idf: the sum of their idf, counting repeated words again and including absent ones.
+        absent: the part of it of the words that no document has.
         matched: by key of a document that was scored, the sum of the idf of the words that it has, counting repeats.
     """
 
@@ -46,6 +47,7 @@ class WordQuery:
         "_repeatable",
         "_snapshot",
         "_weights",
+        "absent",
         "idf",
         "matched",
         "terms",
@@ -67,6 +69,7 @@ class WordQuery:
         self._query = _any_of(snapshot, self.terms) if any(map(snapshot.learn, self.terms)) else None
         self._weights = list(map(mul, self.terms.values(), snapshot.idfs(self.terms)))
         self.idf = math.fsum(self._weights)
+        self.absent = math.fsum(compress(self._weights, snapshot.are_absent(self.terms)))
         self.matched: dict[int, float] = {}
 
     def search(self, k: int, filters: Filter | None = None) -> list[tuple[int, float]]:

@@ -1,0 +1,163 @@
+"""Three verdicts: answered, unsure and refused; what each door says, and what ``refuse`` takes (M4)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import pointsman
+from doors_kit import World, world
+from pointsman.cli.core_commands import app
+from pointsman.retrieval.refine.refuse import UNSURE_BELOW, Refuser
+from pointsman.retrieval.run.judging import needed_relevance
+from pointsman.tools.errors import InputError, PointsmanError
+from pointsman.values.retrieval_context import ANSWERED, NEAREST, UNSURE, RetrievalContext
+from pointsman.values.trace import Trace
+from pointsman.values.types import Document, Hit, Plan, Query, Ranked, Refusal
+
+LEAVE = "Every employee has 28 vacation days per year; ask your manager two weeks ahead."
+TEXTS = {
+    "leave": LEAVE,
+    "password": "To reset your password open the login page and follow the link in the mail.",
+    "office": "The Berlin office is led by its director, who books the meeting rooms.",
+    "refund": "Goods can be returned within 30 days for a full refund.",
+}
+
+
+def answer_of(*relevance: float | None, refused: Refusal | None = None) -> RetrievalContext:
+    hits = tuple(Hit(Document(str(rank), LEAVE), 1.0, "d", (), relevance=value) for rank, value in enumerate(relevance))
+    return RetrievalContext(Query("q"), hits, Plan(("d",), "hybrid", "why"), Trace(), refused)
+
+
+@pytest.mark.parametrize(("relevance", "verdict"), [
+    ((ANSWERED,), "answered"), ((0.99, 0.01), "answered"), ((ANSWERED - 0.01,), "unsure"), ((0.1, 0.9), "unsure"),
+    ((None, 0.9), None), ((), None),
+])  # fmt: skip
+def test_the_first_hit_decides(relevance: tuple[float | None, ...], verdict: str | None) -> None:
+    answer = answer_of(*relevance)
+    assert answer.verdict == verdict
+    form = answer.to_dict()
+    assert form["verdict"] == verdict
+    assert RetrievalContext.from_dict(form).verdict == verdict
+    assert answer.to_prompt().startswith(UNSURE) == (verdict == "unsure")
+
+
+def test_a_refusal_is_a_verdict() -> None:
+    hit = Hit(Document("1", LEAVE), 1.0, "d", (), relevance=0.9)
+    answer = answer_of(refused=Refusal("why", hit, near_misses=(hit,)))
+    assert answer.verdict == "refused"
+    assert answer.to_prompt().startswith(NEAREST)
+    assert answer_of(refused=Refusal("No results")).heading is None
+
+
+def test_a_heading_counts_against_the_limit_of_a_prompt() -> None:
+    answer = answer_of(0.2, 0.2)
+    shortened = answer.to_prompt(max_tokens=25)
+    assert shortened.startswith(UNSURE)
+    assert len(shortened) < len(answer.to_prompt())
+
+
+# ── what refuse takes ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pointsman.Workspace]:
+    with pointsman.open(tmp_path_factory.mktemp("office")) as workspace:
+        workspace.dataset("d").add([Document(id_, text) for id_, text in TEXTS.items()])
+        workspace.dataset("d").embed()
+        yield workspace
+
+
+@pytest.mark.parametrize(("name", "value"), [("never", False), ("elsewhere", True), ("elsewhere", None)])
+def test_names_of_what_is_refused(office: pointsman.Workspace, name: Any, value: bool | None) -> None:
+    for question in ("how many vacation days do I get", "who won the world cup in 1998"):
+        by_name, by_value = office.search(question, refuse=name), office.search(question, refuse=value)
+        assert by_name.verdict == by_value.verdict
+        assert [hit.id for hit in by_name] == [hit.id for hit in by_value]
+
+
+def test_an_answer_is_told_and_what_is_elsewhere_is_refused(office: pointsman.Workspace) -> None:
+    assert office.search("how many vacation days do I get").verdict == "answered"
+    refused = office.search("who won the football world cup in 1998")
+    assert (refused.verdict, refused.hits) == ("refused", ())
+    assert office.search("who won the football world cup in 1998", refuse="never").verdict == "unsure"
+
+
+def test_a_refuser_of_what_is_unsure_needs_more() -> None:
+    hit = Hit(Document("1", LEAVE), 1.0, "d", (), relevance=0.08)
+    ranking = Ranked((hit,), "calibrated", best=0.08, needed=0.05)
+    query = Query("may the director bring a dog")
+    assert Refuser().refine(query, ranking, 5).refused is None
+    assert Refuser(at_least=UNSURE_BELOW).refine(query, ranking, 5).refused is not None
+
+
+def test_an_unknown_name_is_refused_by_name(office: pointsman.Workspace) -> None:
+    name: Any = "unsre"
+    with pytest.raises(PointsmanError, match=r"unsre.*unsure"):
+        office.search("vacation", refuse=name)
+    with pytest.raises(InputError, match="at_least"):
+        Refuser(at_least=2)
+
+
+def test_absent_words_raise_what_is_needed() -> None:
+    shares = [0.0, 0.25, 0.5, 1.0]
+    levels = [needed_relevance(share, 8) for share in shares]
+    assert levels == sorted(levels)
+    assert needed_relevance(0.5, 4) < needed_relevance(0.5, 12) <= 0.2
+
+
+# ── every door ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+UNSURE_QUESTION = "may I bring my dog to the director"
+
+
+@pytest.fixture(scope="module")
+def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("doors")
+    with pointsman.open(folder) as workspace:
+        workspace.dataset("d").add([Document(id_, text) for id_, text in TEXTS.items()])
+    with world(folder, "default") as everywhere:
+        yield everywhere
+
+
+@pytest.mark.parametrize("question", ["how many vacation days do I get", UNSURE_QUESTION])
+def test_every_door_says_it(doors: World, question: str) -> None:
+    options: dict[str, Any] = {"strategy": "bm25", "refuse": "never"}  # words are judged whatever the embedder
+    answer = doors.here.search(question, 2, **options)
+    assert answer.verdict == ("unsure" if question == UNSURE_QUESTION else "answered")
+    assert doors.client.search(question, 2, **options).verdict == answer.verdict
+    body = {"query": question, "k": 2, **options}
+    assert doors.http.post("/api/search", json=body).json()["verdict"] == answer.verdict
+    arguments = ["search", question, "-k", "2", "--strategy", "bm25", "--refuse", "never"]
+    printed_text = CliRunner().invoke(app, arguments, env={**doors.environ, "COLUMNS": "200"}).output
+    assert printed_text.count(UNSURE) == (answer.verdict == "unsure")
+    form = json.loads(CliRunner().invoke(app, [*arguments, "--json"], env=doors.environ).output)
+    assert form["verdict"] == answer.verdict
+    called = doors.portal.call(doors.mcp.call_tool, "search", body).structured_content
+    assert called is not None
+    assert called["verdict"] == answer.verdict
+    knowledge = {"knowledge_id": "d", "query": question, "retrieval_setting": {"top_k": 2, "score_threshold": 0}}
+    records = doors.http.post("/retrieval", json=knowledge).json()["records"]
+    usual_verdict = doors.here.search(question, 2).verdict
+    assert {record["metadata"]["verdict"] for record in records} == {usual_verdict}
+    assert records[0]["title"].startswith(UNSURE) == (usual_verdict == "unsure")
+
+
+def test_documents_of_frameworks_carry_it(doors: World) -> None:
+    langchain = pytest.importorskip("langchain_core")
+    assert langchain
+    from pointsman.integrations.langchain import PointsmanRetriever
+
+    retriever = PointsmanRetriever(source=doors.here, k=2, options={"strategy": "bm25"})
+    documents = retriever.invoke("how many vacation days do I get")
+    assert {document.metadata["verdict"] for document in documents} == {"answered"}
+
+
+def test_console_messages_are_complete() -> None:
+    messages = Path(pointsman.__file__).parent / "service" / "console" / "messages.mjs"
+    assert f'"ask.unsure": ["{UNSURE}"' in messages.read_text("utf-8")
