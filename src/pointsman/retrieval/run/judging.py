@@ -254,7 +254,7 @@ def needed_relevance(absent_share: float, terms: int) -> float:
 
     Words that stand in no document speak against it, and a long question has more words that could stand in one. The
     function was fitted to 196 questions of four folders whose first hit is right, 60 that nothing there answers, and
-    800 everyday ones: it refuses 1, 44 and 676 of them, where a constant of 0.12 refused 8, 49 and 677, and is reported
+    800 everyday ones: it refuses 1, 47 and 689 of them, where a constant of 0.12 refused 8, 50 and 671, and is reported
     on collections that it was not fitted to (``benchmarks/verdicts.py``).
 
     Args:
