@@ -7,10 +7,12 @@ beside two other datasets, and of collections in three languages, which nothing 
 questions each, at most some 1,000 passages). Everyday questions (``off_topic.tsv``) are asked of each dataset alone.
 A first hit is right if it is in a file, or is a document, that answers.
 
-Each row tells how many questions of a kind got each verdict. ``right told answered`` is the share of the answers told
-as answered that are right, where one question in four has no answer. Collections are read from
-``$POINTSMAN_TEST_DATA``, else from ``../shared/data``, and left out if they are not there, which is said.
-Exit status 1: more than 2 % of right first hits are refused, or less than 85 % of what is told as answered is right.
+Each row tells how many questions of a kind got each verdict. ``right`` is the share of the answers told as answered
+that are right, where one question in four has no answer. Collections are read from ``$POINTSMAN_TEST_DATA``, else
+from ``../shared/data``, and left out if they are not there, which is said. In ``ru_faq_java``, ``en_cranfield`` and
+``zh_domainrag`` only some passages that answer are labelled: a first hit without a label counts as wrong there, so
+their share of right ones is too low. Exit status 1: more than 2 % of right first hits are refused, or of what is told
+as answered in folders, less than 85 % is right.
 """
 
 from __future__ import annotations
@@ -138,16 +140,18 @@ def main() -> int:
         parser.error(f"there is no folder or collection named {', '.join(sorted(unknown))}")
     print("questions told as answered/unsure/refused, by kind")
     print(f"{'':24}" + "".join(f"{kind:>14}" for kind in KINDS) + f"{'refused':>12}{'right':>10}")
-    total: Counter[tuple[str, str | None]] = Counter()
+    totals: dict[str, Counter[tuple[str, str | None]]] = {"folders": Counter(), "collections": Counter()}
     with tempfile.TemporaryDirectory() as directory, pointsman.open(Path(directory) / "index") as workspace:
         for name, counts in rows(
             workspace, Path(directory), options.names or [*FOLDERS, *COLLECTIONS], options.everyday
         ):
             print_row(name, counts)
-            total += counts
-    print_row("all", total)
-    refused, right = shares(total)
-    return int(refused > REFUSED or right < RIGHT)
+            totals["collections" if name in COLLECTIONS else "folders"] += counts
+    for name, counts in totals.items():
+        print_row(f"all {name}", counts)
+    figures = {name: shares(counts) for name, counts in totals.items() if counts}
+    is_right = "folders" not in figures or figures["folders"][1] >= RIGHT
+    return int(not is_right or any(refused > REFUSED for refused, _ in figures.values()))
 
 
 if __name__ == "__main__":
