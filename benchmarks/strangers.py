@@ -11,18 +11,32 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import chdir, closing, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import requires
 from pathlib import Path
 from typing import Any, Final
 from unicodedata import normalize
+from unittest.mock import patch
 
 import httpx
 from fastapi import FastAPI
 
 import pointsman
-from pointsman import BaseRetriever, Dataset, Document, Hit, RegisteredStrategy, SimpleHybridRetriever
+from pointsman import (
+    BaseRetriever,
+    Dataset,
+    Document,
+    Hit,
+    LLMRouter,
+    LLMSelector,
+    RegisteredStrategy,
+    ScriptedLLM,
+    SimpleHybridRetriever,
+    ToolMetadata,
+)
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.service.client import Client
 from pointsman.service.server import create_app
@@ -399,14 +413,81 @@ def filtered_for() -> Iterator[tuple[str, bool]]:
     yield "Haystack", set(_statuses(document.meta for document in found_documents)) == {"unpaid"}
 
 
+class _NotFound(BaseHTTPRequestHandler):
+    """Answers everything with 404."""
+
+    def do_GET(self) -> None:
+        """Read the request, and answer."""
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.send_error(404)
+
+    do_POST = do_GET  # noqa: N815  (its name there)
+
+    def log_message(self, *arguments: Any) -> None:  # noqa: ARG002  (nothing is printed)
+        return
+
+
+def through_proxies() -> Iterator[tuple[str, bool]]:
+    """Row 8: a proxy is set that nothing reaches, and models and services are on this machine."""
+    from pointsman.embedders import OpenAIEmbedder
+    from pointsman.llm import OpenAILLM
+    from pointsman.retrieval.refine.rerank import HTTPReranker
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _NotFound)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    here, variables = f"http://127.0.0.1:{server.server_port}", ("HTTP_PROXY", "ALL_PROXY", "http_proxy", "all_proxy")
+    calls: dict[str, Callable[[str], Any]] = {
+        "language model": lambda url: OpenAILLM("m", f"{url}/v1").complete("x"),
+        "embedder": lambda url: OpenAIEmbedder("m", f"{url}/v1").embed_queries(["x"]),
+        "reranker": lambda url: HTTPReranker(url).score("x", ["y"]),
+        "client": lambda url: Client(url, insecure=True).search("x"),
+    }
+    try:
+        for proxy in ("http://127.0.0.1:9", "socks5://p.example:1080", "ftp://p.example:1"):
+            with patch.dict(os.environ, {**dict.fromkeys(variables, proxy), "NO_PROXY": "[::1]"}):
+                for name, call in calls.items():
+                    yield f"Python: {name} on this machine, {proxy}", refuses(lambda call=call: call(here), "404")
+                    if not proxy.startswith("http"):
+                        named = refuses(lambda call=call: call("http://a.example"), "p.example")
+                        yield f"Python: {name} elsewhere, {proxy}: the proxy is named", named
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def clear_choices() -> Iterator[tuple[str, bool]]:
+    """Row 13: a language model says clearly what it chooses, and why."""
+    travel = [
+        ToolMetadata("weather", "forecasts for a city"),
+        ToolMetadata("news", "what happened today"),
+        ToolMetadata("flights", "books plane tickets"),
+    ]
+    answers = (
+        "Option 3 is best because the user wants to fly.",
+        "选择3，因为用户要订票",
+        "Выбираю 3, потому что пользователь не хочет ехать.",
+        '[{"choice": 3, "reason": "the us',
+        "books plane tickets",
+    )
+    with pointsman.open("ws", embedder=HashingEmbedder()) as workspace:
+        datasets = [workspace.dataset(tool.name, description=tool.description) for tool in travel]
+        for answer in answers:
+            selection = LLMSelector(ScriptedLLM([answer])).select(travel, "book me a flight")
+            yield f"Python: LLMSelector, {answer!r}", selection.inds == [2]
+            decision = LLMRouter(ScriptedLLM([answer])).decide("book me a flight", datasets)
+            yield f"Python: LLMRouter, {answer!r}", [dataset.name for dataset in decision.datasets] == ["flights"]
+
+
 ROWS: Final[dict[int, Case]] = {
     12: written_in_two_ways,
     3: use_after_closing,
     4: nothing_there,
     5: asked_counted_stored,
     6: what_one_door_takes,
+    8: through_proxies,
     9: preflight,
     10: arguments_of_models,
+    13: clear_choices,
     14: query_only,
     17: filtered_for,
     20: own_application,
