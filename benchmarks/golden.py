@@ -16,6 +16,7 @@ import json
 import logging
 import math
 import os
+import re
 import sys
 import tempfile
 import time
@@ -29,6 +30,7 @@ import _golden_doors as doors
 import _golden_python as python
 from _data import DATA
 from _golden_world import Answers, World, opensearch, postgresql
+from pointsman.values.retrieval_context import NEAREST, UNSURE
 
 _GONE: Final = "the strategy prf is gone"
 _LISTED: Final = "its error lists the strategies that there are: prf is gone"
@@ -37,6 +39,13 @@ QUESTIONS_LEFT_OUT: Final[Mapping[str, str]] = {
     '"red signal" -tea': "phrases and excluded words are obeyed",
 }
 """Questions whose answers are meant to differ, with the reason."""
+
+REFUSES: Final = "answers that are refused in one and not in the other"
+_NEEDED: Final = re.compile(
+    r"(?:the best candidate has relevance |refused: )[\d.]+(?:, and | < )[\d.]+(?: is needed)?|"
+    + re.escape(UNSURE)
+    + r"\s*"
+)
 
 LEFT_OUT: Final[Mapping[str, str]] = {
     "store/prf/": _GONE, "options/prf/": _GONE, "settings/prf/": _GONE, "parts/strategy PRFStrategy": _GONE,
@@ -128,6 +137,26 @@ def differences(recorded: Any, now: Any, tolerance: float, place: str = "") -> I
         yield f"{place}: {before} -> {after}"
 
 
+def comparable(value: Any) -> Any:
+    """Return an answer without what every answer has since: a verdict, and other figures of what is needed."""
+    if isinstance(value, Mapping):
+        members = {"summary" if name == "verdict" and "steps" in value else name: item for name, item in value.items()}
+        return {name: comparable(item) for name, item in members.items() if name != "verdict"}
+    if isinstance(value, list):
+        return [comparable(item) for item in value]
+    return _NEEDED.sub("", value) if isinstance(value, str) else value
+
+
+def refusals(value: Any) -> list[bool]:
+    """Return of each answer within a value whether it is refused."""
+    if isinstance(value, Mapping):
+        own = [value["refused"] is not None] if "refused" in value else []
+        return own + [is_refused for item in value.values() for is_refused in refusals(item)]
+    if isinstance(value, list):
+        return [is_refused for item in value for is_refused in refusals(item)]
+    return [True] if isinstance(value, str) and NEAREST in value else []
+
+
 def compare(recorded: Mapping[str, Any], now: Mapping[str, Any], tolerance: float, most: int) -> int:
     """Print what differs; how many answers do."""
     left_out, different = Counter[str](), Counter[str]()
@@ -135,18 +164,21 @@ def compare(recorded: Mapping[str, Any], now: Mapping[str, Any], tolerance: floa
         prefix = next((prefix for prefix in LEFT_OUT if key.startswith(prefix)), None)
         form = json.dumps(recorded.get(key), ensure_ascii=False)
         question = next((text for text in QUESTIONS_LEFT_OUT if json.dumps(text)[1:-1] in form), None)
+        if refusals(recorded.get(key)) != refusals(now.get(key)):
+            question = question or REFUSES
         if prefix is not None or (question is not None and recorded[key] != now.get(key)):
             left_out[prefix or question or ""] += 1
         elif key not in now or key not in recorded:
             different[key.partition("/")[0]] += 1
             if different.total() <= most:
                 print(f"{key}: {'not asked any more' if key not in now else 'not recorded'}")
-        elif places := list(differences(recorded[key], now[key], tolerance)):
+        elif places := list(differences(comparable(recorded[key]), comparable(now[key]), tolerance)):
             different[key.partition("/")[0]] += 1
             if different.total() <= most:
                 print("\n    ".join([key, *places[:4], *([f"and {len(places) - 4} more"] if len(places) > 4 else [])]))
+    reasons = {**LEFT_OUT, **QUESTIONS_LEFT_OUT, REFUSES: "less is refused, and more where words stand nowhere"}
     for prefix, count in left_out.items():
-        print(f"left out: {count} answers of {prefix}: {({**LEFT_OUT, **QUESTIONS_LEFT_OUT})[prefix]}")
+        print(f"left out: {count} answers of {prefix}: {reasons[prefix]}")
     print(
         f"{len(recorded)} answers, {different.total()} differ"
         + "".join(f", {kind} {count}" for kind, count in different.items())
