@@ -14,6 +14,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import chdir, closing, contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import requires
 from pathlib import Path
@@ -446,10 +447,10 @@ def through_proxies() -> Iterator[tuple[str, bool]]:
         for proxy in ("http://127.0.0.1:9", "socks5://p.example:1080", "ftp://p.example:1"):
             with patch.dict(os.environ, {**dict.fromkeys(variables, proxy), "NO_PROXY": "[::1]"}):
                 for name, call in calls.items():
-                    yield f"Python: {name} on this machine, {proxy}", refuses(lambda call=call: call(here), "404")
+                    yield f"Python: {name} on this machine, {proxy}", refuses(partial(call, here), "404")
                     if not proxy.startswith("http"):
-                        named = refuses(lambda call=call: call("http://a.example"), "p.example")
-                        yield f"Python: {name} elsewhere, {proxy}: the proxy is named", named
+                        is_named = refuses(partial(call, "http://a.example"), "p.example")
+                        yield f"Python: {name} elsewhere, {proxy}: the proxy is named", is_named
     finally:
         server.shutdown()
         server.server_close()

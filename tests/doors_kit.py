@@ -334,7 +334,8 @@ def command(request: Asked) -> list[str]:
     if request.rerank is not None:
         arguments.append("--rerank" if request.rerank else "--no-rerank")
     if request.refuse is not None:
-        arguments += ["--refuse", {True: "elsewhere", False: "never"}.get(request.refuse, request.refuse)]
+        names = {True: "elsewhere", False: "never"}
+        arguments += ["--refuse", names[request.refuse] if isinstance(request.refuse, bool) else request.refuse]
     return [*arguments, "--json"]
 
 

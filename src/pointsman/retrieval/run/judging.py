@@ -15,7 +15,7 @@ from itertools import chain, count, repeat
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pointsman.retrieval.judge.languages import script_of
-from pointsman.retrieval.judge.relevance import Evidence, Relevance, judge_by, sigmoid
+from pointsman.retrieval.judge.relevance import Evidence, Relevance, judge_by
 from pointsman.retrieval.run.candidates import StoreResults
 from pointsman.store.store_values import MATCHED
 from pointsman.text import query_tokens
@@ -238,7 +238,7 @@ def judge(
         judgement, calibration = max(judgements, key=lambda pair: pair[0].best)
         minimum = calibration.minimum
         if not evidence.across:
-            if calibration.form == "both" and results.idf and results.absent is not None:
+            if evidence.form == "both" and results.idf and results.absent is not None:
                 minimum = needed_relevance(results.absent / results.idf, terms)
             if fit is not None:
                 minimum = fit.minimums.get(calibration.form, minimum)
@@ -266,7 +266,7 @@ def needed_relevance(absent_share: float, terms: int) -> float:
     """
     intercept, by_absent, by_terms = _NEEDED
     logit = intercept + by_absent * absent_share + by_terms * math.log(max(terms, _FEW_TERMS))
-    return min(float(sigmoid(logit)), _MOST_NEEDED)
+    return min(1 / (1 + math.exp(-logit)), _MOST_NEEDED)
 
 
 def words_of(text: str) -> int:

@@ -99,10 +99,6 @@ class KeywordState:
         """Return Lucene's idf of each term over the living documents."""
         return [idf(self.documents, frequency) for frequency in list(map(self.count, terms))]
 
-    def are_absent(self, terms: Iterable[str]) -> list[bool]:
-        """Return of each term whether no living document contains it."""
-        return [not frequency for frequency in map(self.count, terms)]
-
     def weight(self, term: str) -> float:
         """Return the factor that corrects tantivy's score of a term for the deleted documents it counts."""
         weight = self.weights.get(term)

@@ -67,9 +67,11 @@ class WordQuery:
         self._constants, self._repeatable = (k1, b), repeatable
         self._keys = snapshot.keys if isinstance(snapshot, IndexSubset) else None
         self._query = _any_of(snapshot, self.terms) if any(map(snapshot.learn, self.terms)) else None
-        self._weights = list(map(mul, self.terms.values(), snapshot.idfs(self.terms)))
+        idfs = snapshot.idfs(self.terms)
+        self._weights = list(map(mul, self.terms.values(), idfs))
         self.idf = math.fsum(self._weights)
-        self.absent = math.fsum(compress(self._weights, snapshot.are_absent(self.terms)))
+        highest = math.log(1 + (snapshot.documents + 0.5) / 0.5) * (1 - 1e-9)  # the idf of a word that no document has
+        self.absent = math.fsum(compress(self._weights, [idf >= highest for idf in idfs]))
         self.matched: dict[int, float] = {}
 
     def search(self, k: int, filters: Filter | None = None) -> list[tuple[int, float]]:
