@@ -11,7 +11,7 @@ import pytest
 
 import pointsman
 from pointsman import Dataset, Document
-from pointsman.embedders import CachedEmbedder, DistanceEmbedder, OnnxEmbedder, load_embedder
+from pointsman.embedders import CachedEmbedder, OnnxEmbedder, load_embedder
 from pointsman.retrieval.refine.compress.extractive import ExtractiveCompressor
 from pointsman.retrieval.refine.rerank import CalibratedReranker
 from pointsman.selector.description_selector import DescriptionSelector
@@ -135,7 +135,6 @@ def test_whatever_takes_an_embedder_takes_its_name(tmp_path: Path, monkeypatch: 
         EmbeddingSelector(spec),
         DescriptionSelector(spec),
         ExtractiveCompressor(spec),
-        DistanceEmbedder(spec, "dot"),
         CachedEmbedder(spec, tmp_path / "cache"),
     )
     assert [taker.embedder.name for taker in takers] == [name] * len(takers)

@@ -2,7 +2,6 @@ from pointsman.embedders.e5.prepared_files import cache_directory as cache_direc
 from pointsman.embedders.base_embedder import BaseEmbedder as BaseEmbedder
 from pointsman.embedders.cached_embedder import CachedEmbedder as CachedEmbedder
 from pointsman.embedders.named_embedders import as_embedder as as_embedder, load_embedder as load_embedder
-from pointsman.embedders.distance import DistanceEmbedder as DistanceEmbedder
 from pointsman.embedders.clip import ClipEmbedder as ClipEmbedder
 from pointsman.embedders.e5.e5_embedder import E5Embedder as E5Embedder, default_embedder as default_embedder
 from pointsman.embedders.http_multimodal import HTTPMultimodalEmbedder as HTTPMultimodalEmbedder

@@ -10,7 +10,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -171,17 +171,6 @@ class EmbedFunction(BaseEmbedder):
         if on_progress is not None:
             on_progress(len(rows))
         return rows
-
-    def embed_unscaled(self, texts: Sequence[str], kind: Literal["queries", "documents"]) -> NDArray[np.float64]:
-        """Return vectors of shape ``(len(texts), dimensions)``, float64, as long as the object makes them.
-
-        Raises:
-            ModelError: as for ``embed_queries``.
-        """
-        methods = self._methods
-        if kind == "queries":
-            return self._unscaled_rows(methods.queries, texts, takes_list=methods.queries_take_list)
-        return self._unscaled_rows(methods.documents, texts, takes_list=methods.documents_take_list)
 
     def _rows(
         self, method: str, inputs: Sequence[str] | Sequence[bytes] | Sequence[io.BytesIO], *, takes_list: bool

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pointsman.embedders.base_embedder import BaseEmbedder, Progress
-from pointsman.embedders.distance import COSINE, Distance, DistanceEmbedder, DistanceName
 from pointsman.embedders.query_vectors import QueryVectors
 from pointsman.retrieval.fusion import fuse
 from pointsman.retrieval.plan.recipe import Recipe
@@ -99,16 +98,15 @@ class GivenVectors(BaseEmbedder):
 
     Args:
         name: stored with the vectors, so that vectors of another model are rejected.
-        distance: how they are compared.
     """
 
-    def __init__(self, name: str, distance: Distance = COSINE) -> None:
-        self._name, self.distance = name, distance
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     @property
     def name(self) -> str:
-        """The given name, with the distance."""
-        return self.distance.name_for(self._name)
+        """The given name."""
+        return self._name
 
     @property
     def dimensions(self) -> int:
@@ -222,7 +220,7 @@ class _GivenQuestion(Source):
         self.dataset = dataset
         self.name, self.description = dataset.name, dataset.description
         self.indexing_technique = dataset.indexing_technique
-        embedder = _GivenVector(dataset.embedder.name, dataset.distance.of_query(vector))
+        embedder = _GivenVector(dataset.embedder.name, direction_of(vector))
         self.query_vectors = QueryVectors(lambda: embedder)
 
     def check_searchable(self) -> None:
@@ -351,32 +349,17 @@ def diverse(dataset: Dataset, hits: Sequence[Hit], k: int, weight: float) -> lis
     return [pairs[index][0] for index in mmr([hit.score for hit, _ in pairs], rows @ rows.T, weight, k)]
 
 
-def with_distance(embedder: Embedder | None, distance: DistanceName, longest: float) -> Embedder | None:
-    """Return an embedder, by default the default one, with a distance; unchanged if that is the cosine.
-
-    Raises:
-        InputError: the distance is invalid.
-    """
-    if Distance(distance, longest) == COSINE:
-        return embedder
-    from pointsman.embedders import default_embedder
-
-    return DistanceEmbedder(embedder or default_embedder(), distance, longest)
-
-
-def given_or_named(embedder: str | None, vectors: str, distance: DistanceName, longest: float) -> Embedder:
+def given_or_named(embedder: str | None, vectors: str) -> Embedder:
     """Return the embedder of this name, or, if there is none, of vectors of this name that are given.
 
     Raises:
-        InputError: the distance is invalid.
         UnknownNameError: there is no such embedder.
     """
     if embedder is None:
-        return GivenVectors(vectors, Distance(distance, longest))
+        return GivenVectors(vectors)
     from pointsman.embedders import load_embedder
 
-    own_embedder = load_embedder(embedder)
-    return with_distance(own_embedder, distance, longest) or own_embedder
+    return load_embedder(embedder)
 
 
 def own_reranker(reranker: Any) -> Any:

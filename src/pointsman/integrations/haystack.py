@@ -18,7 +18,6 @@ try:
         PointsmanHybridRetriever,
         PointsmanRetriever,
         PointsmanServiceRetriever,
-        PointsmanSparseEmbeddingRetriever,
     )
     from haystack_integrations.components.routers.pointsman import PointsmanRouter
     from haystack_integrations.document_stores.pointsman import PointsmanDocumentStore, filter_of
@@ -37,7 +36,6 @@ __all__ = [
     "PointsmanRetriever",
     "PointsmanRouter",
     "PointsmanServiceRetriever",
-    "PointsmanSparseEmbeddingRetriever",
     "PointsmanTextEmbedder",
     "filter_of",
 ]

@@ -14,7 +14,7 @@ import numpy as np
 from pointsman.embedders.base_embedder import mixed_embedders
 from pointsman.text import repair
 from pointsman.tools.errors import CorruptStoreError, InputError
-from pointsman.values.metadata import NUMBER, RESERVED, SPARSE, TEXTS, plain, sparse_problem
+from pointsman.values.metadata import NUMBER, RESERVED, TEXTS, plain
 from pointsman.values.types import Document, Metadata
 from pointsman.values.views import ACCESS, VALIDITY_KEYS, Permissions, check_validity
 
@@ -170,8 +170,6 @@ def _check_reserved(document: Document) -> None:
             Permissions.of(metadata[ACCESS] if isinstance(metadata[ACCESS], Mapping) else None)
         except InputError as error:
             raise InputError(f"document {document.id!r:.80}: the metadata {ACCESS!r}: {error}") from error
-    if metadata.get(SPARSE) is not None and (problem := sparse_problem(metadata[SPARSE])) is not None:
-        raise InputError(f"document {document.id!r:.80}: the metadata {SPARSE!r}, a sparse vector: {problem}")
     if any(key in metadata for key in VALIDITY_KEYS):
         try:
             check_validity(metadata)

@@ -16,7 +16,6 @@ from typing import Any, Final, Literal
 from uuid import UUID
 
 from pointsman.text.unicode import compose, repair
-from pointsman.tools.errors import InputError
 
 Kind = Literal["string", "number", "boolean"]
 
@@ -40,43 +39,6 @@ RESERVED: Final[Mapping[str, str]] = {
 Without a ``source`` all but the title are the user's own, and may have any type.
 """
 
-SPARSE: Final = "_sparse"
-"""The metadata key of a learned sparse vector: ``{"indices": [7, 3], "values": [0.5, 1.0]}``; filters do not see it."""
-
-
-def sparse_problem(form: object) -> str | None:
-    """Return what is wrong with a sparse vector as metadata; None if nothing is.
-
-    >>> sparse_problem({"indices": [7], "values": [0.5]})
-    >>> sparse_problem({"indices": [7], "values": [-1]})
-    'values are finite numbers from 0 up, not -1'
-    """
-    if not isinstance(form, Mapping) or form.keys() != {"indices", "values"}:
-        return f"it has indices and values, not {form!r:.80}"
-    indices, values = form["indices"], form["values"]
-    if not isinstance(indices, list) or not isinstance(values, list) or len(indices) != len(values):
-        return "indices and values are lists of one length"
-    for index in indices:
-        if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < 2**53:
-            return f"indices are whole numbers from 0 to 2**53 - 1, not {index!r:.40}"
-    for value in values:
-        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= _GREATEST_WEIGHT:
-            return f"values are finite numbers from 0 up, not {value!r:.40}"
-    return "an index is given twice" if len(set(indices)) < len(indices) else None
-
-
-def sparse_of(form: Mapping[str, Any]) -> dict[int, float]:
-    """Return a sparse vector as weights by token id.
-
-    Raises:
-        InputError: it is none.
-    """
-    if (problem := sparse_problem(form)) is not None:
-        raise InputError(f"a sparse vector: {problem}")
-    return dict(zip(form["indices"], form["values"], strict=True))
-
-
-_GREATEST_WEIGHT: Final = 1e30  # fits into float32, and so does a product of two; NaN is not below it
 _INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)", re.ASCII)
 _CODE_POINTS_WITH_CASE: Final = 0x1E944  # no code point beyond it has another case
 

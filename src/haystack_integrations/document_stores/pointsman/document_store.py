@@ -17,12 +17,10 @@ import pointsman
 from haystack_integrations.document_stores.pointsman.filters import filter_of
 from pointsman import Dataset, InputError, PointsmanError, UnmetNeedError
 from pointsman import Document as OurDocument
-from pointsman.embedders.distance import Distance, DistanceName
 from pointsman.integrations.framework_sources import given_or_named, with_notes
 from pointsman.tools.sync_and_async import async_twin
 from pointsman.tools.system.locations import is_service, redacted
 from pointsman.values.filters import And, Filter
-from pointsman.values.metadata import SPARSE
 from pointsman.values.retrieval_context import Verdict
 from pointsman.values.types import Hit
 
@@ -45,9 +43,6 @@ class PointsmanDocumentStore:
             `pointsman.load_embedder` knows. Without one, all vectors come from Haystack's components, and documents
             without an embedding are found by their words.
         vectors: a name for the vectors of those components; later, vectors with another name are rejected.
-        distance: how vectors are compared: ``"cosine"``, ``"dot"`` or ``"euclidean"``; see
-            `pointsman.embedders.DistanceEmbedder`.
-        longest: with another distance than the cosine, the greatest length of a stored vector; longer ones are refused.
         wait: seconds to wait while another process writes.
 
     Raises:
@@ -60,8 +55,6 @@ class PointsmanDocumentStore:
         dataset: str = "haystack",
         embedder: str | None = None,
         vectors: str = "haystack",
-        distance: DistanceName = "cosine",
-        longest: float = 1.0,
         wait: float = 30.0,
     ) -> None:
         if location is not None and not isinstance(location, str | Path):
@@ -73,8 +66,6 @@ class PointsmanDocumentStore:
             )
         self.location = None if location is None else str(location)
         self.name, self.embedder, self.vectors, self.wait = dataset, embedder, vectors, wait
-        self.distance, self.longest = distance, longest
-        Distance(distance, longest)  # checked here rather than at the first use
         self._workspace: pointsman.Workspace | None = None
         self._dataset: Dataset | None = None
 
@@ -83,7 +74,7 @@ class PointsmanDocumentStore:
         """The dataset; opened on first use."""
         with _opening:
             if self._dataset is None:
-                own_embedder = given_or_named(self.embedder, self.vectors, self.distance, self.longest)
+                own_embedder = given_or_named(self.embedder, self.vectors)
                 if self.location is None:
                     self._dataset = Dataset(self.name, embedder=own_embedder)
                 else:
@@ -99,8 +90,6 @@ class PointsmanDocumentStore:
             dataset=self.name,
             embedder=self.embedder,
             vectors=self.vectors,
-            distance=self.distance,
-            longest=self.longest,
             wait=self.wait,
         )
 
@@ -116,10 +105,6 @@ class PointsmanDocumentStore:
             self._workspace = self._dataset = None
         elif self._dataset is not None:
             self._dataset.close()
-
-    def get_distance(self) -> DistanceName:
-        """Returns how vectors are compared; scores are cosines, see `pointsman.embedders.distance.Distance.value`."""
-        return self.distance
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -235,7 +220,7 @@ class PointsmanDocumentStore:
                     if duplicate_ids and policy is not DuplicatePolicy.SKIP:
                         ids = ", ".join(sorted(duplicate_ids)[:5])
                         raise DuplicateDocumentError(f"these ids exist already, or are given twice: {ids}")
-                own_documents = [_own_document(document, has_unit_length=self.distance == "cosine") for document in new]
+                own_documents = [_own_document(document) for document in new]
                 self._add(own_documents, [document.embedding for document in new])
             return len(new)
 
@@ -330,12 +315,8 @@ def _first_of_each(documents: Sequence[Document], known_ids: set[str]) -> tuple[
     return list(first.values()), duplicate_ids
 
 
-def _own_document(document: Document, *, has_unit_length: bool) -> OurDocument:
+def _own_document(document: Document) -> OurDocument:
     """Converts a document to a Pointsman document; its other fields are stored beside the metadata.
-
-    Args:
-        document: the document.
-        has_unit_length: whether its embedding is stored with length 1, so that its length is one of those fields.
 
     Raises:
         InputError: its embedding is not a list of finite numbers.
@@ -347,13 +328,13 @@ def _own_document(document: Document, *, has_unit_length: bool) -> OurDocument:
         extra["score"] = document.score
     if document.blob is not None:
         extra["blob"] = document.blob.to_dict()
-    if document.embedding is not None and has_unit_length:
+    if document.sparse_embedding is not None:
+        extra["sparse_embedding"] = document.sparse_embedding.to_dict()
+    if document.embedding is not None:
         extra["length"] = _length(document)
     if _EXTRA in document.meta:
         extra["own"] = document.meta[_EXTRA]
     metadata = {**document.meta, _EXTRA: extra} if extra else document.meta
-    if document.sparse_embedding is not None:
-        metadata = {**metadata, SPARSE: document.sparse_embedding.to_dict()}
     return OurDocument(document.id, document.content or "", metadata)
 
 
@@ -388,7 +369,7 @@ def _rebuilt(document: OurDocument, metadata: dict[str, Any], extra: Mapping[str
     """
     if "own" in extra:
         metadata[_EXTRA] = extra["own"]
-    content, blob, sparse = extra.get("content"), extra.get("blob"), metadata.pop(SPARSE, None)
+    content, blob, sparse = extra.get("content"), extra.get("blob"), extra.get("sparse_embedding")
     if content is not None:
         raise TypeError("a text is stored as the document's own")
     score, length = extra.get("score"), float(extra.get("length", 1.0))

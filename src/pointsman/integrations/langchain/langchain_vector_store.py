@@ -16,7 +16,6 @@ from pointsman.integrations.framework_sources import (
     hits_from_score,
     noted_answer,
     take_group_options,
-    with_distance,
     workspace_of,
 )
 from pointsman.integrations.langchain.langchain_documents import (
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
 
     from langchain_core.embeddings import Embeddings
 
-    from pointsman.embedders.distance import DistanceName
-
 
 Filters = str | Mapping[str, Any] | Filter | None
 
@@ -64,8 +61,6 @@ class PointsmanVectorStore(VectorStore):
             service.
         strategy: how ``similarity_search`` searches: ``"vector"`` by cosine alone, ``"hybrid"`` also by words,
             ``"auto"``.
-        distance: how vectors are compared: ``"cosine"``, ``"dot"`` or ``"euclidean"``; see `DistanceEmbedder`.
-        longest: with another distance than the cosine, the greatest length of a stored vector; longer ones are refused.
         wait: seconds to wait while another process writes to the dataset.
 
     Raises:
@@ -80,15 +75,13 @@ class PointsmanVectorStore(VectorStore):
         url: str | None = None,
         embedding: Embeddings | None = None,
         strategy: str = "vector",
-        distance: DistanceName = "cosine",
-        longest: float = 1.0,
         wait: float = 30.0,
     ) -> None:
-        embedder = with_distance(embedder_of(embedding), distance, longest)
+        embedder = embedder_of(embedding)
         if embedder is not None and isinstance(dataset, Dataset | RemoteDataset):
-            raise InputError("give either a dataset, which has its own embedder and distance, or an embedding")
+            raise InputError("give either a dataset, which has its own embedder, or an embedding")
         if embedder is not None and url is not None and is_service(url):
-            raise InputError(f"the service at {redacted(url)} embeds by itself; leave out embedding and distance")
+            raise InputError(f"the service at {redacted(url)} embeds by itself; leave out embedding")
         workspace = workspace_of(dataset, path, url, embedder)
         if workspace is not None:
             dataset = workspace.dataset(dataset if isinstance(dataset, str) else "langchain")
@@ -321,22 +314,6 @@ class PointsmanVectorStore(VectorStore):
         refuse_others("a search by vector takes filter, offset, score_threshold, group_by and group_size", kwargs)
         hits = self.dataset.search_vector(embedding, check_top_k(k) + offset, filters=filter, **groups)
         return documents_with_scores(hits_from_score(hits, score_threshold)[offset:])
-
-    def similarity_search_with_score_by_sparse_vector(
-        self,
-        sparse_vector: Mapping[int, float],
-        k: int = 4,
-        *,
-        filter: Filters = None,  # noqa: A002  (LangChain's name)
-    ) -> list[tuple[theirs.Document, float]]:
-        """Return the documents with the greatest inner products with a sparse vector, and these.
-
-        Documents bring their sparse vectors in their metadata under ``_sparse``; see `Dataset.search_sparse`.
-
-        Raises:
-            InputError: the vector, ``k`` or the filter is invalid.
-        """
-        return documents_with_scores(self.dataset.search_sparse(sparse_vector, k, filters=filter))
 
     def max_marginal_relevance_search(
         self,

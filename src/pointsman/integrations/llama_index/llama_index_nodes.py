@@ -9,7 +9,6 @@ from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_
 
 from pointsman.integrations.framework_sources import with_notes
 from pointsman.tools.errors import InputError
-from pointsman.values.metadata import SPARSE
 from pointsman.values.types import Document, Hit, Provenance, Query
 from pointsman.values.wire import NOT_IN_FORCE
 
@@ -98,13 +97,8 @@ def noted_node(hit: Hit, notes: dict[str, Any]) -> NodeWithScore:
 
 
 def annotate(node: BaseNode, notes: dict[str, Any]) -> BaseNode:
-    """Put what an answer says of a node into its metadata; a language model reads only why it does not hold.
-
-    Nor does it read a sparse vector there.
-    """
+    """Put what an answer says of a node into its metadata; a language model reads only why it does not hold."""
     node.metadata.update(notes)
-    hidden_keys = [key for key in (SPARSE,) if key in node.metadata]
-    node.excluded_embed_metadata_keys += [*notes, *hidden_keys]
-    node.excluded_llm_metadata_keys += hidden_keys
+    node.excluded_embed_metadata_keys += notes
     node.excluded_llm_metadata_keys += notes.keys() - {NOT_IN_FORCE}
     return node

@@ -13,7 +13,6 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryResult,
 )
 
-from pointsman.embedders.distance import DistanceName  # noqa: TC001  (pydantic reads it)
 from pointsman.integrations.framework_sources import (
     GROUP_OPTIONS,
     given_or_named,
@@ -65,8 +64,6 @@ class PointsmanVectorStore(BasePydanticVectorStore):
             path or url can be pickled, or rebuilt by ``from_dict``.
         embedder: the name of the model whose vectors LlamaIndex brings, if `pointsman.load_embedder` knows it.
         embedder_name: the name stored with the vectors of any other model.
-        distance: how vectors are compared: ``"cosine"``, ``"dot"`` or ``"euclidean"``; see `DistanceEmbedder`.
-        longest: with another distance than the cosine, the greatest length of a stored vector; longer ones are refused.
         wait: seconds to wait while another process writes to the dataset.
 
     Raises:
@@ -81,8 +78,6 @@ class PointsmanVectorStore(BasePydanticVectorStore):
     url: str | None = None
     embedder: str | None = None
     embedder_name: str = "llama_index"
-    distance: DistanceName = "cosine"
-    longest: float = 1.0
     _dataset: Dataset = PrivateAttr()
     _workspace: Workspace | None = PrivateAttr(default=None)
 
@@ -94,12 +89,10 @@ class PointsmanVectorStore(BasePydanticVectorStore):
         url: str | None = None,
         embedder: str | None = None,
         embedder_name: str = "llama_index",
-        distance: DistanceName = "cosine",
-        longest: float = 1.0,
         wait: float = 30.0,
         **fields: bool,  # stores_text and is_embedding_query, which ``to_dict`` writes
     ) -> None:
-        model = given_or_named(embedder, embedder_name, distance, longest)
+        model = given_or_named(embedder, embedder_name)
         workspace = workspace_of(dataset, path, url, model)
         name = dataset if isinstance(dataset, str) else "llama_index"
         super().__init__(  # type: ignore[call-arg]  # pydantic's fields
@@ -110,8 +103,6 @@ class PointsmanVectorStore(BasePydanticVectorStore):
             url=url,
             embedder=embedder,
             embedder_name=embedder_name,
-            distance=distance,
-            longest=longest,
         )
         self._workspace = workspace
         if workspace is not None:
@@ -246,25 +237,17 @@ class PointsmanVectorStore(BasePydanticVectorStore):
             options: a retriever's ``vector_store_kwargs``: ``group_by`` and ``group_size``, as in
                 `Dataset.search_vector`, and for MMR only ``mmr_threshold`` (0 for diversity alone, 1 for nearness
                 alone; 0.5 by default) and the number of nodes to choose from, as ``mmr_prefetch_k`` or as a multiple of
-                ``similarity_top_k``, ``mmr_prefetch_factor`` (4 by default). In the mode ``sparse``, ``sparse_vector``
-                (weights by token id) searches the vectors that nodes have in their metadata under ``_sparse``, instead
-                of words; see `Dataset.search_sparse`.
+                ``similarity_top_k``, ``mmr_prefetch_factor`` (4 by default).
 
         Raises:
             UnmetNeedError: the mode is not one of default, sparse, text search, hybrid, semantic hybrid and MMR.
             InputError: the query lacks the vector or the text that its mode needs, or an option is unknown or invalid.
         """
-        sparse_vector = options.pop("sparse_vector", None)
         if unknown_options := options.keys() - MMR_OPTIONS - GROUP_OPTIONS:
-            names = sorted({*MMR_OPTIONS, *GROUP_OPTIONS, "sparse_vector"})
+            names = sorted({*MMR_OPTIONS, *GROUP_OPTIONS})
             raise InputError(f"a query takes {', '.join(names)}, not {', '.join(sorted(unknown_options))}")
         groups = take_group_options(options)
-        if sparse_vector is not None:
-            if query.mode is not VectorStoreQueryMode.SPARSE or groups:
-                raise InputError("a sparse_vector goes with the mode 'sparse', and without group_by")
-            k = query.sparse_top_k or query.similarity_top_k
-            hits = self._dataset.search_sparse(sparse_vector, k, filters=filter_of_query(query))
-        elif query.mode is VectorStoreQueryMode.MMR:
+        if query.mode is VectorStoreQueryMode.MMR:
             hits = diverse_hits(self._dataset, query, filter_of_query(query), groups, **options)
         elif (find := MODES.get(query.mode)) is not None:
             hits = find(self._dataset, query, filter_of_query(query), groups)

@@ -173,13 +173,7 @@ class Reading:
                     f"dataset {self.name!r} holds vectors of {stored!r}, but is opened with {own!r}; "
                     "open it with that embedder, or index the documents again into a new dataset"
                 )
-        vector: NDArray[np.float32]
-        if as_passage:
-            vector = self.source.embedder.embed_documents([text])[0]
-            distance = getattr(self.source.embedder, "distance", None)
-            vector = vector if distance is None else distance.of_query(distance.originals(vector))
-        else:
-            vector = self.source.query_vectors(text)
+        vector = self.source.embedder.embed_documents([text])[0] if as_passage else self.source.query_vectors(text)
         background, self._has_vector = self.background, True
         return vector if background is None or background.languages is None else background.languages.neutral(vector)
 

@@ -1,7 +1,6 @@
 """Learned sparse vectors (SPLADE and similar models) beside the other lists.
 
-A document brings its own under the metadata key `SPARSE`, or a `SparseEmbedder` encodes it. The former are part of the
-document in every store: written, copied, restored and deleted with it. The index is derived from the documents.
+A `SparseEmbedder` encodes the documents; the index is derived from them.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ from pointsman.retrieval.run.source import Source
 from pointsman.retrieval.strategies.base_strategy import BaseRetrievalStrategy
 from pointsman.store.store_values import WORDS, Capability, StoreQuery
 from pointsman.tools.batching import batched
-from pointsman.tools.errors import InputError, ModelError, StoreError, UnmetNeedError
-from pointsman.values.metadata import SPARSE, sparse_problem
+from pointsman.tools.errors import InputError, ModelError, StoreError
 from pointsman.values.types import Document, Hit, Provenance, Query, check_top_k
 
 if TYPE_CHECKING:
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.store.base_store import Store
-    from pointsman.values.filters import Filter
 
 log = logging.getLogger(__name__)
 
@@ -66,20 +63,19 @@ class SparseEmbedder(Protocol):
 class SparseIndex:
     """An in-memory inverted index of a dataset's documents, brought up to date before each search.
 
-    Only new and changed documents are read, and encoded if they bring no vector; from a store that keeps no log of
+    Only new and changed documents are read and encoded; from a store that keeps no log of
     changes, all of them are read again once one has changed. With a ``path`` the vectors are saved there and reused
     when the same dataset is opened with the same model.
 
     Args:
         dataset: the dataset to index.
-        model: encodes texts; None: only documents that bring their vector are found.
+        model: encodes texts.
         path: a file for the vectors; None: every process reads the documents again.
     """
 
-    def __init__(self, dataset: Source, model: SparseEmbedder | None, path: str | Path | None = None) -> None:
-        self.dataset, self.model = dataset, model
+    def __init__(self, dataset: Source, model: SparseEmbedder, path: str | Path | None = None) -> None:
+        self.dataset, self.model, self._name = dataset, model, model.name
         self._path = None if path is None else Path(path)
-        self._name = "the sparse vector" if model is None else model.name
         self._sequence: int | None = None  # as of which the vectors are known
         self._identity = ""
         self._vectors: dict[int, tuple[NDArray[np.int64], NDArray[np.float32]]] = {}
@@ -91,19 +87,8 @@ class SparseIndex:
 
         Raises:
             ModelError: the model returned something that is not a sparse vector.
-            UnmetNeedError: there is no model.
         """
-        if self.model is None:
-            raise UnmetNeedError("no model encodes questions; search by a vector of theirs")
-        vector = self._encode_texts(self.model.encode_queries, [query.text])[0]
-        return self.search_vector(vector, k, query.filters)
-
-    def search_vector(self, vector: SparseVector, k: int, filters: Filter | None = None) -> list[tuple[int, float]]:
-        """Return at most ``k`` document keys with their inner products with a vector, best first; only those above 0.
-
-        Raises:
-            ModelError: it is not a sparse vector.
-        """
+        vector, filters = self._encode_texts(self.model.encode_queries, [query.text])[0], query.filters
         ranking = self._current().ranking(*_vector(vector, self._name))
         if filters is None:
             return list(itertools.islice(ranking, k))
@@ -157,13 +142,9 @@ class SparseIndex:
             self._encode([(keys[document.id], document) for document in batch if document.id in keys])
 
     def _encode(self, batch: Sequence[tuple[Any, Document]]) -> None:
-        brought = [(key, sparse_vector_of(document)) for key, document in batch]
-        self._vectors.update((key, _vector(vector, self._name)) for key, vector in brought if vector is not None)
-        if self.model is None or all(vector is not None for _, vector in brought):
-            return
-        bare = [pair for pair, (_, vector) in zip(batch, brought, strict=True) if vector is None]
-        encoded = self._encode_texts(self.model.encode_documents, [document.searchable for _, document in bare])
-        self._vectors.update((key, _vector(vector, self._name)) for (key, _), vector in zip(bare, encoded, strict=True))
+        encoded = self._encode_texts(self.model.encode_documents, [document.searchable for _, document in batch])
+        for (key, _), vector in zip(batch, encoded, strict=True):
+            self._vectors[key] = _vector(vector, self._name)
 
     def _encode_texts(self, encode: Any, texts: list[str]) -> Sequence[SparseVector]:
         try:
@@ -269,16 +250,6 @@ def _vector(vector: SparseVector, model: str) -> tuple[NDArray[np.int64], NDArra
     return np.array([token for token, _ in pairs], np.int64), np.array([weight for _, weight in pairs], np.float32)
 
 
-def sparse_vector_of(document: Document) -> dict[int, float] | None:
-    """Return the sparse vector that a document brings; None if it brings none, or another program wrote something else.
-
-    >>> sparse_vector_of(Document("a", "rail", {"_sparse": {"indices": [7, 3], "values": [0.5, 1.0]}}))
-    {7: 0.5, 3: 1.0}
-    """
-    form = document.metadata.get(SPARSE)
-    return None if form is None or sparse_problem(form) else dict(zip(form["indices"], form["values"], strict=True))
-
-
 class SparseRetriever(BaseRetriever):
     """Ranks the documents of a source by the inner product of sparse vectors.
 
@@ -322,8 +293,8 @@ def sparse_hits(dataset: Source, ranking: Sequence[tuple[Any, float]]) -> list[H
 class SparseStrategy(BaseRetrievalStrategy):
     """Adds a list from sparse vectors to each dataset's hybrid ranking, fused by rank.
 
-    With a model, documents are encoded at the first search, and changed ones at the next, unless they bring a vector of
-    theirs (see `Dataset.search_sparse`); pass ``folder`` to keep the vectors. Without a model the BM25 weights are the
+    With a model, documents are encoded at the first search, and changed ones at the next; pass ``folder`` to keep the
+    vectors. Without a model the BM25 weights are the
     sparse vectors, and the plan says so.
     """
 

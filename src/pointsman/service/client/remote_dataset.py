@@ -27,7 +27,6 @@ from pointsman.tools.errors import InputError, PointsmanError, ServiceError, Unk
 from pointsman.tools.sync_and_async import async_twin
 from pointsman.tools.vectors import encode_vector, with_length
 from pointsman.values.filters import parse_optional
-from pointsman.values.metadata import sparse_of
 from pointsman.values.types import (
     AddResult,
     Document,
@@ -481,23 +480,6 @@ class RemoteDataset:
         return self._service.call(endpoints.NEAREST, self.name, body=body)
 
     asearch_vector = async_twin(search_vector)
-
-    def search_sparse(
-        self, vector: Mapping[int, float], k: int = 5, *, filters: str | Mapping[str, Any] | Filter | None = None
-    ) -> list[Hit]:
-        """Return the documents with the greatest inner products of sparse vectors; see `Dataset.search_sparse`.
-
-        Raises:
-            InputError: the vector, ``k`` or a filter is invalid.
-        """
-        condition = parse_optional(filters)
-        form = {"indices": list(vector), "values": list(vector.values())}
-        sparse_of(form)  # checks it
-        filters_sent = None if condition is None else sent_filter(condition)
-        body = {"sparse": form, "k": check_top_k(k), "filters": filters_sent}
-        return self._service.call(endpoints.NEAREST, self.name, body=body)
-
-    asearch_sparse = async_twin(search_sparse)
 
     def search_many(
         self,

@@ -447,18 +447,10 @@ class DeleteRequest(StrictRequest):
     filters: Annotated[Object | str | None, Field(description="As in a search; null: any.")] = None
 
 
-class SparseVector(StrictRequest):
-    """A learned sparse vector, as documents have it in their metadata under `_sparse`."""
-
-    indices: Annotated[list[int], Field(max_length=100_000, description="Token ids, from 0 up.")]
-    values: Annotated[list[float], Field(max_length=100_000, description="The weight of each, from 0 up.")]
-
-
 class NearestRequest(StrictRequest):
-    """A vector, or a sparse vector, to search with."""
+    """A vector to search with."""
 
-    vector: Vector | None = None
-    sparse: SparseVector | None = None
+    vector: Vector
     k: Annotated[int, Field(ge=1, le=1000, description="Maximum number of hits.")] = 5
     filters: Annotated[Object | str | None, Field(description="As in a search; null: any.")] = None
     group_by: Annotated[str | None, Field(description=OPTIONS["group_by"].help, min_length=1, max_length=1000)] = None
@@ -466,7 +458,7 @@ class NearestRequest(StrictRequest):
 
 
 class Nearest(Open):
-    """Hits, best first; their scores are cosines, or inner products of sparse vectors."""
+    """Hits, best first; their scores are cosines."""
 
     hits: list[Hit]
 

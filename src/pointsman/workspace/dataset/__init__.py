@@ -19,8 +19,9 @@ from pointsman.retrieval.run.reading import Reading, spread_of, versions_in
 from pointsman.retrieval.search import search_now
 from pointsman.retrieval.workflow import several
 from pointsman.store.store_values import NEAR, Capability, StoreQuery
-from pointsman.tools.errors import InputError, ModelError, UnmetNeedError
+from pointsman.tools.errors import InputError, UnmetNeedError
 from pointsman.tools.sync_and_async import async_twin, in_thread
+from pointsman.tools.vectors import direction_of
 from pointsman.values.filters import parse_optional
 from pointsman.values.types import AddResult, Document, Hit, Provenance, Query, check_top_k
 from pointsman.values.views import VALID_FROM, VALID_TO, View
@@ -46,8 +47,7 @@ ACCESS_IS_OFF: Final = (
     "access is off here, so principals would change nothing; switch it on first, with Workspace.switch_access or "
     "'pointsman access on'"
 )
-SPARSE_FILE: Final = "sparse.npz"
-"""The file of the index over sparse vectors, in the folder of a dataset; it is derived from the documents."""
+
 
 __all__ = ["ACCESS_IS_OFF", "PATIENCE", "SOON", "Dataset", "DatasetRetriever", "check_name"]
 
@@ -203,7 +203,7 @@ class Dataset(EditableDataset):
             group_size: how many hits of one group there are.
 
         Returns:
-            Hits whose scores are cosines; see `Distance.value` for other distances.
+            Hits whose scores are cosines.
 
         Raises:
             InputError: the vector, a filter or a group is invalid.
@@ -213,7 +213,7 @@ class Dataset(EditableDataset):
             raise UnmetNeedError(f"dataset {self.name!r} has a keyword index only and stores no vectors")
         grouping = grouping_of(group_by, group_size)
         self.check_searchable()
-        direction, condition, store = self.distance.of_query(vector), parse_optional(filters), self.store
+        direction, condition, store = direction_of(vector), parse_optional(filters), self.store
         if grouping is None:
             nearest = _nearest(store, StoreQuery(None, direction, check_top_k(k), condition))
         else:
@@ -236,48 +236,6 @@ class Dataset(EditableDataset):
         return mark(hits, {self.name: versions}, self.day or today())
 
     asearch_vector = async_twin(search_vector)
-
-    def search_sparse(
-        self,
-        vector: Mapping[int, float],
-        k: int = 5,
-        *,
-        filters: str | Mapping[str, Any] | Filter | None = None,
-    ) -> list[Hit]:
-        """Return the documents whose sparse vectors have the greatest inner products with this one, best first.
-
-        A document brings its vector, such as one of SPLADE, under the metadata key ``_sparse``, as ``{"indices": [7,
-        3], "values": [0.5, 1.0]}``; it is part of the document in every store. The index over them is in memory, and
-        beside a dataset in a folder in a file, from which it continues; from other stores, all documents are read at
-        the first search and after every change.
-
-        Args:
-            vector: weights from 0 up by token id.
-            k: number of hits.
-            filters: restricts the documents before the cut.
-
-        Returns:
-            Hits with inner products above 0.
-
-        Raises:
-            InputError: the vector or a filter is invalid.
-        """
-        from pointsman.retrieval.strategies.sparse_vectors import SparseIndex, sparse_hits
-
-        self.check_searchable()
-        with self._opening:
-            if self._sparse_index is None:
-                folder = self.store.folder
-                self._sparse_index = SparseIndex(self, None, None if folder is None else folder / SPARSE_FILE)
-        try:
-            ranking = self._sparse_index.search_vector(vector, check_top_k(k), parse_optional(filters))
-        except ModelError as error:
-            raise InputError(str(error)) from error
-        hits = sparse_hits(self, ranking)
-        self._show("search_sparse", [hit.id for hit in hits])
-        return hits
-
-    asearch_sparse = async_twin(search_sparse)
 
     def search_many(
         self, queries: Sequence[str | Query], k: int = 5, **options: Unpack[SearchOptions]

@@ -30,8 +30,6 @@ from pointsman.tools.system.locations import with_home
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from pointsman.embedders.distance import Distance
-    from pointsman.retrieval.strategies.sparse_vectors import SparseIndex
     from pointsman.store.backend import Backend, DatasetRecord
     from pointsman.store.base_store import Store
     from pointsman.store.store_values import Verification
@@ -104,7 +102,6 @@ class StoredDataset(Source):
         self._has_access = has_access
         self.audit_log = audit_log
         self._kept_days = None if versions is None else days_in(versions)  # as asked, of a dataset that is not made yet
-        self._sparse_index: SparseIndex | None = None  # over the documents' own sparse vectors, once they are searched
         self._views: ByteCache[tuple[int, str], StoredDataset] = ByteCache(_bytes_of_view)  # by store and state
 
     def __repr__(self) -> str:
@@ -120,13 +117,6 @@ class StoredDataset(Source):
 
             self._embedder = default_embedder()
         return self._embedder
-
-    @property
-    def distance(self) -> Distance:
-        """How vectors are compared: by cosine, unless the embedder is a `DistanceEmbedder`."""
-        from pointsman.embedders.distance import COSINE
-
-        return getattr(self._embedder, "distance", COSINE)
 
     @property
     def opened(self) -> bool:

@@ -220,8 +220,7 @@ class EmbeddedDataset(StoredDataset):
 
     def _documents_as_queries(self, store: Store) -> NDArray[np.float32]:
         """Return the vectors of evenly spread documents, as a query would have them."""
-        rows = store.vectors(sample=LIKELY)
-        return self.distance.of_queries(self.distance.originals(rows)) if self.distance.columns else rows
+        return store.vectors(sample=LIKELY)
 
     def _likely_queries(self, store: Store) -> NDArray[np.float32]:
         """Embed stand-ins for future questions: titles, or first sentences, of evenly spread documents."""

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pointsman.embedders.distance import Distance
     from pointsman.ingest import Problem
     from pointsman.store.base_store import Store
     from pointsman.values.filters import Filter
@@ -60,9 +59,9 @@ class EditableDataset(EmbeddedDataset):
 
         Args:
             documents: documents, or mappings with ``id``, ``text`` and optionally ``metadata``; one or several.
-            vectors: shape ``(number of documents, dimensions)``, by this dataset's embedder; scaled to length 1 unless
-                `distance` is another than the cosine. By default the documents are embedded here. A list may have None
-                in place of a row; those documents are embedded here, and written in the same step as the others.
+            vectors: shape ``(number of documents, dimensions)``, by this dataset's embedder; scaled to length 1. By
+                default the documents are embedded here. A list may have None in place of a row; those documents are
+                embedded here, and written in the same step as the others.
             embed: with False, documents given without vectors are stored without them and found only by words.
                 ``"later"`` does the same, but answers report how many vectors are missing until `embed` has made them;
                 if words are not searched, or the store cannot add vectors later, it is the same as True.
@@ -82,7 +81,7 @@ class EditableDataset(EmbeddedDataset):
             LockedError: another process is writing to the dataset.
         """
         _check_choices(existing, embed)
-        vectors = None if vectors is None else _rows_of(vectors, self.distance)
+        vectors = None if vectors is None else _rows_of(vectors)
         self._check_vectors(has_vectors=vectors is not None and vectors.dtype != object)
         report = on_progress or (lambda _: None)
         total, position = AddResult(), 0
@@ -260,9 +259,7 @@ class EditableDataset(EmbeddedDataset):
     atext = async_twin(text)
 
     def get_vectors(self, ids: Sequence[str]) -> list[NDArray[np.float32] | None]:
-        """Return the vectors of these ids in order, None if none is stored.
-
-        They have length 1, or with another `distance` than the cosine the length with which they were given.
+        """Return the vectors of these ids in order, each of length 1, None if none is stored.
 
         Raises:
             UnmetNeedError: the store does not return vectors.
@@ -275,8 +272,7 @@ class EditableDataset(EmbeddedDataset):
         else:  # the store skips documents without a vector, and does not say which
             vectors = {id_: row for id_, key in keys.items() for row in store.vectors([key])}
         self._show("get_vectors", list(vectors))
-        originals = {id_: self.distance.originals(row) for id_, row in vectors.items()}
-        return [originals.get(id_) for id_ in ids]
+        return [vectors.get(id_) for id_ in ids]
 
     aget_vectors = async_twin(get_vectors)
 
@@ -408,26 +404,23 @@ class EditableDataset(EmbeddedDataset):
         return self.store.get([check_id(id_)])[0] is not None
 
 
-def _rows_of(vectors: GivenVectors, distance: Distance) -> NDArray[Any]:
+def _rows_of(vectors: GivenVectors) -> NDArray[Any]:
     """Return vectors as a matrix, or, if some are None, as an array of objects: each a list of numbers, or None.
 
     Raises:
-        InputError: they are not lists of numbers, all of one length, or one is too long for the distance.
+        InputError: they are not lists of numbers, all of one length.
     """
     import numpy as np
 
     if isinstance(vectors, np.ndarray):
-        return distance.of_documents(vectors)
+        return vectors
     rows = list(vectors)
     positions = [position for position, row in enumerate(rows) if row is not None]
     if len(positions) == len(rows):
-        return distance.of_documents(_matrix(rows))
+        return _matrix(rows)
     objects = np.empty(len(rows), object)
-    given_rows = [rows[position] for position in positions]
-    if distance.columns and given_rows:
-        given_rows = list(distance.of_documents(_matrix(given_rows)))
-    for position, row in zip(positions, given_rows, strict=True):
-        objects[position] = row
+    for position in positions:
+        objects[position] = rows[position]
     return objects
 
 

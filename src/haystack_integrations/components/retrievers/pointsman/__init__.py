@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Any, Self
 
 from haystack import Document, component, default_from_dict, default_to_dict
-from haystack.dataclasses import SparseEmbedding
 from haystack.document_stores.types import FilterPolicy, apply_filter_policy
 from haystack.utils import Secret
 
@@ -17,7 +16,6 @@ from pointsman.integrations.framework_sources import hits_by_both, hits_from_sco
 from pointsman.retrieval.request import SearchRequest, grouping_of
 from pointsman.tools.sync_and_async import async_twin, in_thread
 from pointsman.values.filters import Filter
-from pointsman.values.metadata import sparse_of
 from pointsman.values.retrieval_context import RetrievalContext, Verdict
 from pointsman.values.types import Hit
 
@@ -26,7 +24,6 @@ __all__ = [
     "PointsmanHybridRetriever",
     "PointsmanRetriever",
     "PointsmanServiceRetriever",
-    "PointsmanSparseEmbeddingRetriever",
 ]
 
 
@@ -376,37 +373,6 @@ class PointsmanHybridRetriever(_GroupingRetriever):
         question, k = Query(query, self._parsed_filters(filters)), self._k(top_k)
         groups = self._groups(group_by, group_size)
         hits = hits_by_both(self.document_store.dataset, question, query_embedding, k, **groups)
-        return self._documents(hits, score_threshold)
-
-    run_async = async_twin(run, "{}_async")
-
-
-@component
-class PointsmanSparseEmbeddingRetriever(_GivenVectorRetriever):
-    """Searches by a sparse vector from a Haystack sparse embedder, such as one of SPLADE.
-
-    Documents are found by the ``sparse_embedding`` with which they were written.
-
-    Args:
-        document_store: the store to search.
-        filters: which documents are eligible.
-        top_k: the number of documents.
-        filter_policy: whether the filters of a run replace these, or are merged with them.
-        return_embedding: whether documents have their embeddings.
-        score_threshold: documents with a lower score are left out.
-    """
-
-    @component.output_types(documents=list[Document])
-    def run(
-        self,
-        query_sparse_embedding: SparseEmbedding,
-        filters: dict[str, Any] | None = None,
-        top_k: int | None = None,
-        score_threshold: float | None = None,
-    ) -> dict[str, list[Document]]:
-        """Returns the documents with the greatest inner products, which are their scores."""
-        k, vector = self._k(top_k), sparse_of(query_sparse_embedding.to_dict())
-        hits = self.document_store.dataset.search_sparse(vector, k, filters=self._parsed_filters(filters))
         return self._documents(hits, score_threshold)
 
     run_async = async_twin(run, "{}_async")

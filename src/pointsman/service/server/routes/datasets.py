@@ -49,7 +49,6 @@ from pointsman.tools.errors import (
 )
 from pointsman.tools.json_forms import plain_form
 from pointsman.tools.vectors import encode_vector, vector_of
-from pointsman.values.metadata import sparse_of
 from pointsman.values.types import AddResult, Document
 from pointsman.values.wire import public_metadata
 
@@ -200,19 +199,11 @@ async def list_documents(
     operation_id="nearest_documents",
 )
 async def nearest_documents(state: Shared, access: Reader, name: Name, body: NearestRequest) -> Response:
-    """Find the documents whose vectors, or sparse vectors, are nearest to one; nothing is embedded or refused."""
+    """Find the documents whose vectors are nearest to one; nothing is embedded or refused."""
     dataset = await in_thread(state.dataset, access, name)
     options = {name: getattr(body, name) for name in ("filters", "group_by", "group_size")}
-    if (body.vector is None) == (body.sparse is None):
-        raise InputError("give vector or sparse, and not both")
     async with state.gate:
-        if body.sparse is None:
-            hits = await in_thread(dataset.search_vector, vector_of(body.vector), body.k, **options)
-        elif body.group_by is not None:
-            raise InputError("group_by goes with vector; a search by a sparse vector has no groups")
-        else:
-            vector = sparse_of(body.sparse.model_dump())
-            hits = await in_thread(dataset.search_sparse, vector, body.k, filters=body.filters)
+        hits = await in_thread(dataset.search_vector, vector_of(body.vector), body.k, **options)
     results = [{**hit.to_dict(rank), "metadata": public_metadata(hit.metadata)} for rank, hit in enumerate(hits, 1)]
     return Json({"hits": results})
 
