@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -244,6 +245,17 @@ def own_application() -> Iterator[tuple[str, bool]]:
     yield "Python: an answer", asyncio.run(get("bm25")).json() == ["a"]
     answer = asyncio.run(get("nonsense"))
     yield "Python: an error of ours", answer.status_code == 422 and "nonsense" in answer.json()["detail"]
+
+    async def page() -> dict[str, httpx.Response]:
+        transport = httpx.ASGITransport(create_app(workspace))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            text = (await client.get("/docs")).text
+            parts = re.findall(r'(?:src|href)="([^"]+)"', text)
+            return {part: await client.get(f"http://localhost/{part}") for part in parts if ":" not in part}
+
+    parts = asyncio.run(page())
+    is_whole = "console/swagger-ui-bundle.js" in parts and all(part.status_code == 200 for part in parts.values())
+    yield f"HTTP: /docs, whose {len(parts)} parts are served from here", is_whole
 
 
 def what_one_door_takes() -> Iterator[tuple[str, bool]]:

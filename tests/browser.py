@@ -94,3 +94,19 @@ class Watched:
         assert not faults
         assert not self.page.evaluate("window.violations ?? []")
         assert self.page.title() != "owned"
+
+
+@contextmanager
+def watching(browser: Browser, base: str, *, axe: bool = False, lang: str = "en-US", theme: str = "light",
+             width: int = 1280, height: int = 800, expected: tuple[int, ...] = ()) -> Iterator[Page]:  # fmt: skip
+    """A page on which nothing may happen that should not."""
+    context = browser.new_context(
+        locale=lang, color_scheme=theme, viewport={"width": width, "height": height}, bypass_csp=axe  # type: ignore[arg-type]
+    )  # fmt: skip
+    try:
+        page = Watched(context.new_page(), base)
+        page.expected = set(expected)
+        yield page.page
+        page.check()
+    finally:
+        context.close()

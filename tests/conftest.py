@@ -22,6 +22,8 @@ from postgres_kit import NoServerError, PostgresServer
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
+    from playwright.sync_api import Browser
+
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # read when haystack is imported; tests need no network
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
@@ -173,3 +175,16 @@ def unavailable(reason: str) -> NoReturn:
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A real browser without a window, which `browser.watching` opens pages in."""
+    from browser import chromium, path_of_chromium
+
+    pytest.importorskip("playwright.sync_api", reason="pages are tested with playwright")
+    path = path_of_chromium()
+    if path is None:
+        pytest.skip("pages are tested in chromium, and this machine has none")
+    with chromium(path) as chrome:
+        yield chrome

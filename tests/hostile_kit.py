@@ -352,7 +352,7 @@ class Attacks:
             "/console//etc/passwd",
             "/console/....//....//app.py", "/console/..%5c..%5capp.py", "/.git/config", "/.env", "/api", "/api/",
             "/api/keys",
-            "/api/datasets/", "/docs", "/redoc", "/openapi.json", "/metrics/", "/api/../metrics", "/keys.json",
+            "/api/datasets/", "/docs/", "/redoc", "/openapi.json", "/metrics/", "/api/../metrics", "/keys.json",
             "/admin",
             "//evil.example/%2e%2e", "/api/datasets//documents", "/api//me", "/API/ME", "/api/me/", "/api/me%2f",
             "/api/me;x",

@@ -8,7 +8,6 @@ import json
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +16,7 @@ from urllib.parse import quote
 
 import pytest
 
-from browser import WAIT, Watched, axe_core, chromium, path_of_chromium, serving
+from browser import WAIT, Watched, axe_core, serving, watching
 from pointsman import Document, Workspace
 from pointsman.embedders.query_vectors import QueryVectors
 from pointsman.evaluation.report import Report, StrategyReport
@@ -129,32 +128,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 # ── what looks at it ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    pytest.importorskip("playwright.sync_api", reason="the console is tested with playwright")
-    path = path_of_chromium()
-    if path is None:
-        pytest.skip("the console is tested in chromium, and this machine has none")
-    with chromium(path) as chrome:
-        yield chrome
-
-
-@contextmanager
-def watching(browser: Browser, base: str, *, axe: bool = False, lang: str = "en-US", theme: str = "light",
-             width: int = 1280, height: int = 800, expected: tuple[int, ...] = ()) -> Iterator[Page]:  # fmt: skip
-    """A page on which nothing may happen that should not."""
-    context = browser.new_context(
-        locale=lang, color_scheme=theme, viewport={"width": width, "height": height}, bypass_csp=axe  # type: ignore[arg-type]
-    )  # fmt: skip
-    try:
-        page = Watched(context.new_page(), base)
-        page.expected = set(expected)
-        yield page.page
-        page.check()
-    finally:
-        context.close()
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,9 @@ PROGRAMS = {
     "openai": "import pointsman.embedders.openai_embedder, pointsman.llm.openai_llm",
     "opensearch": "import pointsman.store.opensearch.opensearch_backend",
     "postgres": "import pointsman.store.postgres.postgres_backend",
-    "server": "import pointsman.service.server.app, pointsman.service.server.http_protocol",
+    "server": "import pointsman.service.server.app, pointsman.service.server.http_protocol\n"
+    "from pointsman.service.server.routes.console_page import swagger_files\n"
+    "assert len(swagger_files()) == 2",
 }
 BLOCKING_PROGRAM = """
 import sys

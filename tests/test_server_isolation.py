@@ -440,7 +440,7 @@ def requests() -> dict[tuple[str, str], list[Request]]:
     }
     console = [
         Request("GET", path)
-        for path in ("/", "/console", "/console/", f"/console/{OTHER_DATASET}", "/console/../api/me")
+        for path in ("/", "/docs", "/console", "/console/", f"/console/{OTHER_DATASET}", "/console/../api/me")
     ]
     return {**by_route, ("GET", "<console>"): console}
 
@@ -459,7 +459,7 @@ def routes(world: World) -> set[tuple[str, str]]:
                 walk(route.original_router.routes)
             elif isinstance(route, Mount) and route.routes:
                 walk(list(route.routes))
-            elif path == "/" or path.startswith("/console"):
+            elif path in {"/", "/docs"} or path.startswith("/console"):
                 known_routes.add(("GET", "<console>"))
             elif isinstance(route, Route):
                 path = path.replace(":path}", "}")  # as the description has it

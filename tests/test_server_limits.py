@@ -845,12 +845,12 @@ def test_the_guard_closes_everything_it_does_not_know(keys: KeyStore) -> None:
     keys.create("a")
     service = Service()
     guard = Guard(service, keys, Limits(), loopback=True)
-    for path in ("/health", "/ready", "/", "/console", "/console/", "/console/app.js"):
+    for path in ("/health", "/ready", "/", "/docs", "/console", "/console/", "/console/app.js"):
         assert run(ask(guard, scope_of(path=path))).status == 200
         with pytest.raises(HttpProblem, match="valid key"):
             access_of(service.scopes[-1])
         assert run(ask(guard, scope_of("POST", path))).status == 401
-    for path in ("/metrics", "/api/me", "/api/openapi.json", "/docs", "/new", "//", "/consoles", "/health/", "/Health",
+    for path in ("/metrics", "/api/me", "/api/openapi.json", "/docs/", "/new", "//", "/consoles", "/health/", "/Health",
                  "/ready/../api/me", "", "*", "/api/console/"):  # fmt: skip
         assert run(ask(guard, scope_of(path=path))).status == 401
     assert run(ask(guard, scope_of(path="/pre/console/", root_path="/pre"))).status == 200

@@ -92,5 +92,5 @@ def path_of(scope: Scope) -> str:
 
 
 def of_console(path: str) -> bool:
-    """Whether a path is one of the console's files."""
-    return path in {"/", "/console"} or path.startswith("/console/")
+    """Whether a path is a page or one of the files of the console and the description of the API."""
+    return path in {"/", "/console", "/docs"} or path.startswith("/console/")

@@ -1,4 +1,4 @@
-"""The console: one page with its scripts and styles, from the package.
+"""The console and the API's description, ``/docs``: pages with their scripts and styles, from packages.
 
 No file is opened by a name from a request: all files are read once, and any other name is not found.
 """
@@ -9,6 +9,7 @@ import gzip
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import Final
 
 import xxhash
@@ -16,6 +17,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
 from pointsman.service.server.protocol.problems import HttpProblem
+from pointsman.tools.errors import MissingDependencyError
+from pointsman.tools.sync_and_async import in_thread
 
 router = APIRouter(include_in_schema=False)
 
@@ -27,6 +30,7 @@ _TYPES: Final = {
     ".svg": "image/svg+xml",
 }
 _PAGE: Final = "index.html"
+_SWAGGER: Final = ("swagger-ui-bundle.js", "swagger-ui.css")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +45,46 @@ class _ConsoleFile:
 
 @cache
 def files() -> dict[str, _ConsoleFile]:
-    """Return every file of the console by name, read on the first call."""
-    result: dict[str, _ConsoleFile] = {}
-    for entry in resources.files("pointsman.service.console").iterdir():
-        kind = _TYPES.get(f".{entry.name.rpartition('.')[2]}")
-        if kind is not None and entry.is_file():
-            content = entry.read_bytes()
-            digest = xxhash.xxh3_128_hexdigest(content)
-            result[entry.name] = _ConsoleFile(content, gzip.compress(content, 9, mtime=0), kind, digest)
-    return result
+    """Return every file of both pages by name, except those of Swagger UI; read on the first call."""
+    entries = resources.files("pointsman.service.console").iterdir()
+    return {entry.name: file for entry in entries if entry.is_file() and (file := _read(entry)) is not None}
+
+
+@cache
+def swagger_files() -> dict[str, _ConsoleFile]:
+    """Return the files of Swagger UI by name, read on the first call; they are larger than all of the console.
+
+    Raises:
+        HttpProblem: the package that carries them is not installed.
+    """
+    try:
+        folder = resources.files("fastapi_offline") / "static"
+    except ImportError as error:
+        missing = MissingDependencyError("fastapi-offline", "server", "this page")
+        raise HttpProblem("unavailable", str(missing)) from error
+    return {name: file for name in _SWAGGER if (file := _read(folder / name)) is not None}
+
+
+def _read(entry: Traversable) -> _ConsoleFile | None:
+    """Return a file, unless it is of another type than pages load."""
+    kind = _TYPES.get(f".{entry.name.rpartition('.')[2]}")
+    if kind is None:
+        return None
+    content = entry.read_bytes()
+    return _ConsoleFile(content, gzip.compress(content, 9, mtime=0), kind, xxhash.xxh3_128_hexdigest(content))
 
 
 @router.api_route("/", methods=["GET", "HEAD"])
 @router.api_route("/console", methods=["GET", "HEAD"])
 async def page(request: Request) -> Response:
     """The page."""
-    return _file_response(request, _PAGE)
+    return _file_response(request, files().get(_PAGE))
+
+
+@router.api_route("/docs", methods=["GET", "HEAD"])
+async def docs_page(request: Request) -> Response:
+    """The description of the API, by which requests can be tried."""
+    return _file_response(request, files().get("docs.html"))
 
 
 @router.api_route("/console/", methods=["GET", "HEAD"])
@@ -68,11 +96,11 @@ async def console_page() -> Response:
 @router.api_route("/console/{file}", methods=["GET", "HEAD"])
 async def console_file(request: Request, file: str) -> Response:
     """A script, a style or the icon."""
-    return _file_response(request, file)
+    by_name = await in_thread(swagger_files) if file in _SWAGGER else files()
+    return _file_response(request, by_name.get(file))
 
 
-def _file_response(request: Request, name: str) -> Response:
-    file = files().get(name)
+def _file_response(request: Request, file: _ConsoleFile | None) -> Response:
     if file is None:
         raise HttpProblem("not-found", "the console has no such file")
     packs = "gzip" in request.headers.get("accept-encoding", "")
