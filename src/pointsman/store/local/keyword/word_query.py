@@ -71,7 +71,7 @@ class WordQuery:
         self._weights = list(map(mul, self.terms.values(), idfs))
         self.idf = math.fsum(self._weights)
         highest = math.log(1 + (snapshot.documents + 0.5) / 0.5) * (1 - 1e-9)  # the idf of a word that no document has
-        self.absent = math.fsum(compress(self._weights, [idf >= highest for idf in idfs]))
+        self.absent = math.fsum(compress(self._weights, map(highest.__le__, idfs)))
         self.matched: dict[int, float] = {}
 
     def search(self, k: int, filters: Filter | None = None) -> list[tuple[int, float]]:
