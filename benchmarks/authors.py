@@ -10,8 +10,11 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import chdir
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import chdir, contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -19,6 +22,7 @@ from fastapi.testclient import TestClient
 
 import pointsman
 from pointsman import (
+    Dataset,
     Document,
     EnsembleSelector,
     HybridSelector,
@@ -26,13 +30,14 @@ from pointsman import (
     MultiIndexQueryEngine,
     MultiModalRetriever,
     ReActAgent,
+    RetrievalWorkflow,
     RuleSelector,
     ToolMetadata,
 )
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.llm.scripted_llm import ScriptedLLM
 from pointsman.service.server import create_app
-from pointsman.tools.errors import InputError
+from pointsman.tools.errors import InputError, MissingDependencyError, ModelError
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -116,7 +121,105 @@ def errors() -> Iterator[tuple[str, bool]]:
     yield "OpenAI: rewrite_query=True", {hit["file_id"] for hit in answer.get("data", ())} == {"a", "b"}
 
 
-ROWS: Final[dict[str, Case]] = {"000": selectors, "errors": errors}
+def scores_of(query: str, texts: Sequence[str]) -> list[float]:
+    """The share of a text's words that a question has: what stands in for a model."""
+    words = set(query.lower().split())
+    return [len(words & set(text.lower().split())) / len(text.split()) for text in texts]
+
+
+class FlagShaped:
+    """A model of FlagEmbedding, by its form."""
+
+    def compute_score(self, sentence_pairs: Any) -> list[float]:  # noqa: D102
+        return [scores_of(query, [text])[0] for query, text in sentence_pairs]
+
+
+class CrossEncoderShaped:
+    """A model of sentence-transformers, by its form."""
+
+    def predict(self, sentences: Any) -> list[float]:  # noqa: D102
+        return [scores_of(query, [text])[0] for query, text in sentences]
+
+
+class CohereShaped:
+    """A client of Cohere, by its form."""
+
+    def rerank(self, *, model: str, query: str, documents: Any, top_n: int | None = None) -> Any:  # noqa: ARG002, D102
+        scores = enumerate(scores_of(query, documents))
+        results = [SimpleNamespace(index=index, relevance_score=score) for index, score in scores]
+        return SimpleNamespace(results=sorted(results, key=lambda result: -result.relevance_score)[:top_n])
+
+
+class DashScopeShaped:
+    """``dashscope.TextReRank``, by its form."""
+
+    @classmethod
+    def call(cls, model: str, query: str, documents: Any, top_n: int, return_documents: bool) -> Any:  # noqa: ARG003, D102
+        return SimpleNamespace(output=CohereShaped().rerank(model=model, query=query, documents=documents, top_n=top_n))
+
+
+class AuthorsReranker:
+    """The founding document's interface: documents in the new order, with the score in the metadata."""
+
+    def rerank(self, query: str, documents: Any, top_n: int = 4) -> Any:  # noqa: D102
+        scores = scores_of(query, [document.text for document in documents])
+        ranked = [
+            replace(document, metadata={**document.metadata, "score": score})
+            for document, score in zip(documents, scores, strict=True)
+        ]
+        return sorted(ranked, key=lambda document: -document.metadata["score"])[:top_n]
+
+
+def rerankers() -> Iterator[tuple[str, bool]]:
+    """Row rerank (001, 004): rerankers of other libraries, and the settings."""
+    dataset = Dataset("rails", embedder=HashingEmbedder())
+    texts = ("red signal red signal and much else beside", "signal and track and lamp", "red signal")
+    dataset.add([Document(str(number), text) for number, text in enumerate(texts)])
+    rerankers = (FlagShaped(), CrossEncoderShaped(), CohereShaped(), DashScopeShaped, AuthorsReranker())
+    for reranker in rerankers:
+        (context,) = RetrievalWorkflow(reranker=reranker).retrieve("red signal", [dataset], refuse=False)
+        name = reranker.__name__ if isinstance(reranker, type) else type(reranker).__name__
+        yield f"RetrievalWorkflow(reranker={name})", context.reranked and context.hits[0].id == "2"
+    kept_score = context.hits[0].document.metadata.get("score")
+    yield "metadata['score'] beside hit.score", kept_score == context.hits[0].score == 1.0
+    try:
+        RetrievalWorkflow(reranker="sentence-transformers:no/such-model")
+    except (ModelError, MissingDependencyError) as error:
+        yield "reranker='sentence-transformers:…'", "sentence-transformers" in str(error)
+    with rerank_server() as url:
+        settings = pointsman.Settings(reranker=f"jina:m@{url}", enable_reranker_by_default=True)
+        workspace = pointsman.open("ws", embedder=HashingEmbedder(), settings=settings)
+        workspace.dataset("rails").add([Document(str(number), text) for number, text in enumerate(texts)])
+        for strategy in ("bm25", "vector", "hybrid", "multi_query", "decomposition", "compression", "auto"):
+            context = workspace.search("red signal", strategy=strategy, refuse=False)
+            yield f"enable_reranker_by_default: {strategy}", context.reranked and context.hits[0].id == "2"
+
+
+@contextmanager
+def rerank_server() -> Iterator[str]:
+    """Serve Jina's form of a rerank API on this machine."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            scores = enumerate(scores_of(body["query"], body["documents"]))
+            results = [{"index": index, "relevance_score": score} for index, score in scores]
+            answer = json.dumps({"results": results}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *arguments: Any) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+ROWS: Final[dict[str, Case]] = {"000": selectors, "errors": errors, "rerank": rerankers}
 
 
 def main(chosen: list[str]) -> int:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -116,7 +119,8 @@ ADOPTED_RERANKING = Reranking("x", True, "40 labelled questions", 0.5, 0.6, 0.05
 
 def test_one_that_helps_is_adopted(workspace: Workspace) -> None:
     answer_before = search_yard(workspace)
-    assert not answer_before.reranked
+    assert answer_before.reranked
+    assert decision(answer_before).by == "settings"
     assert "was not measured here; run pointsman tune or pointsman calibrate" in decision(answer_before).reason
     report = workspace.calibrate("yard", *labels("long"))
     assert report.reranking is not None
@@ -248,10 +252,10 @@ def test_the_price_is_of_scores_that_nobody_remembers(workspace: Workspace, monk
 # ── what obeys ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def adopt(workspace: Workspace, **changes: Any) -> None:
+def adopt(workspace: Workspace, dataset: str = "yard", **changes: Any) -> None:
     name = load_reranker(workspace.settings.reranker).name
     values = {slot: getattr(ADOPTED_RERANKING, slot) for slot in Reranking.__slots__} | {"name": name, **changes}
-    workspace.keep_reranking("yard", Reranking(**values))
+    workspace.keep_reranking(dataset, Reranking(**values))
 
 
 def test_a_request_always_wins(workspace: Workspace) -> None:
@@ -267,8 +271,13 @@ def test_a_request_always_wins(workspace: Workspace) -> None:
 
     assert decision(search_yard(workspace, rerank=ReversingReranker())).value == "ReversingReranker"
     for strategy in ("hybrid", "bm25", "rrf"):
-        assert not search_yard(workspace, strategy=strategy).reranked
-        assert search_yard(workspace, strategy=strategy, rerank=True).reranked
+        answer = search_yard(workspace, strategy=strategy)
+        assert answer.reranked, "as the settings say"
+        assert [hit.id for hit in answer.hits] == [
+            hit.id for hit in search_yard(workspace, strategy=strategy, rerank=True).hits
+        ]
+        assert not search_yard(workspace, strategy=strategy, rerank=False).reranked
+        assert not search_yard(workspace, strategy=strategy, effort="fast").reranked
 
 
 def test_reranking_that_is_off_stays_off(folder: Path, model: Path) -> None:
@@ -278,11 +287,14 @@ def test_reranking_that_is_off_stays_off(folder: Path, model: Path) -> None:
         workspace.keep_calibration("yard", None)
 
 
-def test_every_dataset_must_have_gained(workspace: Workspace) -> None:
+def test_no_dataset_may_have_lost(workspace: Workspace) -> None:
     adopt(workspace)
     answer = search_yard(workspace, datasets=["yard", "other"])
-    assert not answer.reranked
+    assert answer.reranked
     assert "other: the reranker of the settings was not measured here" in decision(answer).reason
+    adopt(workspace, "other", adopted=False)
+    assert not search_yard(workspace, datasets=["yard", "other"]).reranked
+    assert search_yard(workspace, datasets=["yard", "other"], strategy="hybrid").reranked, "it was named"
 
 
 @pytest.mark.parametrize(("effort", "expected"), [
@@ -296,11 +308,11 @@ def test_effort(workspace: Workspace, effort: Any, expected: bool) -> None:
     assert expected or "12 ms are beyond the effort" in decision(answer).reason
 
 
-def test_another_model_than_the_measured_one_is_not_used(workspace: Workspace) -> None:
-    adopt(workspace, name="onnx:model|of before")
+def test_another_model_than_the_measured_one_counts_as_not_measured(workspace: Workspace) -> None:
+    adopt(workspace, name="onnx:model|of before", adopted=False)
     answer = search_yard(workspace)
-    assert not answer.reranked
-    assert "another reranker was measured" in decision(answer).reason
+    assert answer.reranked
+    assert "was not measured here" in decision(answer).reason
 
 
 def test_an_adopted_one_that_is_gone_degrades(folder: Path, tmp_path: Path) -> None:
@@ -416,3 +428,85 @@ def test_a_key_that_is_not_there_is_named(folder: Path) -> None:
     opening = open_workspace(folder, "http://127.0.0.1:9", reranker_api_key_env="NO_SUCH_KEY")
     with opening as workspace, pytest.raises(InputError, match="set the variable NO_SUCH_KEY"):
         search_yard(workspace, rerank=True)
+
+
+# ── rerankers of other libraries ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def lengths(texts: Sequence[str]) -> list[float]:
+    return [float(len(text)) for text in texts]
+
+
+def results_of(documents: Sequence[str], top_n: int) -> SimpleNamespace:
+    """Cohere's and DashScope's form: the best first, by the number of the document."""
+    ranked = sorted(enumerate(lengths(documents)), key=lambda pair: -pair[1])[:top_n]
+    return SimpleNamespace(results=[SimpleNamespace(index=index, relevance_score=score) for index, score in ranked])
+
+
+class CohereShaped:
+    def rerank(self, *, model: str, query: str, documents: list[str], top_n: int) -> SimpleNamespace:
+        assert (model, query) == ("rerank-v3.5", "rail")
+        return results_of(documents, top_n)
+
+
+class DashScopeShaped:
+    @staticmethod
+    def call(model: str, query: str, documents: list[str], top_n: int, return_documents: bool) -> SimpleNamespace:
+        assert (model, query, return_documents) == ("gte-rerank-v2", "rail", False)
+        return SimpleNamespace(output=results_of(documents, top_n))
+
+
+LIBRARIES = {
+    "FlagReranker": SimpleNamespace(compute_score=lambda pairs: lengths([text for _, text in pairs])),
+    "FlagReranker, one text": SimpleNamespace(
+        compute_score=lambda pairs: len(pairs[0][1]) if len(pairs) == 1 else 1 / 0
+    ),
+    "CrossEncoder": SimpleNamespace(predict=lambda pairs: np.array(lengths([text for _, text in pairs]), np.float32)),
+    "Cohere": CohereShaped(),
+    "DashScope": DashScopeShaped,
+}
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_rerankers_of_other_libraries_are_taken_as_they_are(name: str) -> None:
+    texts = ["a rail"] if name.endswith("one text") else ["a rail", "a rail and a signal", "rails and"]
+    dataset = Dataset("rails", embedder=HashingEmbedder())
+    dataset.add([Document(text, text) for text in texts])
+    answer = RetrievalWorkflow(reranker=LIBRARIES[name]).search("rail", [dataset], refuse=False)
+    assert (answer.degraded, answer.reranked) == ((), True)
+    assert [hit.id for hit in answer.hits] == sorted(texts, key=len, reverse=True)
+    assert [hit.score for hit in answer.hits] == sorted(map(len, texts), reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("reranker", "message"),
+    [
+        (SimpleNamespace(call=lambda **_: SimpleNamespace(output=None, message="no such key")), "no such key"),
+        (
+            SimpleNamespace(call=lambda **_: SimpleNamespace(output=results_of(["a"], 1))),
+            "relevance_score for each text",
+        ),
+        (SimpleNamespace(predict=lambda _: [1.0]), "1 scores for 2 texts"),
+    ],
+)
+def test_an_answer_in_another_form_leaves_the_order_and_is_told(reranker: Any, message: str) -> None:
+    dataset = Dataset("rails", embedder=HashingEmbedder())
+    dataset.add([Document("a", "a rail"), Document("b", "rails")])
+    answer = RetrievalWorkflow(reranker=reranker).search("rail", [dataset], refuse=False)
+    assert len(answer.hits) == 2
+    assert message in answer.degraded[0]
+
+
+def test_scores_that_a_reranker_writes_stay_in_the_metadata() -> None:
+    def rerank(query: str, documents: list[Document], top_n: int) -> list[Document]:
+        return [
+            replace(document, metadata={**document.metadata, "score": 1 / number})
+            for number, document in enumerate(documents, 1)
+        ]
+
+    dataset = Dataset("rails", embedder=HashingEmbedder())
+    dataset.add([Document("a", "a rail", {"kind": "text"}), Document("b", "rails")])
+    workflow = RetrievalWorkflow(reranker=SimpleNamespace(rerank=rerank))
+    hits = workflow.search("rail", [dataset], refuse=False).hits
+    assert [hit.document.metadata["score"] for hit in hits] == [hit.score for hit in hits] == [1, 0.5]
+    assert "text" in {hit.metadata.get("kind") for hit in hits}, "the rest of the metadata is the document's own"

@@ -39,7 +39,7 @@ _WORD = re.compile(r"[\w.\-]{1,64}")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 _URL = re.compile(r"https?://[^\s/?#@]+(?:/[^\s?#]*)?", re.IGNORECASE)
 RERANKER: Final = re.compile(
-    r"onnx:(?P<folder>.+)|(?:(?P<api>cohere|jina|tei):)?(?:(?P<model>\S+)@)?(?P<url>https?://\S+)"
+    r"onnx:(?P<folder>.+)|sentence-transformers:(?P<library_model>.+)|(?:(?P<api>cohere|jina|tei):)?(?:(?P<model>\S+)@)?(?P<url>https?://\S+)"
 )
 """The pattern of a setting that names a reranker."""
 _IMAGE_EMBEDDER = re.compile(r"colours|clip:.+|(?:jina|infinity|vllm):\S+@https?://\S+")
@@ -161,8 +161,9 @@ def _reranker(value: str) -> str:
         raise _HiddenError("a reranker without '?' and '#'; keep keys in the environment")
     if not RERANKER.fullmatch(value):
         raise ValueError(
-            "onnx:DIRECTORY, or the address of a rerank server such as http://localhost:8080, if need be with the "
-            "shape of its requests (cohere:, jina:, tei:) and the model before it: jina:bge-reranker@http://localhost:8080"
+            "onnx:DIRECTORY, sentence-transformers:NAME, or the address of a rerank server such as "
+            "http://localhost:8080, if need be with the shape of its requests (cohere:, jina:, tei:) and the model "
+            "before it: jina:bge-reranker@http://localhost:8080"
         )
     return value
 
@@ -205,7 +206,9 @@ class Settings:
     """
 
     enable_reranker_by_default: bool = _setting(
-        True, _flag, "rerank where that is known to help, unless a search says otherwise"
+        True,
+        _flag,
+        "use the reranker of the settings, 'auto' unless measured not to gain; searches may say otherwise",
     )
 
     bm25_index_path: str = _setting(
@@ -263,7 +266,7 @@ class Settings:
     reranker: str = _setting(
         "",
         _or_empty(_reranker),
-        "onnx:DIRECTORY or [cohere:|jina:|tei:][MODEL@]URL; 'auto' uses it where tune or calibrate finds a gain",
+        "onnx:DIRECTORY, sentence-transformers:NAME or [cohere:|jina:|tei:][MODEL@]URL",
         reaches=True,
     )
     reranker_api_key_env: str = _setting(

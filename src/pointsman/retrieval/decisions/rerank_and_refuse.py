@@ -30,7 +30,7 @@ _NO_RERANKER: Final = (
     "to the address of a rerank API"
 )
 _REMEDY: Final = "run pointsman tune or pointsman calibrate"
-_NOT_MEASURED: Final = f"the reranker of the settings was not measured here; {_REMEDY}"
+_NOT_MEASURED: Final = f"the reranker of the settings was not measured here; {_REMEDY} to learn whether it gains"
 
 
 def wants_rerank(request: SearchRequest, settings: Settings) -> tuple[bool, str]:
@@ -57,7 +57,7 @@ def with_reranker(
         from pointsman.retrieval.refine.rerank.chosen_reranker import reranker_for
 
         if request.rerank is not True:
-            return _adopting(recipe, strategy, request, settings)
+            return _of_settings(recipe, strategy, request, settings)
         reranker = reranker_for(settings)
     if reranker is not None:
         from pointsman.retrieval.refine.rerank.foreign_reranker import as_refiner
@@ -80,19 +80,11 @@ def with_reranker(
     return recipe.deciding("rerank", "none", decider, _nothing_to_rerank(strategy, recipe))
 
 
-def _adopting(recipe: Recipe, strategy: str, request: SearchRequest, settings: Settings) -> Recipe:
-    """Add the reranker of the settings where ``auto`` searches datasets that were each measured to gain by it."""
-    if strategy != "auto":
-        reason = f"the reranker of the settings is for 'auto' and for rerank=True, not for {strategy!r}"
-        return recipe.deciding("rerank", "none", "settings", reason)
-    gains = {name: recipe.fitted[name].reranking if name in recipe.fitted else None for name in recipe.sources}
-    reason = "; ".join(f"{name}: {gain.reason if gain else _NOT_MEASURED}" for name, gain in gains.items())
-    adopted_gains = [gain for gain in gains.values() if gain is not None and gain.adopted]
-    if len(adopted_gains) < len(gains) or not gains:
-        return recipe.deciding("rerank", "none", "calibration", reason or "there is nothing to rerank")
-    price = max(gain.milliseconds for gain in adopted_gains)
-    if price > _affordable(request.effort):
-        return recipe.deciding("rerank", "none", "request", f"{price:.0f} ms are beyond the effort; {reason}")
+def _of_settings(recipe: Recipe, strategy: str, request: SearchRequest, settings: Settings) -> Recipe:
+    """Add the reranker of the settings; for ``auto`` unless a dataset was measured not to gain by it.
+
+    What it costs is known where it was measured; elsewhere only ``effort="fast"`` leaves it out.
+    """
     from pointsman.retrieval.refine.rerank.chosen_reranker import reranker_for
 
     try:
@@ -103,11 +95,17 @@ def _adopting(recipe: Recipe, strategy: str, request: SearchRequest, settings: S
         recipe = replace(recipe, notes=(*recipe.notes, note))
         return recipe.deciding("rerank", "none", "settings", str(error))
     assert reranker is not None, "the settings name one"
-    if {gain.name for gain in adopted_gains} != {reranker.name}:
-        reason = f"the settings name {reranker.name}, but another reranker was measured; {_REMEDY}; {reason}"
+    stored = {name: recipe.fitted[name].reranking if name in recipe.fitted else None for name in recipe.sources}
+    gains = {name: gain if gain and gain.name == reranker.name else None for name, gain in stored.items()}
+    reason = "; ".join(f"{name}: {gain.reason if gain else _NOT_MEASURED}" for name, gain in gains.items())
+    measured_gains = [gain for gain in gains.values() if gain is not None]
+    if strategy == "auto" and not all(gain.adopted for gain in measured_gains):
         return recipe.deciding("rerank", "none", "calibration", reason)
+    price = max((gain.milliseconds for gain in measured_gains), default=1.0)
+    if price > _affordable(request.effort):
+        return recipe.deciding("rerank", "none", "request", f"{price:.0f} ms are beyond the effort; {reason}")
     recipe = replace(recipe, refiners=(reranker, *recipe.refiners))
-    return recipe.deciding("rerank", reranker.name, "calibration", reason)
+    return recipe.deciding("rerank", reranker.name, "calibration" if measured_gains else "settings", reason)
 
 
 def with_refuser(recipe: Recipe, request: SearchRequest, own_refiners: int) -> Recipe:

@@ -20,8 +20,8 @@ def load_reranker(spec: str, *, api_key: str | None = None, timeout: float = TIM
     """Open the reranker that a text names.
 
     Args:
-        spec: ``onnx:DIRECTORY``, or the address of a server, preceded by the shape of its requests and the model if
-            needed: ``http://localhost:8080``, ``jina:bge-reranker@http://localhost:8080``.
+        spec: ``onnx:DIRECTORY``, ``sentence-transformers:NAME``, or the address of a server, preceded by the shape of
+            its requests and the model if needed: ``http://localhost:8080``, ``jina:bge-reranker@http://localhost:8080``.
         api_key: for a server.
         timeout: seconds for one reranking.
 
@@ -32,11 +32,18 @@ def load_reranker(spec: str, *, api_key: str | None = None, timeout: float = TIM
     """
     match = RERANKER.fullmatch(spec)
     if match is None:
-        raise InputError(f"a reranker is onnx:DIRECTORY or [cohere:|jina:|tei:][MODEL@]URL, not {spec!r:.80}")
+        raise InputError(
+            "a reranker is onnx:DIRECTORY, sentence-transformers:NAME or [cohere:|jina:|tei:][MODEL@]URL, "
+            f"not {spec!r:.80}"
+        )
     if match["folder"]:
         from pointsman.retrieval.refine.rerank.cross_encoder import CrossEncoderReranker
 
         return CrossEncoderReranker(match["folder"], timeout=timeout)
+    if match["library_model"]:
+        from pointsman.retrieval.refine.rerank.library_rerankers import open_cross_encoder
+
+        return open_cross_encoder(match["library_model"], timeout=timeout)
     from pointsman.retrieval.refine.rerank.http_reranker import HTTPReranker
 
     api = cast("API", match["api"] or "auto")

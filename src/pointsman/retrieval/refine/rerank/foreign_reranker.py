@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from pointsman.retrieval.refine.base_refiner import BaseRefiner
 from pointsman.retrieval.refine.rerank.base_reranker import MAX_CANDIDATES, TIMEOUT, BaseReranker, seen
 from pointsman.retrieval.refine.rerank.chosen_reranker import load_reranker
+from pointsman.retrieval.refine.rerank.library_rerankers import LibraryReranker, is_of_library
 from pointsman.tools.errors import InputError, ModelError
 from pointsman.tools.sync_and_async import wait_for
 from pointsman.values.types import Document, Hit, Query, Ranked
@@ -22,8 +23,8 @@ class ForeignReranker(BaseRefiner):
     """Adapts anything with ``rerank(query, documents, top_n)``, and optionally ``is_available()``, to a search stage.
 
     ``rerank`` receives the query's text and the hits' documents and returns documents, best first, which are recognised
-    by id and text; ``metadata["score"]`` is their score if present, otherwise only their order counts. Omitted
-    documents follow in their previous order. The workflow catches and reports what it raises.
+    by id and text; ``metadata["score"]`` is their score if present, and stays there; otherwise only their order
+    counts. Omitted documents follow in their previous order. The workflow catches and reports what it raises.
 
     Args:
         reranker: such an object; or a `BaseRefiner` with ``is_available``.
@@ -67,15 +68,15 @@ class ForeignReranker(BaseRefiner):
         head, tail = ranking.hits[: self.max_candidates], ranking.hits[self.max_candidates :]
         answer = _wait_for_value(self.reranker.rerank(query.text, [hit.document for hit in head], len(head)))
         order = self._order(head, answer)
-        hits = [seen(hit, rank, score) for rank, (hit, score) in enumerate(order, 1)]
-        ranked_ids = {id(hit) for hit, _ in order}
+        hits = [seen(_with_score(hit, given), rank, score) for rank, (hit, score, given) in enumerate(order, 1)]
+        ranked_ids = {id(hit) for hit, *_ in order}
         lowest = hits[-1].score
         hits += [replace(hit, score=lowest) for hit in (*head, *tail) if id(hit) not in ranked_ids]
         detail = f"{self.name} ordered {len(order)} of {len(ranking.hits)} hits"
         return Ranked(tuple(hits), f"rerank:{self.name}", detail, refused=ranking.refused)
 
-    def _order(self, head: Sequence[Hit], answer: Any) -> list[tuple[Hit, float]]:
-        """The hits in the order of the answer, with scores that never rise."""
+    def _order(self, head: Sequence[Hit], answer: Any) -> list[tuple[Hit, float, Any]]:
+        """The hits in the order of the answer, with scores that never rise, and what stood in their metadata."""
         if isinstance(answer, (str, bytes)) or not isinstance(answer, Iterable):
             raise ModelError(f"{self.name} returned {type(answer).__name__}, not documents")
         waiting: dict[tuple[str, str], list[Hit]] = {}
@@ -94,15 +95,15 @@ class ForeignReranker(BaseRefiner):
         scores = [float(score) if _is_finite(score) else math.nan for _, score in pairs]
         if any(math.isnan(score) for score in scores) or scores != sorted(scores, reverse=True):
             scores = [1 / rank for rank in range(1, len(pairs) + 1)]  # only the order is usable
-        return [(hit, score) for (hit, _), score in zip(pairs, scores, strict=True)]
+        return [(hit, score, given) for (hit, given), score in zip(pairs, scores, strict=True)]
 
 
 def as_refiner(reranker: Any) -> BaseRefiner:
     """Return a reranker as a search stage, opened by its name or adapted if necessary.
 
     Args:
-        reranker: a text that `load_reranker` takes, a `BaseRefiner`, or anything with
-            ``rerank(query, documents, top_n)``.
+        reranker: a text that `load_reranker` takes, a `BaseRefiner`, an object that `LibraryReranker` takes, or
+            anything with ``rerank(query, documents, top_n)``.
 
     Raises:
         InputError: it is not a reranker; see `load_reranker` for the errors of names.
@@ -113,9 +114,20 @@ def as_refiner(reranker: Any) -> BaseRefiner:
         return ForeignReranker(_Ordering(reranker), max_candidates=reranker.max_candidates, timeout=reranker.timeout)
     if isinstance(reranker, BaseRefiner):
         return ForeignReranker(reranker) if callable(getattr(reranker, "is_available", None)) else reranker
+    if is_of_library(reranker):
+        return LibraryReranker(reranker)
     if not callable(getattr(reranker, "rerank", None)):
-        raise InputError(f"a reranker has rerank(query, documents, top_n), {reranker!r:.80} does not; see BaseReranker")
+        raise InputError(
+            f"a reranker has rerank(query, documents, top_n), or is one that LibraryReranker takes, {reranker!r:.80} "
+            "does and is not; see BaseReranker"
+        )
     return ForeignReranker(reranker)
+
+
+def _with_score(hit: Hit, score: Any) -> Hit:
+    if score is None:
+        return hit
+    return replace(hit, document=replace(hit.document, metadata={**hit.document.metadata, "score": score}))
 
 
 class _Ordering:
