@@ -107,17 +107,17 @@ def test_markdown_front_matter_gives_the_title_and_html_blocks_their_text() -> N
         "a.md", '---\ntitle: "Правила"\ntags: x\n---\n<p align="center"><b>Сильно</b> сказано</p>\n\nТекст.\n'
     )
     assert source.title == "Правила"
-    assert source.text == "Сильно сказано\n\nТекст."
+    assert source.text == "tags: x\n\nСильно сказано\n\nТекст."
 
 
 def test_restructured_text_levels_follow_their_order() -> None:
     source = convert_one(
         "a.rst",
         "======\n Title\n======\nSee :func:`~os.walk` and `the site <https://x>`_.\n\n"
-        ".. image:: a.png\n   :alt: gone\n\nPart\n----\nText.\n\n指南\n~~~~\n内容。\n\nNext\n----\nMore.\n",
+        ".. image:: a.png\n   :alt: signs\n\nPart\n----\nText.\n\n指南\n~~~~\n内容。\n\nNext\n----\nMore.\n",
     )
     assert outline_of(source) == [
-        (("Title",), "See os.walk and the site."),
+        (("Title",), "See os.walk and the site.\n\nsigns"),
         (("Title", "Part"), "Text."),
         (("Title", "Part", "指南"), "内容。"),
         (("Title", "Next"), "More."),

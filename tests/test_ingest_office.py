@@ -226,7 +226,7 @@ def test_an_empty_plain_part_gives_way_to_the_html_part() -> None:
     head = b"Content-Type: multipart/alternative; boundary=b\n\n--b\nContent-Type: text/plain\n\n"
     tail = b"\n--b\nContent-Type: text/html\n\n<p>Only the page.</p>\n--b--\n"
     assert convert_one("a.eml", head + b" \n" + tail).text.endswith("Only the page.")
-    assert convert_one("a.eml", head + b"Plain words." + tail).text.endswith("Plain words.")
+    assert convert_one("a.eml", head + b"Only  the\npage." + tail).text.endswith("Only  the\npage.")
 
 
 @pytest.mark.parametrize("charset", ["undefined", "punycode", "idna", "hex", "ut\xff-8", "no-such", "x" * 5000])

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from hashlib import sha256
+from itertools import chain
 from pathlib import PurePosixPath
 
 from pointsman.ingest.converters import code as _code
+from pointsman.ingest.converters import light_markup as _light
 from pointsman.ingest.converters import mail as _mail
 from pointsman.ingest.converters import markup as _markup
 from pointsman.ingest.converters import pdf as _pdf
@@ -15,11 +17,12 @@ from pointsman.ingest.converters import pictures as _pictures
 from pointsman.ingest.converters import records as _records
 from pointsman.ingest.converters import rich_text as _rich_text
 from pointsman.ingest.converters import web_page as _web_page
+from pointsman.ingest.converters import xml_words as _xml
 from pointsman.ingest.converters.office import open_formats as _open
 from pointsman.ingest.converters.office import slides as _slides
 from pointsman.ingest.converters.office import word as _word
 from pointsman.ingest.converters.office import workbook as _workbook
-from pointsman.ingest.encoding import decode
+from pointsman.ingest.encoding import decode_file
 from pointsman.ingest.reading_limits import FileLimits
 from pointsman.ingest.source_text import Lines, ParsedDocument, Problem, Section, clean, stem
 from pointsman.tools.errors import InputError
@@ -44,6 +47,12 @@ _TEXT_FORMATS: dict[str, Callable[[str, str], Converted]] = {
     "md": lambda path, text: _with_front_matter(_markup.markdown(path, text)),
     "rst": lambda path, text: iter((_markup.restructured_text(path, text),)),
     "html": lambda path, text: iter((_web_page.html(path, text),)),
+    "xml": lambda path, text: iter((_xml.xml(path, text),)),
+    "adoc": lambda path, text: iter((_light.asciidoc(path, text),)),
+    "org": lambda path, text: iter((_light.org(path, text),)),
+    "tex": lambda path, text: iter((_light.tex(path, text),)),
+    "ics": lambda path, text: iter((_light.calendar(path, text),)),
+    "srt": lambda path, text: iter((_light.subtitles(path, text),)),
     "txt": lambda path, text: iter((plain(path, text),)),
     "json": _records.json_file,
     "jsonl": _records.json_lines,
@@ -84,6 +93,10 @@ _BINARY_FORMATS: dict[str, Callable[[str, bytes, FileLimits, Callable[[], None]]
     "eml": lambda path, data, *rest: _mail.mail(
         path, data, lambda name, content: _convert_attachment(name, content, *rest)
     ),
+    "mbox": lambda path, data, limits, before_picture: _mail.mailbox(
+        path, data, limits.pages, lambda name, content: _convert_attachment(name, content, limits, before_picture)
+    ),
+    "mhtml": lambda path, data, *_: iter((_mail.saved_page(path, data),)),
     **dict.fromkeys(_pictures.ENDINGS, _picture),
 }
 _PICTURE_MARKS = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"II*\x00", b"MM\x00*", b"GIF87a", b"GIF89a")
@@ -91,7 +104,8 @@ _OLD_OFFICE = {"doc": "Word document", "ppt": "PowerPoint presentation"}
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # compound files: Office before 2007, Outlook, whatever has a password
 _ALIASES = {
     "markdown": "md", "mdown": "md", "rest": "rst", "htm": "html", "xhtml": "html", "ndjson": "jsonl",
-    "text": "txt", "log": "txt", "fodt": "odt", "fods": "ods", "fodp": "odp",
+    "text": "txt", "log": "txt", "mht": "mhtml", "fb2": "xml", "svg": "html", "asciidoc": "adoc", "ltx": "tex",
+    "ical": "ics", "vcf": "ics", "vtt": "srt", "fodt": "odt", "fods": "ods", "fodp": "odp",
 }  # fmt: skip
 
 
@@ -162,7 +176,15 @@ def _convert(path: str, data: bytes, limits: FileLimits, before_picture: Callabl
         return _BINARY_FORMATS[kind](path, data, limits, before_picture)
     if kind in _OLD_OFFICE:
         raise InputError(f"an old {_OLD_OFFICE[kind]}; save it as .{kind}x")
-    text = clean(decode(data, may_declare=kind == "html" or kind in CODE_ENDINGS))
+    text, uncertain_encoding = decode_file(data, may_declare=kind in ("html", "xml") or kind in CODE_ENDINGS)
+    items = _convert_text(path, clean(text), kind, limits)
+    if not uncertain_encoding:
+        return items
+    reason = f"read as {uncertain_encoding}, an encoding that is not certain; if its words are wrong, save it as UTF-8"
+    return chain((Problem(path, reason),), items)
+
+
+def _convert_text(path: str, text: str, kind: str, limits: FileLimits) -> Converted:
     if not text.strip():
         return iter(())  # an empty file is not a problem: package markers are empty on purpose
     if kind in CODE_ENDINGS:
@@ -173,7 +195,7 @@ def _convert(path: str, data: bytes, limits: FileLimits, before_picture: Callabl
 
 
 def _convert_attachment(name: str, data: bytes, limits: FileLimits, before_picture: Callable[[], None]) -> Converted:
-    if format_of(name, data) == "eml":
+    if format_of(name, data) in ("eml", "mbox"):
         raise InputError("nested messages are not read")  # each could contain the next, without end
     return _convert(name, data, limits, before_picture)
 
@@ -195,7 +217,7 @@ def format_of(path: str, data: bytes) -> str:
     if ending in _BINARY_FORMATS or ending in _TEXT_FORMATS or ending in CODE_ENDINGS or ending == "ipynb":
         return ending
     head = data[:1024].lstrip().lower()
-    return "html" if head.startswith((b"<!doctype html", b"<html")) else "txt"
+    return "html" if head.startswith((b"<!doctype html", b"<html")) else "xml" if head.startswith(b"<?xml") else "txt"
 
 
 def _zipped_format(data: bytes) -> str | None:

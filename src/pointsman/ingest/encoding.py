@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from itertools import islice
 
 from pointsman.tools.errors import InputError
 
@@ -14,9 +15,9 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-# Our languages first: if two encodings explain the bytes equally well, the earlier one is used. The others are here
-# so that a Japanese or Korean file is not read as Chinese.
-_CANDIDATES = ("gb18030", "big5", "cp1251", "koi8_r", "cp1252", "cp866", "shift_jis", "euc_jp", "euc_kr")
+# Japanese and Korean are here so that their files are not read as Chinese.
+_CANDIDATES = ("gb18030", "big5", "cp1251", "koi8-r", "cp1252", "cp866", "iso8859-5", "mac-cyrillic", "shift_jis_2004",
+               "euc-jp", "euc-kr")  # fmt: skip
 _DECLARATION = re.compile(rb"""(?:charset|coding|encoding)\s*[=:]\s*["']?([A-Za-z0-9_.-]{2,40})""")
 # Programs write these names over text in a larger encoding, so browsers read the larger one:
 # https://encoding.spec.whatwg.org/#names-and-labels. Not ASCII: who writes it over other letters did not know theirs.
@@ -30,41 +31,65 @@ _LARGER_ENCODINGS = {
 _CONTROL_BYTES = bytes(set(range(32)) - set(b"\t\n\r\x0b\x0c\x1b"))
 _PLAUSIBLE = ((" ", "\u0180"), ("\u0400", "\u0530"), ("\u2010", "\u2040"), ("\u3000", "\ua000"), ("\uff00", "\uffef"))
 _SAMPLE = 1 << 20
+_FOREIGN_WORD = re.compile(rb"[^\x00-\x2f\x3a-\x3f]*[\x80-\xff][^\x00-\x2f\x3a-\x3f]*")
+_MOST_FOREIGN_WORDS = 10_000
+_JAPANESE = frozenset({"SHIFT_JIS", "CP932", "EUC-JP"})
+_KANA = re.compile("[\u3040-\u30ff]")  # Chinese that is read as Japanese has none
+_MISFIT = re.compile(  # capitals within words, two alphabets in one, letters of other languages, a capital for a dash
+    "[а-яё][А-ЯЁ]|[A-Za-z][а-яА-ЯёЁ]|[а-яА-ЯёЁ][A-Za-z]|[\u0402-\u040f\u0452-\u045f]|[а-яё]€|[€»][а-яё]"
+    "|(?<![^ ])[ЧЦС](?![^ ])"
+)
+_FREQUENT = {"GB18030": 0xD7, "Big5": 0xC6}  # the last first byte of a frequent Chinese character
+_LEAST_ODDS = 0.01  # of the best reading; below it a word or two may be in any encoding
+# Letters of Western words, by one or two among ASCII letters, and marks where they stand in text.
+_WESTERN = re.compile(
+    r"(?<=[A-Za-z])[à-öø-ÿßœšžªº]{1,2}(?![^\W\d_a-zA-Z])"
+    r"|(?<![^\W\d_])[À-ÖØ-ÞŒŠŽà-öø-ÿœ]{1,2}(?=[A-Za-z])|(?<![^\W\d_])[àéóÀÉÓ](?=[ \n])"
+    r"|(?<=[A-Za-zÀ-ÿ0-9])[’´]|[‘’“„«‚](?=[A-Za-z0-9À-ÿ])|(?<=[A-Za-zÀ-ÿ0-9.,!?;:)])[’”“»…]"
+    r"|(?<=[\d\s.,(-])[€£¥¢§±]|(?<=\d)[°º½¼¾²³€£¥%‰ª×µ]|(?<=[\d ])°(?=[CF])"
+    r"|(?<=[ \d\w,.])[–—](?=[ \d\w,.\n])|[½¼¾¿¡](?=[ \dA-Za-z])|[©®™·•…\xa0†‡¶§]"
+)
 
 
 def decode(data: bytes, *, may_declare: bool = False) -> str:
-    """Decode ``data`` to text.
+    """Decode ``data`` to text; see `decode_file`."""
+    return decode_file(data, may_declare=may_declare)[0]
+
+
+def decode_file(data: bytes, *, may_declare: bool = False) -> tuple[str, str]:
+    """Return the text of a file, and the name of its encoding if that is not certain, else an empty text.
 
     Args:
         data: The content of a file.
         may_declare: Whether files of this format may declare their encoding near the beginning (HTML, source code).
 
     Raises:
-        InputError: The bytes are not text, or their encoding cannot be determined with confidence.
+        InputError: The bytes are not text, or in no encoding that is known here.
     """
     for mark, name in _BOMS:
         if data.startswith(mark):
-            return _strictly(data, name)
+            return _strictly(data, name), ""
     sample = data[:_SAMPLE]
     # A stray control character is removed later; many mean UTF-16 (every other byte) or a binary file.
     many_controls = len(sample) - len(sample.translate(None, _CONTROL_BYTES)) > 2 + len(sample) // 20
     try:
         if not many_controls:
-            return data.decode("utf-8")
+            return data.decode("utf-8"), ""
     except UnicodeDecodeError:
         pass  # another encoding, determined below
     if many_controls or b"\x00" in sample:
-        return _strictly(data, _utf16_order(data))
+        return _strictly(data, _utf16_order(data)), ""
     if may_declare and (declaration := _DECLARATION.search(data[:2048])):
         try:
-            return decode_declared(data, declaration[1].decode("ascii"))
+            return decode_declared(data, declaration[1].decode("ascii")), ""
         except (LookupError, ValueError):
             pass  # the declaration may be wrong; the bytes decide
     lenient_text = data.decode("utf-8", errors="replace")
     wrong = lenient_text.count("\ufffd")
     if wrong * 50 <= sum(not char.isascii() for char in lenient_text[:_SAMPLE]) - wrong:
-        return lenient_text  # UTF-8 with a few damaged bytes
-    return _strictly(data, _guess(data))
+        return lenient_text, ""  # UTF-8 with a few damaged bytes
+    encoding, is_certain = _guess(data)
+    return _strictly(data, encoding), "" if is_certain else encoding
 
 
 def decode_declared(data: bytes, encoding: str) -> str:
@@ -106,15 +131,51 @@ def _is_plausible(char: str) -> bool:
     return char in "\t\n\r" or any(first <= char < last for first, last in _PLAUSIBLE)
 
 
-def _guess(data: bytes) -> str:
-    from charset_normalizer import from_bytes  # only files that are not UTF-8 need it
+def _guess(data: bytes) -> tuple[str, bool]:
+    """Return the encoding of text that is not UTF-8, and whether it is certain, by its words that are not ASCII."""
+    import chardet  # only files that are not UTF-8 need it
 
-    sample = data
-    if len(data) > _SAMPLE:  # cut at a line end: half a character would count against the right encoding
-        sample = data[: data.rfind(b"\n", 0, _SAMPLE) + 1] or data
-    matches = from_bytes(sample, cp_isolation=list(_CANDIDATES))
-    best = matches.best()
-    if best is None:
+    if _is_western(data):
+        return "cp1252", True
+    words = b" ".join(match[0] for match in islice(_FOREIGN_WORD.finditer(data), _MOST_FOREIGN_WORDS))
+    results = chardet.detect_all(words[:_SAMPLE], ignore_threshold=True, include_encodings=_CANDIDATES)
+    readings: dict[str, tuple[str, float]] = {}  # by what candidates make of the words: the best candidate
+    for result in results:
+        name = result["encoding"] or ""
+        try:
+            text = words.decode(name)
+        except (UnicodeDecodeError, LookupError):
+            continue
+        if name not in _JAPANESE or _KANA.search(text):
+            readings.setdefault(text, (name, result["confidence"]))
+    if not readings:
         raise InputError("unknown encoding; save the file as UTF-8")
-    equals = {m.encoding for m in matches if m.chaos <= best.chaos and m.coherence >= best.coherence}
-    return next((name for name in _CANDIDATES if name in equals), best.encoding)
+    misfits = {text: _misfits(text, name) for text, (name, _) in readings.items()}
+    if any(5 * count <= len(text) for text, count in misfits.items()):
+        readings = {text: reading for text, reading in readings.items() if 5 * misfits[text] <= len(text)}
+    first, best = next(iter(readings.values()))
+    candidates = [
+        (misfits[text], name)
+        for text, (name, odds) in readings.items()
+        if odds >= 0.95 * best or (name in _FREQUENT and first in _FREQUENT)
+    ]
+    fewest = min(candidates)[0]  # MacCyrillic and Windows-1251 have the same small letters
+    names = [name for count, name in candidates if count == fewest]
+    return names[0], len(names) == 1 and best > _LEAST_ODDS
+
+
+def _misfits(text: str, encoding: str) -> int:
+    """Return how many characters are rare, or do not fit those beside them."""
+    if encoding not in _FREQUENT:
+        return len(_MISFIT.findall(text))
+    codes = (char.encode(encoding) for char in text if not char.isascii())
+    return sum(code[0] > _FREQUENT[encoding] or (encoding == "GB18030" and code[1] < 0xA1) for code in codes)
+
+
+def _is_western(data: bytes) -> bool:
+    """Whether all that is not ASCII stands where letters and marks of Windows-1252 do."""
+    try:
+        text = data[:_SAMPLE].decode("cp1252")
+    except UnicodeDecodeError:
+        return False
+    return _WESTERN.sub("", text).isascii()

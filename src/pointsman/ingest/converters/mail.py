@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from email import message_from_bytes
 from email.errors import MessageError
 from email.header import decode_header, make_header
+from email.message import Message
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING
+from itertools import pairwise
 
+from pointsman.ingest.converters.light_markup import calendar_blocks
 from pointsman.ingest.converters.web_page import html_blocks
 from pointsman.ingest.encoding import decode, decode_declared
-from pointsman.ingest.source_text import Block, ParsedDocument, Problem, clean, outline
+from pointsman.ingest.source_text import Block, ParsedDocument, Problem, clean, outline, text_digest
 from pointsman.tools.errors import InputError
 
-if TYPE_CHECKING:
-    from email.message import Message
-
 _HEADER_FIELDS = ("From", "To", "Cc", "Date")
+_ENVELOPE = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\r\n\r\n))From \S+[^\n]*\d{4}[^\n]*\n")
+_WORD = re.compile(r"[^\W\u3040-\u9fff]+|[\u3040-\u9fff]")
 
 
 def mail(
@@ -33,15 +37,58 @@ def mail(
     message = message_from_bytes(data)
     if not message.keys():
         raise InputError("not an e-mail: it has no header")
-    fields = {name: _header(message, name) for name in _HEADER_FIELDS}
-    blocks = [Block(0, "\n".join(f"{name}: {value}" for name, value in fields.items() if value))]
+    yield from _message(path, message, convert_attachment)
+
+
+def mailbox(
+    path: str,
+    data: bytes,
+    most_messages: int,
+    convert_attachment: Callable[[str, bytes], Iterator[ParsedDocument | Problem]],
+) -> Iterator[ParsedDocument | Problem]:
+    """Yield the messages of a mailbox (``mbox``), numbered from 1; see `mail`."""
+    starts = [match.start() for match in _ENVELOPE.finditer(data)]
+    if not starts:
+        raise InputError("not a mailbox: no line begins with From")
+    if len(starts) > most_messages:
+        yield Problem(path, f"{len(starts)} messages; only the first {most_messages} are read")
+    for number, (start, end) in enumerate(pairwise([*starts, len(data)][: most_messages + 1]), start=1):
+        content = data[start:end].partition(b"\n")[2]
+        for item in _message(path, message_from_bytes(content), convert_attachment):
+            if isinstance(item, Problem):
+                yield Problem(path, f"message {number}: {item.reason}")
+            else:
+                digest = f"{number}-{text_digest(item.text)}"
+                yield replace(item, kind="mbox", metadata={**item.metadata, "message": number}, record_digest=digest)
+
+
+def saved_page(path: str, data: bytes) -> ParsedDocument:
+    """Convert a page that a browser saved as one file (MHTML), a message whose part is the page."""
+    for entity in message_from_bytes(data).walk():
+        content = entity.get_payload(decode=True) if entity.get_content_type() == "text/html" else None
+        if isinstance(content, bytes):
+            title, blocks = html_blocks(clean(_text(entity, content)))
+            return outline(path, "mhtml", [block._replace(lines=None, line_starts=()) for block in blocks], title=title)
+    raise InputError("a saved page without HTML in it; save it again, as HTML")
+
+
+def _message(
+    path: str, message: Message, convert_attachment: Callable[[str, bytes], Iterator[ParsedDocument | Problem]]
+) -> Iterator[ParsedDocument | Problem]:
+    fields = _header_fields(message)
+    blocks = [Block(0, _shown_fields(fields))]
+    hidden_twins = _hidden_twins(message)
     for entity in message.walk():
-        content = None if entity.is_multipart() else entity.get_payload(decode=True)
+        if entity is not message and entity.get_content_maintype() == "message" and entity.is_multipart():
+            forwarded = entity.get_payload(0)
+            if isinstance(forwarded, Message):
+                blocks += [Block(1, _header(forwarded, "Subject")), Block(0, _shown_fields(_header_fields(forwarded)))]
+        content = None if entity.is_multipart() or id(entity) in hidden_twins else entity.get_payload(decode=True)
         if not isinstance(content, bytes):
             continue
-        if (name := _filename(entity)) is None:
+        if (name := _filename(entity)) is None or entity.get_content_type() == "text/calendar":
             try:
-                blocks += _body(message, entity, content)
+                blocks += _body(entity, content)
             except InputError as error:
                 yield Problem(path, f"a part of the message: {error}")
             continue
@@ -53,6 +100,14 @@ def mail(
                 blocks.append(Block(0, item.text))
     metadata = {name.lower(): value for name, value in fields.items() if value} | _date(message)
     yield outline(path, "eml", blocks, title=_header(message, "Subject"), metadata=metadata)
+
+
+def _header_fields(message: Message) -> dict[str, str]:
+    return {name: _header(message, name) for name in _HEADER_FIELDS}
+
+
+def _shown_fields(fields: dict[str, str]) -> str:
+    return "\n".join(f"{name}: {value}" for name, value in fields.items() if value)
 
 
 def _attachments_of(
@@ -69,13 +124,16 @@ def _attachments_of(
         yield Problem(name, f"cannot be converted: {type(error).__name__}: {error}"[:1000])
 
 
-def _body(message: Message, entity: Message, content: bytes) -> list[Block]:
+def _body(entity: Message, content: bytes) -> list[Block]:
     kind = entity.get_content_type()
     if kind == "text/plain":
         return [Block(0, _text(entity, content))]
-    if kind != "text/html" or _has_plain_twin(message, entity):
+    if kind == "text/calendar":
+        blocks = calendar_blocks(clean(_text(entity, content)))
+        return [block._replace(lines=None) for block in blocks]
+    if kind != "text/html":
         return []
-    return [block._replace(lines=None) for block in html_blocks(clean(_text(entity, content)))[1]]
+    return [block._replace(lines=None, line_starts=()) for block in html_blocks(clean(_text(entity, content)))[1]]
 
 
 def _header(message: Message, name: str) -> str:
@@ -135,15 +193,26 @@ def _text(entity: Message, content: bytes) -> str:
         return decode(content)  # the header's encoding is wrong, so it is detected from the bytes
 
 
-def _has_plain_twin(message: Message, entity: Message) -> bool:
-    """Whether the message also has this part's text as plain text; some programs leave the plain part empty."""
+def _hidden_twins(message: Message) -> set[int]:
+    """Return which parts say what another part says: HTML beside plain text, or a plain part that only points to it."""
+    twin_ids: set[int] = set()
     for container in message.walk():
-        alternatives = container.get_payload() if container.get_content_type() == "multipart/alternative" else None
-        if isinstance(alternatives, list) and any(item is entity for item in alternatives):
-            return any(_is_plain_text(item) for item in alternatives if not isinstance(item, str))
-    return False
+        if container.get_content_type() != "multipart/alternative":
+            continue
+        entities = [part for part in container.walk() if not part.is_multipart() and _filename(part) is None]
+        plain = [part for part in entities if part.get_content_type() == "text/plain"]
+        html = [part for part in entities if part.get_content_type() == "text/html"]
+        if plain and html:
+            html_words = _words_of(html)
+            twin_ids |= set(map(id, html if 2 * len(html_words & _words_of(plain)) >= len(html_words) else plain))
+    return twin_ids
 
 
-def _is_plain_text(entity: Message) -> bool:
-    content = entity.get_payload(decode=True) if entity.get_content_type() == "text/plain" else None
-    return isinstance(content, bytes) and bool(content.strip())
+def _words_of(entities: list[Message]) -> set[str]:
+    words: set[str] = set()
+    for part in entities:
+        content = part.get_payload(decode=True)
+        if isinstance(content, bytes):
+            with suppress(InputError):  # reported when the part is read
+                words.update(_WORD.findall("\n".join(block.text for block in _body(part, content)).lower()))
+    return words

@@ -1,10 +1,11 @@
-"""Markdown, notebooks, reStructuredText and HTML: headings are kept, decoration is dropped."""
+"""Markdown, notebooks and reStructuredText: headings are kept, decoration is dropped."""
 
 from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from datetime import date
+from typing import TYPE_CHECKING, Any
 
 from pointsman.ingest.converters.web_page import html_blocks
 from pointsman.ingest.source_text import Block, ParsedDocument, Problem, Row, clean, outline, table_blocks
@@ -16,32 +17,65 @@ if TYPE_CHECKING:
 
     from markdown_it.token import Token
 
-_FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.{0,20000}?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
-_FRONT_TITLE = re.compile(r"""^title[ \t]*:[ \t]*["']?(.+?)["']?[ \t]*$""", re.MULTILINE)
-_FRONT_VALIDITY = re.compile(
-    rf"""^({"|".join(VALIDITY_KEYS)})[ \t]*:[ \t]*["']?([^\n]{{1,1000}}?)["']?[ \t]*$""", re.MULTILINE
-)
+_FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\n(.{0,20000}?)\n(?:\1|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+_FRONT_LINE = re.compile(r"""^([A-Za-z_-]{1,50})[ \t]*:[ \t]*["']?([^\n]{1,1000}?)["']?[ \t]*$""", re.MULTILINE)
+_FRONT_KEYS = ("description", "summary", "author", "authors", "date", "tags", "keywords", "categories")
+"""Of front matter, what is text and metadata."""
+
 # Lengths are bounded so that a hostile line of brackets costs linear time.
 _BADGE = re.compile(r"\[!\[[^\[\]\n]{0,300}\]\([^()\s]{0,1000}\)\]\([^()\s]{0,1000}\)")
-_LINK = re.compile(r"""!?\[([^\[\]\n]{0,500})\]\([^()\s]{0,1000}(?:[ ]"[^"\n]{0,300}")?\)""")
+_LINK = re.compile(
+    r"(?P<code>(?<!`)`[^`\n]{1,500}`(?!`)|(?<!`)``(?!`)[^\n]{1,500}?``(?!`))"
+    r"""|!?\[(?P<words>[^\[\]\n]{0,500})\]\((?:<[^<>\n]{0,1000}>|[^()\s]{0,1000}(?:\([^()\s]{0,300}\)[^()\s]{0,300})?)"""
+    r"""(?:[ ]"[^"\n]{0,300}")?\)"""
+)
 
 _RST_LINE = re.compile(r"([!-/:-@\[-`{-~])\1{2,}[ \t]*")
-_RST_SILENT = re.compile(r"\.\.[ ](?:\|[^|\n]{1,200}\|[ ])?(?:image|figure|raw|contents|toctree|meta)::|\.\.[ ]_")
+_RST_SILENT = re.compile(
+    r"\.\.[ ](?:\|[^|\n]{1,200}\|[ ])?(?:image|figure|raw|contents|toctree|meta|replace)::|\.\.[ ]_"
+)
+_RST_PICTURE = re.compile(r"\.\.[ ](?:\|[^|\n]{1,200}\|[ ])?(?:image|figure)::")
+_RST_NAME = re.compile(r"\.\.[ ]\|([^|\n]{1,200})\|[ ](?:replace::[ ]*(.*)|image::.*)")
 _RST_ROLE = re.compile(r":[A-Za-z][\w:.+-]{0,60}:`[~!]?([^`<>\n]{1,300}?)(?:[ ]<[^`<>\n]{0,300}>)?`")
-_RST_SUBSTITUTION = re.compile(r"\|\w[\w.-]{0,60}\|_{0,2}")  # nearly always stands for a picture
+_RST_SUBSTITUTION = re.compile(r"\|(\w[\w. -]{0,60})\|_{0,2}")
 _RST_LINK = re.compile(r"`([^`<>\n]{1,300}?)[ \n]<[^`<>\n]{0,1000}>`__?")
 
 
 def markdown(path: str, text: str) -> ParsedDocument:
     """Split by headings; the text stays Markdown, without badges, link targets and raw HTML."""
-    title, skipped, metadata = "", 0, dict[str, str]()
+    title, skipped, metadata, head = "", 0, dict[str, Any](), list[Block]()
     if front := _FRONT_MATTER.match(text):
-        title_line = _FRONT_TITLE.search(front[1])
-        title = title_line[1] if title_line else ""
-        metadata = dict(_FRONT_VALIDITY.findall(front[1]))
+        fields = _front_fields(front[2], is_toml=front[1] == "+++")
+        title = str(fields.get("title", ""))
+        metadata = {key: fields[key] for key in (*_FRONT_KEYS, *VALIDITY_KEYS) if key in fields}
         skipped = front[0].count("\n")
+        field_lines = (f"{key}: {_joined(metadata[key])}" for key in _FRONT_KEYS if key in metadata)
+        head = [Block(0, "\n".join(field_lines), (2, skipped), exact=False)]
         text = text[front.end() :]
-    return outline(path, "md", _markdown_blocks(text, skipped), title=title, metadata=metadata)
+    return outline(path, "md", [*head, *_markdown_blocks(text, skipped)], title=title, metadata=metadata)
+
+
+def _front_fields(text: str, *, is_toml: bool) -> dict[str, str | list[str]]:
+    """Return the texts, and lists of texts, of front matter; its lines one by one if it is not quite YAML."""
+    import tomllib
+
+    import yaml  # few texts need it
+
+    try:
+        values = tomllib.loads(text) if is_toml else yaml.load(text, yaml.BaseLoader)  # noqa: S506  (all scalars are texts)
+    except (tomllib.TOMLDecodeError, yaml.YAMLError, RecursionError):
+        values = dict(_FRONT_LINE.findall(text))
+    fields: dict[str, str | list[str]] = {}
+    for key, value in values.items() if isinstance(values, dict) else ():
+        if isinstance(value, list):
+            fields[str(key).lower()] = [str(item) for item in value if not isinstance(item, dict | list)]
+        elif not isinstance(value, dict):
+            fields[str(key).lower()] = value.isoformat() if isinstance(value, date) else str(value)
+    return {key: value for key, value in fields.items() if value}
+
+
+def _joined(value: str | list[str]) -> str:
+    return value if isinstance(value, str) else ", ".join(value)
 
 
 def _markdown_blocks(text: str, skipped: int) -> Iterator[Block]:
@@ -100,12 +134,19 @@ def _markdown_block(token: Token, following: list[Token], raw: str) -> tuple[int
 
 
 def _plain(text: str) -> str:
-    return _LINK.sub(r"\1", _BADGE.sub("", text))
+    return _LINK.sub(lambda link: link["code"] or link["words"] or "", _BADGE.sub("", text))
 
 
 def restructured_text(path: str, text: str) -> ParsedDocument:
     """Split by underlined headings, whose levels follow the order in which the underline styles first appear."""
-    return outline(path, "rst", _rst_blocks(text.split("\n")))
+    lines = text.split("\n")
+    names = {match[1]: match[2] or "" for line in lines if (match := _RST_NAME.match(line))}
+    blocks = _rst_blocks(lines)
+    if names:
+        blocks = (
+            block._replace(text=_RST_SUBSTITUTION.sub(lambda m: names.get(m[1], m[0]), block.text)) for block in blocks
+        )
+    return outline(path, "rst", blocks)
 
 
 def _rst_blocks(lines: list[str]) -> Iterator[Block]:
@@ -122,9 +163,14 @@ def _rst_blocks(lines: list[str]) -> Iterator[Block]:
             index = begin
         elif _RST_SILENT.match(lines[index]):
             yield from _rst_body(lines, begin, index)
+            begin = index
             index += 1
             while index < len(lines) and lines[index].startswith((" ", "\t")):
                 index += 1
+            if _RST_PICTURE.match(lines[begin]):
+                option_lines = [line.removeprefix(":alt:") for line in map(str.strip, lines[begin + 1 : index])]
+                caption = "\n".join(line for line in option_lines if not re.match(r":\w+:", line))
+                yield Block(0, _rst_plain(caption), (begin + 1, index), exact=False)
             begin = index
         else:
             index += 1
@@ -150,7 +196,7 @@ def _rst_heading(lines: list[str], index: int) -> tuple[str, str, int] | None:
 
 
 def _rst_plain(text: str) -> str:
-    return _RST_LINK.sub(r"\1", _RST_ROLE.sub(r"\1", _RST_SUBSTITUTION.sub("", text)))
+    return _RST_LINK.sub(r"\1", _RST_ROLE.sub(r"\1", text))
 
 
 def notebook(path: str, text: str, most_cells: int) -> Iterator[ParsedDocument | Problem]:
@@ -196,7 +242,12 @@ def _join(value: object) -> str:
 
 
 def _output(output: object) -> str:
+    """Return what a cell's result shows: its text, else its words as Markdown or HTML, or an error's message."""
     if not isinstance(output, dict):
         return ""
+    if output.get("output_type") in ("error", "pyerr"):
+        return f"{_join(output.get('ename'))}: {_join(output.get('evalue'))}"
     data = output.get("data")
-    return _join(output.get("text")) or (_join(data.get("text/plain")) if isinstance(data, dict) else "")
+    data = data if isinstance(data, dict) else {}
+    text = _join(output.get("text")) or _join(data.get("text/plain")) or _join(data.get("text/markdown"))
+    return text or "\n".join(block.text for block in html_blocks(_join(data.get("text/html")))[1])

@@ -224,16 +224,18 @@ def _table_rows(table: _Element) -> list[Block]:
     """Return a table as blocks, each under its header; their lines are those on which their rows begin."""
     paragraphs = Paragraphs()
     blocks = list(paragraphs.open("tbl"))
+    columns_left = 10_000  # a page of cells that claim to span a thousand columns each would be stored as bars
     for row in table.iterdescendants("tr"):
         for cell in row.iterchildren("td", "th"):
             paragraphs.cover()
             columns, rows = (_whole_number(cell.get(name), 1) for name in ("colspan", "rowspan"))
+            columns = max(min(columns, columns_left), 1)
+            columns_left += 5 - columns
             blocks += paragraphs.open("tc")
             paragraphs.add(_inner_text(cell))
             blocks += paragraphs.paragraph()
-            blocks += paragraphs.close(
-                "tc", columns=max(columns, 1), rows=min(rows, _MOST_SPANNED) if rows > 0 else _MOST_SPANNED
-            )
+            rows = min(rows, _MOST_SPANNED) if rows > 0 else _MOST_SPANNED
+            blocks += paragraphs.close("tc", columns=columns, rows=rows)
         paragraphs.cover()
         blocks += paragraphs.close("tr", number=_line_of(row))
     return [*blocks, *paragraphs.close("tbl")]

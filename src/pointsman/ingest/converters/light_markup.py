@@ -1,0 +1,218 @@
+"""Text formats with little markup, as people read them: AsciiDoc, Org, TeX, calendars, subtitles."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
+
+from pointsman.ingest.source_text import Block, ParsedDocument, Row, outline, table_blocks
+
+NumberedLine = tuple[int, str]
+"""A line and its number in the file, from 1."""
+
+# Lengths are bounded so that a hostile line of brackets costs linear time.
+_ASCIIDOC_LINK = re.compile(
+    r"(?:link:|xref:|image::?|https?://|mailto:)[^\s\[\]]{1,1000}\[([^\[\]\n]{0,500}?)(?:,[^\[\]\n]{0,500})?\]"
+    r"|<<[^<>,\n]{1,200}(?:,([^<>\n]{1,500}))?>>"
+)
+_ASCIIDOC_SILENT = re.compile(r"(?:-{2,}|\.{4,}|={4,}|\*{4,}|_{4,}|\+{4,}|\[[^\]]*\]|//.*|include::.*|:[\w-]+!?:.*)$")
+_ASCIIDOC_SEEN = re.compile(r":(author|description|keywords|revdate):[ \t]*(.*)$")
+_ORG_LINK = re.compile(r"\[\[([^\[\]\n]{1,1000})\](?:\[([^\[\]\n]{1,500})\])?\]")
+_ORG_SEEN = re.compile(r"#\+(title|author|date|description|caption|filetags):[ \t]*(.*)$", re.IGNORECASE)
+_TEX_COMMENT = re.compile(r"(?<!\\)%.*")
+_TEX_HEADING = re.compile(
+    r"\\(part|chapter|(?:sub){0,2}section|paragraph)\*?(?:\[[^\[\]]{0,300}\])?\{((?:[^{}]|\{[^{}]{0,200}\}){1,500})\}"
+)
+_TEX_LEVELS = {"part": 1, "chapter": 1, "section": 2, "subsection": 3, "subsubsection": 4, "paragraph": 5}
+_TEX_ACCENT = re.compile(r"""\\([`'^"~=.uvHcdbkr])(?:\{\\?([A-Za-z])\}|(?<=[`'^"~=.])\\?([A-Za-z])|[ ]([A-Za-z])\b)""")
+_TEX_ACCENTS = dict(
+    zip(
+        "`'^\"~=.uvHcdbkr",
+        "\u0300\u0301\u0302\u0308\u0303\u0304\u0307\u0306\u030c\u030b\u0327\u0323\u0331\u0328\u030a",
+        strict=True,
+    )
+)
+_TEX_SILENT = re.compile(
+    r"\\begin\{(?:tabular.?|array|longtable)\}(?:\{[^{}]{0,200}\}){1,2}|"
+    r"\\(?:documentclass|usepackage|include|input|includegraphics|label|ref|eqref|pageref|autoref|cref|cite[a-z]*|"
+    r"bibliography|bibliographystyle|begin|end|vspace|hspace|setlength|pagestyle|thispagestyle|geometry|newcommand|"
+    r"renewcommand|def|setcounter)\*?(?:[ ]?\[[^\[\]]{0,500}\])*(?:\{[^{}]{0,1000}\})?"
+)
+_TEX_LINK = re.compile(r"\\href\{[^{}]{0,1000}\}")
+_TEX_SYMBOLS = {"\\ss": "ß", "\\ae": "æ", "\\oe": "œ", "\\o": "ø", "\\l": "ł", "\\ldots": "…", "\\item": "• "}
+_TEX_MARKS = {"---": "—", "--": "–", "``": "“", "''": "”", "~": " ", "\\\\": "\n"}
+_CALENDAR_NAMES = {
+    "SUMMARY": "", "DTSTART": "Begin", "DTEND": "End", "DUE": "Due", "LOCATION": "Place", "ORGANIZER": "Organizer",
+    "ATTENDEE": "Attendee", "DESCRIPTION": "", "COMMENT": "", "RRULE": "Repeated", "STATUS": "Status", "URL": "Link",
+    "FN": "", "ORG": "Organization", "TITLE": "Position", "TEL": "Telephone", "EMAIL": "E-mail", "ADR": "Address",
+    "NOTE": "", "BDAY": "Birthday", "CATEGORIES": "Categories",
+}  # fmt: skip
+_TIME = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)\d\d(Z?))?$")
+_CUE_TIME = re.compile(r"\s*(?:\d+:)?\d+:\d+[.,]\d+ +--> ")
+
+
+def asciidoc(path: str, text: str) -> ParsedDocument:
+    """Split AsciiDoc by its headings; tables by rows, links by their words, without attributes and marks of blocks."""
+    lines = list(_asciidoc_lines(text.split("\n")))
+    return outline(path, "adoc", _blocks(lines, re.compile(r"(={1,6}) +(\S.*)$"), _asciidoc_plain))
+
+
+def _asciidoc_plain(text: str) -> str:
+    return _ASCIIDOC_LINK.sub(lambda link: link[1] or link[2] or "", text)
+
+
+def _asciidoc_lines(lines: list[str]) -> Iterator[NumberedLine]:
+    """Yield the lines that are seen; those of a table as its rows, whatever lines its cells stand on."""
+    cells: list[str] = []
+    columns = begin = 0  # of the table that is open
+    is_table = False
+    for number, line in enumerate(lines, start=1):
+        if line.startswith("|==="):
+            is_table = not is_table
+            cells, columns = [], 0
+            yield number, ""
+        elif is_table:
+            if not cells:
+                begin = number
+            cells += [cell.strip() for cell in line.split("|")[1:]]
+            columns = columns or len(cells)
+            if columns and len(cells) >= columns:
+                yield begin, f"|{'|'.join(cells[:columns])}|"
+                cells = cells[columns:]
+        elif field := _ASCIIDOC_SEEN.match(line):
+            yield number, f"{field[1]}: {field[2]}"
+        elif line.startswith(".") and line[1:2].isalnum():
+            yield number, line[1:]  # the title of a block
+        elif not _ASCIIDOC_SILENT.match(line):
+            yield number, line
+
+
+def org(path: str, text: str) -> ParsedDocument:
+    """Split Org mode by its headings; tables by rows, links by their words, without drawers and settings."""
+    return outline(path, "org", _blocks(list(_org_lines(text)), re.compile(r"(\*{1,8}) +(\S.*)$"), _org_plain))
+
+
+def _org_plain(text: str) -> str:
+    return _ORG_LINK.sub(lambda link: link[2] or link[1], text)
+
+
+def _org_lines(text: str) -> Iterator[NumberedLine]:
+    is_drawer = False
+    for number, line in enumerate(text.split("\n"), start=1):
+        mark = line.strip()
+        if is_drawer or re.fullmatch(r":(?:PROPERTIES|LOGBOOK):", mark, re.IGNORECASE):
+            is_drawer = mark.upper() != ":END:"
+        elif field := _ORG_SEEN.match(mark):
+            yield number, field[2] if field[1].lower() in ("title", "caption") else f"{field[1].lower()}: {field[2]}"
+        elif not mark.startswith(("#+", "|-")) and not re.match(r"#\s", mark):
+            yield number, line
+
+
+def tex(path: str, text: str) -> ParsedDocument:
+    """Split TeX by its headings; commands give way to their words, accents to letters, comments are dropped."""
+    title = re.search(r"\\title(?:\[[^\[\]]{0,300}\])?\{([^{}]{1,500})\}", text)
+    lines = [(number, _TEX_COMMENT.sub("", line)) for number, line in enumerate(text.split("\n"), start=1)]
+    return outline(path, "tex", _blocks(lines, _TEX_HEADING, _tex_plain), title=_tex_plain(title[1]) if title else "")
+
+
+def _tex_plain(text: str) -> str:
+    text = _TEX_ACCENT.sub(lambda accent: _composed(accent[1], accent[2] or accent[3] or accent[4]), text)
+    text = _TEX_LINK.sub("", _TEX_SILENT.sub("", text))
+    text = re.sub(r"(?<!\\)&", " | ", text)
+    for mark, character in _TEX_MARKS.items():
+        text = text.replace(mark, character)
+    text = re.sub(r"\\[,;:! ]", " ", text)
+    text = re.sub(r"(\\[A-Za-z]+)\*?[ ]?", lambda command: _TEX_SYMBOLS.get(command[1], ""), text)
+    return re.sub(r"\\([%&#_${}])|[{}]|(?<!\\)\$", lambda mark: mark[1] or "", text).strip()
+
+
+def _composed(accent: str, letter: str) -> str:
+    return unicodedata.normalize("NFC", letter + _TEX_ACCENTS[accent])
+
+
+def _blocks(lines: Iterable[NumberedLine], heading: re.Pattern[str], plain: Callable[[str], str]) -> Iterator[Block]:
+    """Yield headings, paragraphs and tables, whose rows begin with a bar."""
+    paragraph: list[NumberedLine] = []
+    for number, line in [*lines, (0, "")]:
+        is_row = line.lstrip().startswith("|")
+        match = heading.match(line)
+        if paragraph and (match or not line.strip() or is_row != paragraph[0][1].lstrip().startswith("|")):
+            yield from _paragraph(paragraph, plain)
+            paragraph = []
+        if match:
+            level = _TEX_LEVELS.get(match[1].removeprefix("\\")) or len(match[1])
+            yield Block(level, plain(match[2]), (number, number))
+            line = line[match.end() :]  # noqa: PLW2901
+        if line.strip():
+            paragraph.append((number, line))
+
+
+def _paragraph(lines: list[NumberedLine], plain: Callable[[str], str]) -> Iterator[Block]:
+    if lines[0][1].lstrip().startswith("|"):
+        cells = ((number, line.strip().strip("|").split("|")) for number, line in lines)
+        yield from table_blocks(Row(tuple(plain(cell.strip()) for cell in row), number) for number, row in cells)
+    else:
+        text = plain("\n".join(line for _, line in lines))
+        yield Block(0, text, (lines[0][0], lines[-1][0]), exact=False)
+
+
+def calendar(path: str, text: str) -> ParsedDocument:
+    """Convert a calendar or address cards: each entry by the words and times that it shows."""
+    return outline(path, "ics", calendar_blocks(text))
+
+
+def calendar_blocks(text: str) -> Iterator[Block]:
+    """Yield the entries of a calendar, with their lines; see RFC 5545."""
+    entry_lines: list[str] = []
+    first = 1
+    for number, line in _unfolded(text):
+        name, _, value = line.partition(":")
+        name = name.upper().partition(";")[0]
+        if name in ("BEGIN", "END"):
+            if entry_lines:
+                yield Block(0, "\n".join(entry_lines), (first, number), exact=False, is_alone=True)
+            entry_lines, first = [], number
+        elif name in _CALENDAR_NAMES and value.strip():
+            person = next((part[3:].strip('"') for part in line.partition(":")[0].split(";") if part[:3] == "CN="), "")
+            label = _CALENDAR_NAMES[name]
+            value = _calendar_value(f"{person} {value}".strip())
+            entry_lines.append(f"{label}: {value}" if label else value)
+    if entry_lines:
+        yield Block(0, "\n".join(entry_lines), (first, number), exact=False, is_alone=True)
+
+
+def _unfolded(text: str) -> Iterator[NumberedLine]:
+    """Yield the lines of a calendar with those that continue them; a line may be folded within a word."""
+    whole = ""
+    begin = 1
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line[:1] in (" ", "\t"):
+            whole += line[1:]
+        else:
+            if whole:
+                yield begin, whole
+            whole, begin = line, number
+    if whole:
+        yield begin, whole
+
+
+def _calendar_value(value: str) -> str:
+    if time := _TIME.match(value):
+        year, month, day, hour, minute, is_utc = time.groups()
+        return f"{year}-{month}-{day}" + (f" {hour}:{minute}{' UTC' if is_utc else ''}" if hour else "")
+    value = re.sub(r"mailto:", "", value, flags=re.IGNORECASE)
+    return re.sub(r"\\([\\;,nN])", lambda mark: "\n" if mark[1] in "nN" else mark[1], value)
+
+
+def subtitles(path: str, text: str) -> ParsedDocument:
+    """Convert subtitles (SRT, WebVTT) to the lines that are shown, without numbers and times."""
+    lines = text.split("\n")
+    timed = {number for number, line in enumerate(lines, start=1) if _CUE_TIME.match(line)}
+    cue_lines = (
+        (number, "" if number in timed or number + 1 in timed or line.startswith("WEBVTT") else line)
+        for number, line in enumerate(lines, start=1)
+    )
+    return outline(
+        path, "srt", _blocks(cue_lines, re.compile(r"(?!)"), lambda cue: re.sub(r"</?[a-z][^<>]{0,100}>", "", cue))
+    )

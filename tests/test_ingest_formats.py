@@ -1,0 +1,219 @@
+"""Web pages, light markup, mail and XML: what a reader sees stands in the text, and no markup does."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pointsman.ingest import ParsedDocument, Problem, convert
+from pointsman.tools.errors import InputError
+
+
+def documents(name: str, data: str | bytes) -> list[ParsedDocument]:
+    items = convert(name, data.encode() if isinstance(data, str) else data)
+    return [item for item in items if isinstance(item, ParsedDocument)]
+
+
+def text_of_file(name: str, data: str | bytes) -> str:
+    return "\n\n".join(document.text for document in documents(name, data))
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ("<h2><button>Как смазать стрелку?</button></h2><p>Графитом.</p>", "Как смазать стрелку?\n\nГрафитом."),
+        ("<details><summary>问题</summary>答案</details>", "问题\n\n答案"),
+        ("<p>Vor<img src=x alt='Plan des Bahnhofs'>nach</p>", "Vor Plan des Bahnhofs nach"),
+        ("<p>a</p><noscript>Цена: 40</noscript>", "a\n\nЦена: 40"),
+        ("<svg><title>t</title><text>10</text><text>Druck <tspan>bar</tspan></text></svg>", "t\n\n10\n\nDruck bar"),
+        ("<select><option>пар<option>дизель</select>", "пар дизель"),
+        ("<input value=Клин><input type=hidden value=x><input type=submit value=Найти>", "Клин Найти"),
+        ("<ol start=3><li>a<li><p>b</p><ol><li>c</ol><li value=9>d</ol>", "3. a\n\n4. b\n\n1. c\n\n9. d"),
+        ("<ol type=a><li>x</ol><ul><li>y</ul>", "x\n\ny"),
+        ("<article>Text<footer>von Anna</footer></article><footer>Impressum</footer>", "Text\n\nvon Anna"),
+    ],
+)
+def test_what_a_page_shows(page: str, text: str) -> None:
+    assert text_of_file("a.html", f"<body>{page}</body>") == text
+
+
+def test_front_matter_is_text_and_metadata() -> None:
+    (source,) = documents(
+        "a.md", "---\ntitle: Крестовины\nauthor: Анна\ntags: [смазка, зима]\nlayout: x\ndate: 2026-02-03\n---\nТекст."
+    )
+    assert source.title == "Крестовины"
+    assert source.text == "author: Анна\ndate: 2026-02-03\ntags: смазка, зима\n\nТекст."
+    assert dict(source.metadata) == {"author": "Анна", "date": "2026-02-03", "tags": ["смазка", "зима"]}
+    (source,) = documents("a.md", '+++\ntitle = "道岔"\ntags = ["润滑"]\ndate = 2026-02-03\n+++\n正文')
+    assert (source.title, source.text) == ("道岔", "date: 2026-02-03\ntags: 润滑\n\n正文")
+    (source,) = documents("a.md", "---\ntitle: How: to\nsummary: 'a' and: b\n---\nText")
+    assert (source.title, source.text) == ("How: to", "summary: a' and: b\n\nText")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Вызов `jobs[i](x)` и ``a[`b`](c)``.", "Вызов `jobs[i](x)` и ``a[`b`](c)``."),
+        ("[Brücke](<mit Leerzeichen.md>) [x](http://y/a_(b)) `c`", "Brücke x `c`"),
+    ],
+)
+def test_code_in_markdown_is_no_link(text: str, expected: str) -> None:
+    assert text_of_file("a.md", text) == expected
+
+
+def test_substitutions_and_pictures_of_restructured_text() -> None:
+    text = (
+        "Версия |v| и |x| по модулю, a|b|c.\n\n.. |v| replace:: 2.1\n\n.. |лого| image:: a.png\n   :alt: знак\n\n"
+        ".. figure:: b.png\n   :alt: схема\n\n   Подпись к схеме.\n\n|лого| End."
+    )
+    shown = text_of_file("a.rst", text)
+    assert "Версия 2.1 и |x| по модулю, a|b|c." in shown
+    assert {"знак", "схема", "Подпись к схеме."} <= set(shown.split("\n"))
+    assert "|лого|" not in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "text"),
+    [
+        (
+            "a.tex",
+            "\\begin{document}\n\\section{Grö\\ss e}\\label{s}\nEin \\emph{alt\\`es} Z\\~ahl\\cite{q}, 5\\,\\% % weg\n\\end{document}",
+            "Größe\n\nEin altès Zãhl, 5 %",
+        ),
+        (
+            "a.org",
+            "* Крестовина\n:PROPERTIES:\n:ID: 7\n:END:\nСм. [[https://x][чертёж]].\n| a | b |\n|---+---|\n| 1 | 2 |",
+            "Крестовина\n\nСм. чертёж.\n\na | b\n1 | 2",
+        ),
+        (
+            "a.adoc",
+            "= 道岔\n:toc:\n\n见 https://x[图纸] 。\n\n----\nkept\n----\n\n|===\n|部件|价格\n\n|辙叉\n|12\n|===",
+            "道岔\n\n见 图纸 。\n\nkept\n\n部件 | 价格\n辙叉 | 12",
+        ),
+        (
+            "a.ics",
+            "BEGIN:VEVENT\nSUMMARY:Осмотр\\, депо\nDTSTART:20260305T0900\n 00Z\nLOCATION:Клин\nUID:1\nEND:VEVENT",
+            "Осмотр, депо\nBegin: 2026-03-05 09:00 UTC\nPlace: Клин",
+        ),
+        ("a.vcf", "BEGIN:VCARD\nFN:王伟\nTEL:123\nEND:VCARD", "王伟\nTelephone: 123"),
+        (
+            "a.srt",
+            "1\n00:00:01,000 --> 00:00:02,000\n<i>第一行</i>\n第二行\n\n2\n00:00:03,000 --> 00:00:04,000\n42",
+            "第一行\n第二行\n\n42",
+        ),
+        ("a.vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\nСлова", "Слова"),
+        (
+            "a.xml",
+            "<?xml version='1.0'?><a><b c='1'>x &amp; y</b><d>Текст <i>с</i> тегами</d></a>",
+            "c: 1\nb: x & y\n\nТекст с тегами",
+        ),
+        ("a.xml", "<a>not closed", "<a>not closed"),
+        (
+            "a.fb2",
+            "<FictionBook><body><section><title><p>Глава</p></title><p>Слова.</p></section></body><binary>QUJD</binary></FictionBook>",
+            "Глава\n\nСлова.",
+        ),
+        ("a.svg", "<svg xmlns='http://www.w3.org/2000/svg'><text>схема</text></svg>", "схема"),
+    ],
+)
+def test_formats_with_little_markup(name: str, data: str, text: str) -> None:
+    assert text_of_file(name, data) == text
+
+
+def test_an_entity_that_grows_is_not_expanded() -> None:
+    entities = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 12))
+    bomb = f'<?xml version="1.0"?><!DOCTYPE a [<!ENTITY e0 "ha">{entities}]><a><b>&e11;</b></a>'
+    try:
+        assert len(text_of_file("a.xml", bomb)) < 1000
+    except InputError as error:
+        assert "text" in str(error)  # noqa: PT017  (either will do)
+
+
+def test_results_of_a_notebook() -> None:
+    outputs = [
+        {"output_type": "error", "ename": "KeyError", "evalue": "'болт'"},
+        {"output_type": "display_data", "data": {"text/html": ["<p>итог: <b>7</b></p>"]}},
+        {"output_type": "display_data", "data": {"text/markdown": "**结果**"}},
+    ]
+    notebook = {"cells": [{"cell_type": "code", "source": "run()", "outputs": outputs}]}
+    assert text_of_file("a.ipynb", json.dumps(notebook)) == "run()\n\nKeyError: 'болт'\n\nитог: 7\n\n**结果**"
+
+
+def mail_of(*parts: tuple[str, str], kind: str = "alternative") -> str:
+    body = "".join(f"--b\nContent-Type: {name}; charset=utf-8\n\n{text}\n" for name, text in parts)
+    return f"From: a@example.org\nSubject: s\nContent-Type: multipart/{kind}; boundary=b\n\n{body}--b--\n"
+
+
+def test_of_twins_in_a_mail_the_one_with_the_words_is_read_once() -> None:
+    same = mail_of(("text/plain", "Стрелка 14\nисправна."), ("text/html", "<p>Стрелка 14 исправна.</p>"))
+    assert text_of_file("a.eml", same).count("исправна") == 1
+    nested = (
+        'multipart/related; boundary="c"',
+        "--c\nContent-Type: text/html; charset=utf-8\n\n<p>Слово дня.</p>\n--c--",
+    )
+    assert text_of_file("a.eml", mail_of(("text/plain", "Слово дня."), nested)).count("Слово дня.") == 1
+    pointer = mail_of(("text/plain", "请用浏览器查看。"), ("text/html", "<p>辙叉每套一百二十元。</p>"))
+    assert "一百二十元" in text_of_file("a.eml", pointer)
+    assert "浏览器" not in text_of_file("a.eml", pointer)
+
+
+def test_a_forwarded_message_has_its_subject_and_sender_and_an_invitation_its_words() -> None:
+    inner = "From: Анна <z@example.org>\nSubject: Поворотный круг\n\nНе вращается."
+    text = text_of_file(
+        "a.eml", mail_of(("text/plain", "См. ниже."), ("message/rfc822", f"\n{inner}".lstrip("\n")), kind="mixed")
+    )
+    assert "Поворотный круг\n\nFrom: Анна <z@example.org>" in text
+    assert "Не вращается." in text
+    event = "BEGIN:VEVENT\nSUMMARY:Осмотр\nLOCATION:Клин\nEND:VEVENT"
+    assert "Осмотр\nPlace: Клин" in text_of_file("a.eml", mail_of(("text/calendar", event), kind="mixed"))
+
+
+def test_a_mailbox_is_its_messages() -> None:
+    box = (
+        "From a@x Mon Jan  1 00:00:00 2026\nSubject: Первая\n\nСлова.\nFrom here on\n\n"
+        "From b@x Tue Jan  2 00:00:00 2026\nSubject: Zweite\n\nWorte.\n"
+    )
+    found = documents("a.mbox", box)
+    assert [(item.title, item.metadata["message"]) for item in found] == [("Первая", 1), ("Zweite", 2)]
+    assert found[0].text.endswith("From here on")
+    with pytest.raises(InputError, match="no line begins with From"):
+        documents("b.mbox", "nothing")
+
+
+def test_a_saved_page_is_its_html() -> None:
+    page = (
+        "From: <Saved>\nContent-Type: multipart/related; boundary=b\n\n--b\n"
+        "Content-Type: text/html; charset=utf-8\nContent-Transfer-Encoding: quoted-printable\n\n"
+        "<title>t</title><p>Stra=C3=9Fe =\nfrei</p>\n--b--"
+    )
+    (source,) = documents("a.mht", page)
+    assert (source.title, source.text, source.kind) == ("t", "Straße frei", "mhtml")
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("The lever’s lock – 5 € each.", "cp1252"),
+        ("Boil at 98°C, then cool.", "cp1252"),
+        ("id,name\n1,café\n2,Zürich\n3,naïve", "cp1252"),
+        ("id,town\n1,depot\n2,Тверь\n3,yard", "cp1251"),
+        ("id,town\n1,depot\n2,哈尔滨\n3,yard", "gbk"),
+        ("Болт", "koi8-r"),
+        ("Гайка М8 без шайбы", "iso8859-5"),
+        ("Путь закрыт до утра", "cp866"),
+        ("Поезд опоздал — ждите", "mac-cyrillic"),
+        ("鐵路道岔檢查", "big5"),
+        ("車両の点検カード", "shift_jis"),
+    ],
+)
+def test_a_few_words_tell_the_encoding(text: str, encoding: str) -> None:
+    items = list(convert("a.txt", text.encode(encoding)))
+    assert [item.text for item in items if isinstance(item, ParsedDocument)] == [text]
+
+
+def test_an_encoding_that_is_not_certain_is_said() -> None:
+    problem, source = convert("a.txt", "их: р".encode("cp866"))
+    assert isinstance(problem, Problem)
+    assert "an encoding that is not certain" in problem.reason
+    assert isinstance(source, ParsedDocument)
