@@ -78,7 +78,7 @@ def test_substitutions_and_pictures_of_restructured_text() -> None:
     [
         (
             "a.tex",
-            "\\begin{document}\n\\section{Grö\\ss e}\\label{s}\nEin \\emph{alt\\`es} Z\\~ahl\\cite{q}, 5\\,\\% % weg\n\\end{document}",
+            "\\begin{document}\n\\section{Grö\\ss e}\\label{s}\nEin \\emph{alt\\`es} Z\\~ahl\\cite{q}, 5\\,\\% % weg",
             "Größe\n\nEin altès Zãhl, 5 %",
         ),
         (
