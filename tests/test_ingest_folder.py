@@ -186,7 +186,7 @@ def test_a_file_with_one_bad_record_still_loses_its_deleted_ones(tmp_path: Path)
 
 
 def test_importing_is_cheap() -> None:
-    heavy = ("lxml", "docx", "pypdf", "pypdfium2", "charset_normalizer", "markdown_it", "importlib.metadata", "numpy")
+    heavy = ("lxml", "docx", "pypdf", "pypdfium2", "chardet", "yaml", "markdown_it", "importlib.metadata", "numpy")
     program = f"import sys, pointsman.ingest; print([name for name in {heavy!r} if name in sys.modules])"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"

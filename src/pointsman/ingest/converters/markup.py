@@ -57,9 +57,9 @@ def markdown(path: str, text: str) -> ParsedDocument:
 
 def _front_fields(text: str, *, is_toml: bool) -> dict[str, str | list[str]]:
     """Return the texts, and lists of texts, of front matter; its lines one by one if it is not quite YAML."""
-    import tomllib
+    import tomllib  # few texts need these two
 
-    import yaml  # few texts need it
+    import yaml  # type: ignore[import-untyped]  # it ships no types
 
     try:
         values = tomllib.loads(text) if is_toml else yaml.load(text, yaml.BaseLoader)  # noqa: S506  (all scalars are texts)
