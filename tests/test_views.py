@@ -13,6 +13,7 @@ import pytest
 
 import pointsman
 from pointsman import BaseRouter, Dataset, Document, Query, RetrievalWorkflow, Workspace
+from pointsman.embedders.e5.e5_embedder import E5Embedder
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.evaluation.leak_cases import TwinCase, Write
 from pointsman.evaluation.leaktest import LeakReport, ShippedEmbedder, TwinPair, leaktest
@@ -46,6 +47,12 @@ class Counting(HashingEmbedder):
     def embed_documents(self, texts: Sequence[str], **options: Any) -> Any:
         self.embedded += len(texts)
         return super().embed_documents(texts)
+
+
+class UncachedE5(E5Embedder):
+    """The default embedder, whose vectors are not read from the disk, where both copies would find the same ones."""
+
+    identified = False
 
 
 @pytest.fixture
@@ -150,6 +157,18 @@ class TestTwins:
             assert (report.comparisons, report.differing) == (1, 0), report.leaks
             answer = twins.full_copy.search("latest signal lamp", principals=["group:law"], refuse=False)
             assert any(span.stage == "versions" for span in answer.trace.spans), "who sees it is told"
+
+    def test_hidden_documents_and_questions_of_others_change_no_last_digit(self) -> None:
+        texts = {"a": ("The signal lamp at the yard is red.", "everyone")}
+        texts |= {"b": ("The salary at the mill is low.", "group:law")}  # of as many tokens
+        documents = tuple(Document(id_, text, {ACCESS: {"allow": [name]}}) for id_, (text, name) in texts.items())
+        question = {"query": "which signal lamp is red?", "k": 5, "refuse": False}
+        case = TwinCase({"notes": "hybrid"}, (Write("notes", documents),), (), (("search", question),))
+        with TwinPair(case, "access", UncachedE5()) as twins:
+            several = ["which signal lamp is red?", "what salary was paid?"]
+            twins.full_copy.search_many(several, principals=["group:law"])
+            twins.compare(report := LeakReport(), {"with": [], "without": []})
+            assert (report.comparisons, report.differing) == (1, 0), report.leaks
 
     def test_a_filter_used_as_a_wall_is_found_to_leak(self) -> None:
         report = leaktest(pairs=2, questions=15, seed=11, wall="filter")

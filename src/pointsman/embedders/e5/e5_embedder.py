@@ -14,7 +14,7 @@ import numpy as np
 
 from pointsman.embedders.base_embedder import BaseEmbedder, Progress, text_list, unit_rows
 from pointsman.embedders.batches import equal_runs
-from pointsman.embedders.e5.e5_graph import GRAPH_VERSION, INPUT, OUTPUT, Graph
+from pointsman.embedders.e5.e5_graph import GRAPH_VERSION, INPUT, OUTPUT, VECTORS_VERSION, Graph
 from pointsman.embedders.e5.e5_tokens import UnigramTokenizer
 from pointsman.embedders.e5.e5_weights import FILE_SHA256, E5Weights
 from pointsman.embedders.e5.prepared_files import artefact, cache_directory
@@ -50,8 +50,8 @@ class E5Embedder(BaseEmbedder):
     The model is opened once, on first use; all methods are thread-safe.
     """
 
-    name = f"multilingual-e5-small-q4-{GRAPH_VERSION}"
-    """The model, the format of its weights and the version of the graph; vectors of others are incompatible."""
+    name = f"multilingual-e5-small-q4-{VECTORS_VERSION}"
+    """The model, the format of its weights and the version of the vectors; vectors of others are incompatible."""
     dimensions = 384
 
     # Standard deviation of the cosine between a query and random documents, averaged over queries; measured on the same
@@ -137,8 +137,8 @@ class _Model:
         ids = np.array(batch, np.int64)
         words = self.weights.word_rows(ids.ravel()).reshape(*ids.shape, -1)
         words += self.positions[: ids.shape[1]]
-        (rows,) = self.session.run([OUTPUT], {INPUT: words})
-        return unit_rows(rows, "the default embedder")
+        (tokens,) = self.session.run([OUTPUT], {INPUT: words})
+        return unit_rows(tokens.sum(axis=1) / np.float32(ids.shape[1]), "the default embedder")
 
 
 def _open(folder: Path) -> _Model:

@@ -1,4 +1,4 @@
-"""Writes multilingual-e5-small as an ONNX graph: from embedded tokens to the mean of the last layer.
+"""Writes multilingual-e5-small as an ONNX graph: from embedded tokens to the last layer.
 
 Matrix products take two thirds of the time. They multiply 8-bit integers: weights have one scale per output,
 activations one per token. The sums are exact, so a token's result does not depend on the rest of the batch, unlike with
@@ -34,14 +34,17 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-GRAPH_VERSION: Final = 2
+GRAPH_VERSION: Final = 3
 """Part of the prepared file's name; increase it with every change of the graph."""
+
+VECTORS_VERSION: Final = 2
+"""Part of the embedder's name; increase it with every change of the vectors that is more than rounding."""
 
 INPUT: Final = "embeddings"
 """Sum of word, position and type embeddings: float32, (texts, tokens, hidden); no padding, no mask."""
 
-OUTPUT: Final = "pooled"
-"""Mean of the last layer over the tokens: float32, (texts, hidden), not normalised."""
+OUTPUT: Final = "last layer"
+"""Float32, (texts, tokens, hidden). The graph takes no mean of the tokens: it would add up one text in another order."""
 
 # Channels of the residual stream that are far above the median in most layers, and their divisors. Measured on 60 texts
 # in English, Chinese and Russian; half as many more channels, or similar factors, gain nothing.
@@ -70,14 +73,13 @@ class Graph:
         state = self.normalise("input rows", "emb.ln", "embedded")
         for layer in range(self.weights.header.layers):
             state = self.layer(f"l{layer}.", state)
-        self.add("Reshape", [state, "sequence"], "last layer")
-        self.add("ReduceMean", ["last layer", "last axis"], OUTPUT, keepdims=0)
+        self.add("Reshape", [state, "sequence"], OUTPUT)
         return serialise_model(
             "multilingual-e5-small",
             self.nodes,
             self.constants,
             [float_input(INPUT, ["texts", "tokens", width])],
-            [float_input(OUTPUT, ["texts", width])],
+            [float_input(OUTPUT, ["texts", "tokens", width])],
             ir_version=_IR_VERSION,
             opsets={"": _OPSET, _MICROSOFT: 1},
         )
