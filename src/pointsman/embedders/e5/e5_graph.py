@@ -44,7 +44,7 @@ INPUT: Final = "embeddings"
 """Sum of word, position and type embeddings: float32, (texts, tokens, hidden); no padding, no mask."""
 
 OUTPUT: Final = "last layer"
-"""Float32, (texts, tokens, hidden). The graph takes no mean of the tokens: it would add up one text in another order."""
+"""Float32, (texts, tokens, hidden). Without their mean, which the graph would add up otherwise for a single text."""
 
 # Channels of the residual stream that are far above the median in most layers, and their divisors. Measured on 60 texts
 # in English, Chinese and Russian; half as many more channels, or similar factors, gain nothing.
