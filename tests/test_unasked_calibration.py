@@ -10,7 +10,11 @@ import pytest
 
 import pointsman
 from pointsman.embedders import HashingEmbedder
+from pointsman.retrieval.judge.kept_calibrations import FORMER, former_calibrations
+from pointsman.retrieval.receipts import Receipt
+from pointsman.tools.errors import InputError
 from pointsman.values.settings import Settings
+from pointsman.workspace.copies.backup import backup, restore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -202,3 +206,55 @@ def test_status_does_not_calibrate_and_a_dataset_opened_with_another_embedder_sa
     with pointsman.open(tmp_path, embedder=Embedder("another-model")) as workspace:
         reason = "none: a calibration is made when the dataset is opened with its embedder, 'own-model'"
         assert workspace.status("notes")["relevance"] == reason
+
+
+class TestReceipts:
+    """An answer is given again whatever calibration has come since."""
+
+    def test_calibrations_are_kept_as_long_as_versions(self, tmp_path: Path) -> None:
+        answers = []
+        with pointsman.open(tmp_path / "work", embedder=Embedder()) as workspace:
+            notes = workspace.dataset("notes", versions="30 days")
+            for first, last in ((0, 18), (18, 19), (19, 60), (60, 160)):
+                notes.add(documents(last)[first:])
+                workspace.wait_for_calibrations()
+                answers.append(workspace.search("which parish keeps lanterns beside its bells", refuse=False))
+            assert len({relevance_decision(answer) for answer in answers}) == 4, "each says something else of it"
+            backup(workspace.path, tmp_path / "backup")
+        restore(tmp_path / "backup", tmp_path / "restored")
+        for place in ("work", "restored"):
+            with pointsman.open(tmp_path / place, embedder=Embedder()) as workspace:
+                for answer in answers:
+                    replay = workspace.replay(str(answer.receipt))
+                    assert replay.to_dict()["hits"] == answer.to_dict()["hits"]
+                    assert relevance_decision(replay) == relevance_decision(answer)
+
+    def test_a_receipt_of_a_view_tells_of_no_calibration(self, tmp_path: Path) -> None:
+        with pointsman.open(tmp_path, embedder=Embedder()) as workspace:
+            notes = workspace.dataset("notes", versions="30 days")
+            notes.add(documents(12), access=["everyone"])
+            workspace.switch_access(on=True)
+            answer = workspace.search("which parish keeps lanterns", principals=[], refuse=False)
+            receipt = Receipt.read(str(answer.receipt))
+            assert (receipt.fitted, receipt.lacking) == ("", {"notes": ""})
+            notes.add(documents(80), access=["everyone"])
+            workspace.wait_for_calibrations()
+            assert workspace.stored_calibrations()
+            assert workspace.replay(str(answer.receipt)).to_dict()["hits"] == answer.to_dict()["hits"]
+
+    def test_without_versions_nothing_is_kept(self, tmp_path: Path) -> None:
+        with pointsman.open(tmp_path, embedder=Embedder()) as workspace:
+            notes = workspace.dataset("notes", versions="30 days")
+            for count in (40, 90):
+                notes.add(documents(count))
+                workspace.wait_for_calibrations()
+            assert len(former_calibrations(workspace.backend, "notes")) == 1
+            workspace.dataset("notes", versions="off")
+            workspace.keep_calibration("notes", None)
+            assert former_calibrations(workspace.backend, "notes") == []
+
+    def test_a_damaged_record_is_an_error_that_names_it(self, tmp_path: Path) -> None:
+        with pointsman.open(tmp_path, embedder=Embedder()) as workspace:
+            workspace.backend.put_record(FORMER, "notes", '[{"until": -1, "calibration": {}}]')
+            with pytest.raises(InputError, match=r"former calibrations of 'notes'.*delete them"):
+                former_calibrations(workspace.backend, "notes")

@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import json
 import zlib
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from time import time
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -76,6 +76,7 @@ class Receipt:
         reaching: a digest of the settings that name models and places; what they are stays out.
         policy: a digest of the policy.
         fitted: a digest of the calibrations fitted to the datasets.
+        lacking: by dataset that had none, why, in the words of the plan; empty where one was not used, as in a view.
         sources: the states of what was searched.
         answer: a digest of the answer.
     """
@@ -92,6 +93,7 @@ class Receipt:
     fitted: str
     sources: tuple[SourceState, ...]
     answer: str
+    lacking: Mapping[str, str] = field(default_factory=dict)
 
     def seal(self, key: bytes) -> str:
         """Return the receipt as a text, sealed with a dataset's key."""
@@ -168,6 +170,7 @@ def issue(
         return ""
     from pointsman.retrieval.judge.versions import today
 
+    lacking = _lacking(fitted, readings)
     asked = context.asked or context.query
     options, request_objects = _options(request)
     question: dict[str, Any] = {"text": asked.text}
@@ -185,9 +188,10 @@ def issue(
         settings=_changed_settings(settings),
         reaching=digest_of_reaching(settings),
         policy=digest_of_policy(policy),
-        fitted=digest_of_fitted(fitted, readings),
+        fitted=digest_of_fitted(fitted, [name for name in readings if name not in lacking]),
         sources=tuple(_state(name, reading) for name, reading in readings.items()),
         answer=digest_of_answer(context),
+        lacking=lacking,
     ).seal(key)
 
 
@@ -236,6 +240,20 @@ def _options(request: SearchRequest) -> tuple[dict[str, Any], list[str]]:
         else:
             options[item.name] = asdict(value) if isinstance(value, EffortLimits) else value
     return options, objects
+
+
+def _lacking(fitted: Mapping[str, Calibration], readings: Mapping[str, Reading]) -> dict[str, str]:
+    """Return `Receipt.lacking`. What is said of all documents is not said in a view, whose receipt anyone can read."""
+    from pointsman.retrieval.judge.kept_calibrations import Calibration
+
+    used = {
+        name: Calibration("") if getattr(reading.source, "is_view", False) else fitted[name]
+        for name, reading in readings.items()
+        if name in fitted
+    }
+    return {
+        name: calibration.origin for name, calibration in used.items() if calibration == Calibration(calibration.origin)
+    }
 
 
 def _state(name: str, reading: Reading) -> SourceState:

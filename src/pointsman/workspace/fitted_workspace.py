@@ -10,7 +10,13 @@ from pointsman.embedders.base_embedder import image_embedder_of
 from pointsman.embedders.named_embedders import as_embedder, embedder_for, image_embedder_for
 from pointsman.embedders.query_vectors import QueryVectors
 from pointsman.retrieval.engine import Engine
-from pointsman.retrieval.judge.kept_calibrations import Calibration, Reranking, change_calibrations, stored_calibrations
+from pointsman.retrieval.judge.kept_calibrations import (
+    Calibration,
+    Reranking,
+    change_calibrations,
+    keep_former,
+    stored_calibrations,
+)
 from pointsman.retrieval.plan.policy import POLICY, Policy, measured, read_policy
 from pointsman.retrieval.workflow import RetrievalWorkflow
 from pointsman.store.backend_urls import open_backend
@@ -189,7 +195,11 @@ class FittedWorkspace:
 
     def _change_calibration(self, name: str, change: Callable[[Calibration | None], Calibration | None]) -> None:
         def change_all(calibrations: dict[str, Calibration]) -> None:
-            calibration = change(calibrations.pop(name, None))
+            former = calibrations.pop(name, None)
+            calibration = change(former)
+            if former is not None and former != calibration:  # kept before it is replaced: nothing may come between
+                dataset = self._datasets.get(name)
+                keep_former(self.backend, name, former, 0 if dataset is None else dataset.kept_days)
             if calibration is not None:
                 calibrations[name] = calibration
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from dataclasses import fields, replace
+from itertools import islice, product
 from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.retrieval.engine import Engine
+from pointsman.retrieval.judge.kept_calibrations import Calibration
 from pointsman.retrieval.plan.vocabulary import UNREAD, with_words, words_of
 from pointsman.retrieval.receipts import (
     Receipt,
@@ -23,7 +25,7 @@ from pointsman.tools.version import __version__
 from pointsman.values.settings import REACHING, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from pointsman.retrieval.plan.vocabulary import DatedWords
     from pointsman.retrieval.receipts import SourceState
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from pointsman.workspace.dataset import Dataset
 
 _COPIES: Final = 4
+_CHOICES: Final = 10_000  # of a calibration for each dataset that are tried
 
 
 class Replays:
@@ -41,12 +44,16 @@ class Replays:
     Args:
         open_dataset: opens a dataset by name.
         bm25: returns the constants of a dataset under given settings.
+        former: returns the calibrations of a dataset that were replaced and are kept.
     """
 
     def __init__(
-        self, open_dataset: Callable[[str], Dataset], bm25: Callable[[str, Settings], Mapping[str, float]]
+        self,
+        open_dataset: Callable[[str], Dataset],
+        bm25: Callable[[str, Settings], Mapping[str, float]],
+        former: Callable[[str], Sequence[Calibration]],
     ) -> None:
-        self._open, self._bm25 = open_dataset, bm25
+        self._open, self._bm25, self._former = open_dataset, bm25, former
         self._lock = threading.Lock()
         self._past: OrderedDict[tuple[str, ...], PastStates] = OrderedDict()
 
@@ -63,7 +70,11 @@ class Replays:
         with self._lock:
             datasets, reasons = self._datasets(receipt)
             self._check_seal(text, receipt, datasets)
+            fitted = self._fitted(receipt, engine)
             reasons += _no_longer_held(receipt, engine)
+            if fitted is None:
+                names = ", ".join(state.name for state in receipt.sources)
+                reasons.append(f"the calibrations of {names}, which were replaced")
             settings = _settings_of(receipt, engine.settings)
             sources: list[Any] = []
             words: dict[str, DatedWords | None] = {}
@@ -81,7 +92,8 @@ class Replays:
                 raise NotHeldError([f"access was {'off' if access else 'on'}, and is {'on' if access else 'off'} now"])
             if request.principals is not None:
                 sources = [source.in_view(request.principals) for source in sources]
-            engine_of_then = Engine(settings, replace(engine.stages), engine.models, engine.registry)
+            stages = replace(engine.stages, fitted=fitted)
+            engine_of_then = Engine(settings, stages, engine.models, engine.registry)
             with with_words(words):
                 context = replace(engine_of_then.search(request, sources, today=receipt.day), receipt=text.strip())
         if digest_of_answer(context) != receipt.answer:
@@ -103,6 +115,16 @@ class Replays:
             else:
                 datasets[state.name] = dataset
         return datasets, reasons
+
+    def _fitted(self, receipt: Receipt, engine: Engine) -> dict[str, Calibration] | None:
+        """Return the calibrations of then, each that of now or one that was replaced since; None if one is not held."""
+        names = [state.name for state in receipt.sources if state.name not in receipt.lacking]
+        choices = [(engine.stages.fitted.get(name), *self._former(name), None) for name in names]
+        for choice in islice(product(*choices), _CHOICES):
+            fitted = {name: calibration for name, calibration in zip(names, choice, strict=True) if calibration}
+            if digest_of_fitted(fitted, names) == receipt.fitted:
+                return {**fitted, **{name: Calibration(origin) for name, origin in receipt.lacking.items()}}
+        return None
 
     def _check_seal(self, text: str, receipt: Receipt, datasets: Mapping[str, Dataset]) -> None:
         """Check that a receipt was issued; without the dataset whose key it needs, `_as_it_was` refuses it.
@@ -166,9 +188,6 @@ def _no_longer_held(receipt: Receipt, engine: Engine) -> list[str]:
     reasons = [f"{name}, which was an object in Python" for name in receipt.objects]
     if receipt.policy != digest_of_policy(engine.stages.policy):
         reasons.append("the policy, which was replaced by another one")
-    names = [state.name for state in receipt.sources]
-    if receipt.fitted != digest_of_fitted(engine.stages.fitted, names):
-        reasons.append(f"the calibrations of {', '.join(names)}, which were replaced")
     unknown_names = receipt.settings.keys() - {item.name for item in fields(Settings)}
     reasons += [f"the setting {name}, which this version does not have" for name in unknown_names]
     return reasons

@@ -295,9 +295,12 @@ class Workspace(StoredWorkspace):
         """
         with self._opening:
             if self._replays is None:
+                from pointsman.retrieval.judge.kept_calibrations import former_calibrations
                 from pointsman.workspace.replaying import Replays
 
-                self._replays = Replays(partial(self.dataset, create=False), self._bm25_under)
+                self._replays = Replays(
+                    partial(self.dataset, create=False), self._bm25_under, partial(former_calibrations, self.backend)
+                )
         with self.audit_log.request("replay"):
             return self._replays.replay(receipt, self.engine, access=self.access)
 

@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from time import time
 from typing import TYPE_CHECKING, Any, Final, Self, get_args
 
 from pointsman.retrieval.judge.relevance import Form, Relevance
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 CALIBRATION: Final = "calibration"
 """The kind of the record in a workspace; in a folder, the file ``calibration.json``."""
+
+FORMER: Final = "former_calibrations"
+"""The kind of the records, one a dataset that keeps versions, of its calibrations that were replaced."""
 
 MOST_HITS: Final = 50
 """The number of first hits among which an answer is sought when coverage is requested."""
@@ -304,6 +308,54 @@ def change_calibrations(
             if attempt + 1 == _ATTEMPTS:
                 raise
     return calibrations
+
+
+def keep_former(backend: Backend, name: str, calibration: Calibration, days: int) -> None:
+    """Keep a calibration that is being replaced for as long as the dataset keeps versions, so that receipts live on.
+
+    Args:
+        backend: where the workspace is.
+        name: of the dataset.
+        calibration: what is being replaced.
+        days: for how many days the dataset keeps versions; 0 deletes what was kept.
+
+    Raises:
+        ConflictError: another process keeps one at this moment.
+        InputError: the stored record is invalid.
+    """
+    from pointsman.store.backend import NEW
+    from pointsman.store.history import DAY_SECONDS
+
+    record, now = backend.record(FORMER, name), int(time())
+    if record is None and not days:
+        return
+    forms = [form for form in _former_forms(backend, name, record) if form["until"] > now - days * DAY_SECONDS]
+    if days:
+        forms.append({"until": now, "calibration": asdict(calibration)})
+    text = json.dumps(forms, ensure_ascii=False) if forms else None
+    backend.put_record(FORMER, name, text, NEW if record is None else record.version)
+
+
+def former_calibrations(backend: Backend, name: str) -> list[Calibration]:
+    """Return the calibrations of a dataset that were replaced and are kept, latest first.
+
+    Raises:
+        InputError: the stored record is invalid.
+    """
+    forms = _former_forms(backend, name, backend.record(FORMER, name))
+    return [Calibration.of(form["calibration"]) for form in reversed(forms)]
+
+
+def _former_forms(backend: Backend, name: str, record: Record | None) -> list[dict[str, Any]]:
+    try:
+        forms: list[dict[str, Any]] = [] if record is None else json.loads(record.value)
+        for form in forms:
+            Calibration.of(form["calibration"])
+            if not _is_count(form["until"]):
+                raise InputError(f"until is a time in seconds, not {form['until']!r:.80}")
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
+        raise InputError(f"{backend.url}: the former calibrations of {name!r}: {error}; delete them") from None
+    return forms
 
 
 def _calibrations_in(backend: Backend, record: Record | None) -> dict[str, Calibration]:

@@ -66,7 +66,7 @@ Progress = Callable[[int, int, str], None]
 
 _SECRET: Final = ("keys.json", "audit.json")
 _SINGLE: Final = ("workspace.json", "policy.json", "calibration.json", "access.json", "tokens.json", *_SECRET)
-_FOLDERS: Final = ("evaluations", "attached")
+_FOLDERS: Final = ("evaluations", "attached", "former_calibrations")
 _OF_DATASET: Final = ("documents.sqlite", "manifest.json")
 _PATH_SEGMENT: Final = re.compile(r"(?!\.)[\w.\-+ %]{1,255}", re.UNICODE)
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
