@@ -122,7 +122,9 @@ def test_files_share_a_process_and_an_abandoned_file_leaves_nothing_behind(tmp_p
 def test_pages_and_characters_beyond_the_limits_are_left_out_and_reported(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("One sentence. " * 100)
     (item,) = read_paths([tmp_path], limits=FileLimits(characters=100))
-    assert [problem.reason for problem in item.problems] == ["more than 100 characters of text; the rest is left out"]
+    assert [problem.reason for problem in item.problems] == [
+        "more than 100 characters of text; the rest is left out: divide it"
+    ]
     assert max(document.metadata["end"] for document in item.documents) <= 100
 
 

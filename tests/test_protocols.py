@@ -706,3 +706,19 @@ def test_a_file_that_is_too_large_is_refused_with_the_limit(tmp_path: Path) -> N
         assert client.files.create(file=("a.txt", b"x" * 1_000), purpose="assistants").bytes == 1_000
         with pytest.raises(openai.APIStatusError, match="larger than 2,000 bytes"):
             client.files.create(file=("a.txt", b"x" * 3_000), purpose="assistants")
+
+
+def test_of_a_file_that_holds_too_much_text_the_rest_is_left_out_and_named(tmp_path: Path) -> None:
+    text = "".join(f"Section {number} speaks of the signal lamp. " for number in range(2_000)).encode()
+    with (
+        Served(tmp_path / "workspace", "--limit", "max_file_chars=2000").ready() as service,
+        openai.OpenAI(api_key="unused", base_url=f"http://127.0.0.1:{service.port}/v1", max_retries=0) as client,
+    ):
+        store, file = (
+            client.vector_stores.create(name="notes"),
+            client.files.create(file=("a.txt", text), purpose="assistants"),
+        )
+        answer = client.vector_stores.files.create(vector_store_id=store.id, file_id=file.id)
+        assert answer.last_error is not None
+        assert "more than 2000 characters of text; the rest is left out" in answer.last_error.message
+        assert 0 < answer.usage_bytes <= 2_500

@@ -147,7 +147,7 @@ def convert(
             continue
         if offset + len(item.text) > limits.characters:
             item = item.shorten(limits.characters - offset)  # noqa: PLW2901
-            yield Problem(path, f"more than {limits.characters} characters of text; the rest is left out")
+            yield Problem(path, f"more than {limits.characters} characters of text; the rest is left out: divide it")
         yield replace(item, offset=offset, sha256=digest)
         offset += len(item.text) + len(_SEPARATOR)
         if offset >= limits.characters:

@@ -9,6 +9,7 @@ import json
 import re
 import secrets
 import tempfile
+import threading
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pointsman.ingest import FileReader, FoundFile
+from pointsman.ingest import FileLimits, FileReader, FoundFile
 from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ _BATCH: Final = "upload_batch"
 _ID: Final = re.compile(r"file-[0-9a-f]{24}")
 _BATCH_ID: Final = re.compile(r"vsfb_[0-9a-f]{24}")
 _LONGEST_NAME: Final = 255  # bytes
+_cutting: Final = threading.BoundedSemaphore(2)  # each takes a processor, and up to 900 MB
 _LONGEST_SUFFIX: Final = 20  # characters; a longer one says nothing of the format
 
 
@@ -137,13 +139,15 @@ class Uploads:
         self._backend.put_record(_DESCRIPTION, upload.id, None)
         self._backend.put_record(_CONTENT, upload.id, None)
 
-    def passages(self, upload: Upload, max_tokens: int, overlap: int) -> tuple[list[Document], list[str]]:
-        """Cut a file into passages; also return what of it could not be read, and why."""
-        with tempfile.TemporaryDirectory(prefix="pointsman-upload-") as folder:
+    def passages(
+        self, upload: Upload, max_tokens: int, overlap: int, limits: FileLimits
+    ) -> tuple[list[Document], list[str]]:
+        """Cut a file into passages; also return what of it could not be read, and why. Only two are cut at a time."""
+        with _cutting, tempfile.TemporaryDirectory(prefix="pointsman-upload-") as folder:
             suffix = Path(upload.filename).suffix
             path = Path(folder) / f"upload{suffix if len(suffix) <= _LONGEST_SUFFIX else ''}"
             path.write_bytes(self.content(upload))
-            with FileReader(max_tokens=max_tokens, overlap=overlap) as reader:
+            with FileReader(max_tokens=max_tokens, overlap=overlap, limits=limits) as reader:
                 results = list(reader.read(FoundFile(path, upload.source, upload.size, False)))
         documents = [document for result in results for document in result.documents]
         return documents, [problem.reason for result in results for problem in result.problems]

@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from typing import TYPE_CHECKING, Final
+from contextlib import ExitStack, contextmanager
+from io import BytesIO
+from tempfile import SpooledTemporaryFile
+from typing import IO, TYPE_CHECKING, Final
 
 from pointsman.service.server.protocol.problems import HttpProblem
 from pointsman.service.server.protocol.refusals import CLOSE, RequestReader, lingering, path_of, refuse
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from pointsman.service.server.protocol.request_limits import Limits
@@ -29,7 +34,8 @@ UPLOADS: Final = "/v1/files"
 """Where files are uploaded."""
 
 _INGEST: Final = re.compile(r"/api/datasets/[^/]+/documents")
-_MEGABYTE: Final = 1_000_000
+_MEGABYTE: Final = 1_000_000  # also what is held in memory of an uploaded file; a longer one is on disk
+_CHUNK: Final = 65_536  # bytes of an uploaded file that are passed on at a time
 _BODY_METHODS: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _OF_TYPE: Final = (b"content-type", b"content-encoding")
 _DIGITS: Final = re.compile(rb"[0-9]{1,18}")
@@ -40,8 +46,8 @@ class Bodies:
     """Refuses bodies that are too large, not JSON, or of unclear length.
 
     A JSON body, or a form with a file, is read completely before the application is called, so a body that is too large
-    or never ends goes no further. A streamed one (`NDJSON`, for adding documents) is counted while it is read; reading
-    past the limit raises the problem.
+    or never ends goes no further. A form is kept on disk meanwhile, and only so many are read at once. A streamed body
+    (`NDJSON`, for adding documents) is counted while it is read; reading past the limit raises the problem.
 
     Args:
         app: handles accepted requests.
@@ -50,6 +56,7 @@ class Bodies:
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self._app, self._limits = app, limits
+        self._uploads = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on with its body, or refuse it."""
@@ -57,19 +64,43 @@ class Bodies:
             await self._app(scope, receive, send)
             return
         reading = RequestReader(receive)
-        try:
-            kind = self._announcement(scope)
-            if kind == NDJSON:
-                receive, send = self._count_bytes(reading), lingering(reading, send)
-            else:
-                body = b"" if kind is None else await self._read_body(reading, kind)  # an unannounced body is not read
-                if body is None:
-                    return  # the client has gone
-                receive = _replay(body, receive)
-        except HttpProblem as problem:
-            await refuse(problem, scope, reading, send)
+        with ExitStack() as stack:
+            try:
+                kind = self._announcement(scope)
+                if kind == NDJSON:
+                    receive, send = self._count_bytes(reading), lingering(reading, send)
+                else:
+                    body = stack.enter_context(self._room_for(kind))
+                    if kind is not None and not await self._read_body(reading, kind, body):  # else it is not read
+                        return  # the client has gone
+                    receive = _replay(body, receive, _CHUNK if kind == FORM else -1)
+            except HttpProblem as problem:
+                await refuse(problem, scope, reading, send)
+                return
+            await self._app(scope, receive, send)
+
+    @contextmanager
+    def _room_for(self, kind: str | None) -> Iterator[IO[bytes]]:
+        """Yield where a body of this type is kept until its request is answered.
+
+        Raises:
+            Problem: ``too-many-requests``: too many files are being uploaded.
+        """
+        if kind != FORM:
+            yield BytesIO()
             return
-        await self._app(scope, receive, send)
+        if self._uploads >= self._limits.max_uploads:
+            raise HttpProblem(
+                "too-many-requests",
+                f"{self._uploads} files are being uploaded; try again, or serve with --limit max_uploads=NUMBER",
+                headers={**CLOSE, "Retry-After": "1"},
+            )
+        self._uploads += 1
+        try:
+            with SpooledTemporaryFile(_MEGABYTE) as file:
+                yield file
+        finally:
+            self._uploads -= 1
 
     def _announcement(self, scope: Scope) -> str | None:
         """Return the media type of the body announced by the headers; None if there is no body."""
@@ -91,27 +122,31 @@ class Bodies:
         """Return how many bytes a body of this type may have that is read completely."""
         return self._limits.max_file_bytes if kind == FORM else self._limits.max_body_bytes
 
-    async def _read_body(self, receive: Receive, kind: str) -> bytes | None:
-        """Return the body; None if the client has gone."""
-        limit, seconds, chunks, size = self._largest(kind), self._limits.body_seconds, list[bytes](), 0
+    async def _read_body(self, receive: Receive, kind: str, body: IO[bytes]) -> bool:
+        """Read the body, and turn back to its start; return False if the client has gone."""
+        limit, seconds, size = self._largest(kind), self._limits.body_seconds, 0
         start = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(seconds) as time_limit:
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        return None
+                        return False
                     chunk = message.get("body", b"")
                     size += len(chunk)
                     if size > limit:
                         raise _too_large(limit)
-                    chunks.append(chunk)
+                    body.write(chunk)
                     if not message.get("more_body", False):
-                        return b"".join(chunks)
+                        body.seek(0)
+                        return True
                     if kind == FORM:
                         time_limit.reschedule(start + seconds * (1 + size // _MEGABYTE))
         except TimeoutError as error:
             raise self._too_slow() from error
+        except OSError as error:
+            reason = f"the file cannot be kept in the service's temporary folder: {error.strerror or error}"
+            raise HttpProblem("unavailable", reason, headers=CLOSE) from error
 
     def _count_bytes(self, receive: Receive) -> Receive:
         limit, size = self._limits.max_ingest_bytes, 0
@@ -210,14 +245,16 @@ def _too_large(limit: int) -> HttpProblem:
     return HttpProblem("too-large", f"the body is larger than {limit:,} bytes", headers=CLOSE, limit=limit)
 
 
-def _replay(body: bytes, receive: Receive) -> Receive:
+def _replay(body: IO[bytes], receive: Receive, size: int) -> Receive:
+    """Return what passes a body on, so many bytes at a time; -1: at once."""
     is_exhausted = False
 
     async def replay() -> Message:
         nonlocal is_exhausted
         if is_exhausted:
             return await receive()  # this can only be the message that the client has gone
-        is_exhausted = True
-        return {"type": "http.request", "body": body, "more_body": False}
+        chunk = body.read(size)
+        is_exhausted = len(chunk) < size or size < 0
+        return {"type": "http.request", "body": chunk, "more_body": not is_exhausted}
 
     return replay

@@ -28,6 +28,8 @@ class Limits:
     Attributes:
         max_body_bytes: of a JSON body.
         max_file_bytes: of an uploaded file, with the form around it.
+        max_file_chars: of the text that is stored of one uploaded file; the rest is left out, and the answer says so.
+        max_uploads: files that are uploaded at the same time.
         max_line_bytes: of a line of a streamed body.
         max_ingest_bytes: of a whole streamed body, which is never held in memory; None means no limit.
         max_header_bytes: of all headers together.
@@ -57,6 +59,8 @@ class Limits:
 
     max_body_bytes: int = 1_000_000
     max_file_bytes: int = 30_000_000
+    max_file_chars: int = 5_000_000
+    max_uploads: int = 8
     max_line_bytes: int = 1_000_000
     max_ingest_bytes: int | None = 100_000_000_000
     max_header_bytes: int = 16_384

@@ -6,6 +6,7 @@ is sent. So an answer says at once whether that worked, and nothing is ever in p
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from fastapi import APIRouter, Path, Query, Request
@@ -125,8 +126,9 @@ async def upload_file(state: Shared, access: Writer, request: Request) -> Respon
             refuse("file", "the form has no file")
         if not isinstance(purpose, str) or len(purpose) > 64 or not purpose.isprintable():
             refuse("purpose", "a purpose is up to 64 printable characters")
-        content, filename = await file.read(), file.filename or ""
-    upload = await in_writer(state, _uploads(state, access).save, filename, purpose, content)
+        save = partial(_uploads(state, access).save, file.filename or "", purpose)
+        async with state.storing:
+            upload = await in_writer(state, save, await file.read())
     return Json(_upload_object(upload))
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
+from pointsman.ingest import FileLimits
 from pointsman.ingest.chunk import MAX_TOKENS, OVERLAP
 from pointsman.service.server.access.request_access import check_again
 from pointsman.service.server.protocol.problems import HttpProblem
@@ -175,7 +176,7 @@ def attach(
         LockedError: another process is writing to the dataset.
     """
     _check_attributes(attributes)
-    documents, reasons = uploads.passages(upload, *sizes)
+    documents, reasons = uploads.passages(upload, *sizes, FileLimits(characters=state.limits.max_file_chars))
     if not documents:
         raise InputError(f"{upload.filename}: not read: {'; '.join(reasons) or 'it has no text'}"[:1000])
     with dataset.writing(WRITE_PATIENCE):
