@@ -222,8 +222,8 @@ class TestReceipts:
             assert len({relevance_decision(answer) for answer in answers}) == 4, "each says something else of it"
             backup(workspace.path, tmp_path / "backup")
         restore(tmp_path / "backup", tmp_path / "restored")
-        for place in ("work", "restored"):
-            with pointsman.open(tmp_path / place, embedder=Embedder()) as workspace:
+        for folder in ("work", "restored"):
+            with pointsman.open(tmp_path / folder, embedder=Embedder()) as workspace:
                 for answer in answers:
                     replay = workspace.replay(str(answer.receipt))
                     assert replay.to_dict()["hits"] == answer.to_dict()["hits"]

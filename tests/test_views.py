@@ -165,8 +165,8 @@ class TestTwins:
         question = {"query": "which signal lamp is red?", "k": 5, "refuse": False}
         case = TwinCase({"notes": "hybrid"}, (Write("notes", documents),), (), (("search", question),))
         with TwinPair(case, "access", UncachedE5()) as twins:
-            several = ["which signal lamp is red?", "what salary was paid?"]
-            twins.full_copy.search_many(several, principals=["group:law"])
+            questions = ["which signal lamp is red?", "what salary was paid?"]
+            twins.full_copy.search_many(questions, principals=["group:law"])
             twins.compare(report := LeakReport(), {"with": [], "without": []})
             assert (report.comparisons, report.differing) == (1, 0), report.leaks
 

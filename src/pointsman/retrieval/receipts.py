@@ -246,14 +246,12 @@ def _lacking(fitted: Mapping[str, Calibration], readings: Mapping[str, Reading])
     """Return `Receipt.lacking`. What is said of all documents is not said in a view, whose receipt anyone can read."""
     from pointsman.retrieval.judge.kept_calibrations import Calibration
 
-    used = {
+    calibrations = {
         name: Calibration("") if getattr(reading.source, "is_view", False) else fitted[name]
         for name, reading in readings.items()
         if name in fitted
     }
-    return {
-        name: calibration.origin for name, calibration in used.items() if calibration == Calibration(calibration.origin)
-    }
+    return {name: fit.origin for name, fit in calibrations.items() if fit == Calibration(fit.origin)}
 
 
 def _state(name: str, reading: Reading) -> SourceState:

@@ -70,9 +70,9 @@ class Replays:
         with self._lock:
             datasets, reasons = self._datasets(receipt)
             self._check_seal(text, receipt, datasets)
-            fitted = self._fitted(receipt, engine)
+            calibrations = self._calibrations_of(receipt, engine)
             reasons += _no_longer_held(receipt, engine)
-            if fitted is None:
+            if calibrations is None:
                 names = ", ".join(state.name for state in receipt.sources)
                 reasons.append(f"the calibrations of {names}, which were replaced")
             settings = _settings_of(receipt, engine.settings)
@@ -92,7 +92,7 @@ class Replays:
                 raise NotHeldError([f"access was {'off' if access else 'on'}, and is {'on' if access else 'off'} now"])
             if request.principals is not None:
                 sources = [source.in_view(request.principals) for source in sources]
-            stages = replace(engine.stages, fitted=fitted)
+            stages = replace(engine.stages, fitted=calibrations)
             engine_of_then = Engine(settings, stages, engine.models, engine.registry)
             with with_words(words):
                 context = replace(engine_of_then.search(request, sources, today=receipt.day), receipt=text.strip())
@@ -116,14 +116,14 @@ class Replays:
                 datasets[state.name] = dataset
         return datasets, reasons
 
-    def _fitted(self, receipt: Receipt, engine: Engine) -> dict[str, Calibration] | None:
+    def _calibrations_of(self, receipt: Receipt, engine: Engine) -> dict[str, Calibration] | None:
         """Return the calibrations of then, each that of now or one that was replaced since; None if one is not held."""
         names = [state.name for state in receipt.sources if state.name not in receipt.lacking]
         choices = [(engine.stages.fitted.get(name), *self._former(name), None) for name in names]
         for choice in islice(product(*choices), _CHOICES):
-            fitted = {name: calibration for name, calibration in zip(names, choice, strict=True) if calibration}
-            if digest_of_fitted(fitted, names) == receipt.fitted:
-                return {**fitted, **{name: Calibration(origin) for name, origin in receipt.lacking.items()}}
+            calibrations = {name: calibration for name, calibration in zip(names, choice, strict=True) if calibration}
+            if digest_of_fitted(calibrations, names) == receipt.fitted:
+                return {**calibrations, **{name: Calibration(origin) for name, origin in receipt.lacking.items()}}
         return None
 
     def _check_seal(self, text: str, receipt: Receipt, datasets: Mapping[str, Dataset]) -> None:
