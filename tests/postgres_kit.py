@@ -11,6 +11,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,20 @@ class PostgresServer:
             with contextlib.suppress(psutil.NoSuchProcess):
                 child.kill()
         psutil.wait_procs(children, _SECONDS)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop all its processes within the block, so that it takes connections and answers nothing."""
+        assert self.process is not None
+        processes = [psutil.Process(self.process.pid), *psutil.Process(self.process.pid).children()]
+        for process in processes:
+            process.suspend()
+        try:
+            yield
+        finally:
+            for process in processes:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.resume()
 
     def stop(self) -> None:
         """End it, and take its folder away."""

@@ -86,7 +86,7 @@ class Replays:
                         sources.append(self._as_it_was(datasets[state.name], state, settings))
                     except NotHeldError as error:
                         reasons += error.missing
-            if reasons:
+            if reasons or calibrations is None:
                 raise NotHeldError(reasons)
             if (request.principals is None) is access:
                 raise NotHeldError([f"access was {'off' if access else 'on'}, and is {'on' if access else 'off'} now"])

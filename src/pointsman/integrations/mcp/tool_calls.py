@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -19,6 +20,7 @@ from pointsman.integrations.mcp import tool_schemas as schemas
 from pointsman.integrations.mcp.argument_forms import FORM_OF_TYPE, declared_types
 from pointsman.service.server.protocol.problems import of_error
 from pointsman.service.server.request_log import line_of
+from pointsman.tools.errors import StoreUnavailableError
 from pointsman.values.registry import STRATEGY_ALIASES
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ _DATA: Final = (
 )
 
 
+_MARGIN: Final = 5.0  # seconds for waiting in the queue, and in which a search that is out of time says so itself
 _TYPE_ERRORS: Final = {"int_type", "int_from_float", "float_type", "bool_type", "string_type", "list_type", "dict_type"}
 """Pydantic's names for a value of another type than is declared."""
 
@@ -202,11 +205,7 @@ class Calls:
             key = access.key_id or key
             access.require_read()
             valid_arguments = tool.arguments.model_validate(arguments)
-            async with self.gate:
-                # A thread runs to its end when its call is cancelled, and keeps its place until then: clients that
-                # cancel calls cannot use more threads than those that wait.
-                run = partial(self._run, tool, access, valid_arguments)
-                answer = await anyio.to_thread.run_sync(run)
+            answer = await self._in_time(partial(self._run, tool, access, valid_arguments))
             content = answer.model_dump(mode="json")
             result = sdk.result(line_of(content), content)
             outcome = "answered"
@@ -216,6 +215,30 @@ class Calls:
             result = sdk.result(message_of(error), is_error=True)
         log.info("%s %s in %.1f ms, key %s", tool.name, outcome, (perf_counter() - start) * 1000, key)
         return result
+
+    async def _in_time(self, run: Callable[[], BaseModel]) -> BaseModel:
+        """Run a tool in a thread, and return its answer, or raise an error when its time is up.
+
+        A thread runs to its end when its call is cancelled or its time is up, and keeps its place until then: clients
+        that cancel calls cannot use more threads than those that wait.
+
+        Raises:
+            StoreUnavailableError: there is no answer in time.
+        """
+
+        async def in_turn() -> BaseModel:
+            async with self.gate:
+                return await anyio.to_thread.run_sync(run)
+
+        call = asyncio.ensure_future(in_turn())
+        call.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # it may be nobody's any more
+        try:
+            return await asyncio.wait_for(asyncio.shield(call), self.library.seconds + _MARGIN)
+        except TimeoutError as error:
+            if call.done():
+                raise
+            seconds = self.library.seconds + _MARGIN
+            raise StoreUnavailableError(f"{self.library.workspace.place}: no answer within {seconds:g} s") from error
 
     def _run(self, tool: ServerTool, access: Access, arguments: BaseModel) -> BaseModel:
         """Run a tool, and record what it shows before that is sent."""

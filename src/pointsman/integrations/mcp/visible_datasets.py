@@ -42,7 +42,7 @@ class Library:
         workspace: the workspace to search.
         allowed: datasets that are served; None means all.
         strategies: strategies that are offered.
-        seconds: time for checking an answer.
+        seconds: time for checking an answer, and for any other call.
         texts: signatures of documents, for `grep`; None for a dataset whose texts are too long.
         outlines: sources of the datasets.
         keys: metadata keys that filters can use, and the ids of the documents whose values are shown.

@@ -1,0 +1,132 @@
+"""A store that takes connections and answers nothing: every request that reads ends by its own limit, and says why."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+
+import pointsman
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.integrations.mcp import tool_calls
+from pointsman.integrations.mcp.tool_calls import Calls
+from pointsman.integrations.mcp.visible_datasets import Library
+from pointsman.service.server import create_app, request_checks
+from pointsman.service.server.access.rate_limits import Gate
+from pointsman.service.server.access.request_access import Access
+from pointsman.service.server.protocol.request_limits import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from postgres_kit import PostgresServer
+
+LIMITS = Limits(search_seconds=0.5, queue_seconds=0)
+READS: list[tuple[str, str, Any]] = [
+    ("POST", "/api/search", {"query": "signal lamp"}),
+    ("POST", "/api/search_many", {"queries": ["signal lamp"]}),
+    ("POST", "/api/explain", {"query": "signal lamp", "document_id": "a"}),
+    ("POST", "/api/route", {"query": "signal lamp"}),
+    ("POST", "/api/retrieval/search", {"query": "signal lamp"}),
+    ("POST", "/api/datasets/notes/nearest", {"vector": [1.0] * 64, "k": 1}),
+    ("POST", "/v1/vector_stores/notes/search", {"query": "signal lamp"}),
+    ("POST", "/retrieval", {"knowledge_id": "notes", "query": "signal", "retrieval_setting": {"top_k": 1}}),
+    ("GET", "/api/datasets", None),
+    ("GET", "/api/datasets/notes/count", None),
+    ("GET", "/api/datasets/notes/ids", None),
+    ("GET", "/api/datasets/notes/text?source=a.md", None),
+    ("GET", "/api/datasets/notes/document?id=a", None),
+    ("GET", "/v1/vector_stores", None),
+    ("GET", "/v1/vector_stores/notes/files", None),
+]
+
+
+@pytest.fixture
+def short_margins(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (request_checks, tool_calls):
+        monkeypatch.setattr(module, "_MARGIN", 0.5)
+
+
+@pytest.fixture
+def workspace(postgres: PostgresServer) -> Iterator[pointsman.Workspace]:
+    with pointsman.open(f"{postgres.url}?schema=w{uuid.uuid4().hex}", embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("notes").add([{"id": "a", "text": "the signal lamp", "metadata": {"source": "a.md"}}])
+        yield workspace
+
+
+@pytest.mark.usefixtures("short_margins")
+def test_every_request_that_reads_ends_by_its_limit(workspace: pointsman.Workspace, postgres: PostgresServer) -> None:
+    def ask(read: tuple[str, str, Any]) -> tuple[str, int, float, bytes]:
+        method, path, body = read
+        start = time.monotonic()
+        answer = client.request(method, path, json=body)
+        return path, answer.status_code, time.monotonic() - start, answer.content
+
+    with (
+        TestClient(create_app(workspace, limits=LIMITS), base_url="http://localhost") as client,
+        ThreadPoolExecutor(len(READS)) as threads,
+    ):
+        assert ask(READS[0])[1] == 200
+        with postgres.paused():
+            answers = list(threads.map(ask, READS))
+    for path, status, seconds, content in answers:
+        assert status in {200, 503}, (path, status, content)  # what needs nothing of the store is answered
+        assert seconds < 30, (path, seconds)
+    assert any(b"no answer within 1 seconds" in content for *_, content in answers), answers
+
+
+@pytest.mark.usefixtures("short_margins")
+def test_a_call_of_mcp_ends_by_its_limit_and_keeps_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    may_end = threading.Event()
+    tool = tool_calls.TOOLS["list_datasets"]
+
+    def wait(*_: Any) -> Any:
+        assert may_end.wait(60)
+        raise AssertionError("nobody hears of it")
+
+    monkeypatch.setattr(tool_calls, "TOOLS", {"list_datasets": replace(tool, run=wait)})
+    with pointsman.open(tmp_path, embedder=HashingEmbedder()) as workspace:
+        gate = Gate(Limits(concurrency=1, queue=0))
+        calls = Calls(Library(workspace, None, ("auto",), 0.1), gate, lambda _: Access.open())
+
+        async def call() -> tuple[str, int]:
+            result = await calls.call("list_datasets", {}, {})
+            running = gate.running
+            may_end.set()
+            return str(result), running
+
+        text, running = asyncio.run(call())
+        assert "the store does not answer" in text
+        assert running == 1
+
+
+@pytest.mark.usefixtures("short_margins")
+def test_what_writes_is_not_cut_off_and_what_has_begun_to_answer_may_go_on() -> None:
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        if scope["method"] == "GET":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+        await asyncio.sleep(1.5)
+        if scope["method"] != "GET":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"whole"})
+
+    async def ask(method: str, path: str) -> tuple[int, bytes]:
+        application = request_checks.ReadingTime(slow, Limits(search_seconds=0.1, queue_seconds=0))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(application), base_url="http://localhost") as client:
+            answer = await client.request(method, path)
+            return answer.status_code, answer.content
+
+    assert asyncio.run(ask("GET", "/api/datasets")) == (200, b"whole")
+    assert asyncio.run(ask("POST", "/api/datasets/notes/documents")) == (200, b"whole")
+    status, content = asyncio.run(ask("POST", "/api/search"))
+    assert status == 503
+    assert b"no answer within 0.6 seconds" in content
