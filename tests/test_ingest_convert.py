@@ -353,7 +353,24 @@ def test_a_hostile_file_is_reported_and_the_rest_goes_in(name: str, tmp_path: Pa
     assert [document.text for item in items for document in item.documents] == ["Good."]
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.md", "a.rst", "a.html", "a.py", "a.js", "a.csv"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a.txt",
+        "a.md",
+        "a.rst",
+        "a.html",
+        "a.py",
+        "a.js",
+        "a.csv",
+        "a.adoc",
+        "a.org",
+        "a.tex",
+        "a.ics",
+        "a.srt",
+        "a.xml",
+    ],
+)
 def test_one_endless_line_is_no_trouble(name: str, tmp_path: Path) -> None:
     units = ["слово ", "x", "道", "[", "](", "<", "`a", "# ", "> ", "- ", "&#x", "|", "=-"]
     for number, unit in enumerate(units):

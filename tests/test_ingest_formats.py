@@ -217,3 +217,23 @@ def test_an_encoding_that_is_not_certain_is_said() -> None:
     assert isinstance(problem, Problem)
     assert "an encoding that is not certain" in problem.reason
     assert isinstance(source, ParsedDocument)
+
+
+@pytest.mark.parametrize("name", ["a.ics", "a.srt", "a.tex", "a.org", "a.adoc", "a.xml", "a.md", "a.rst"])
+def test_a_file_without_words_is_said(name: str) -> None:
+    markup = {
+        "a.tex": "\\begin{document}",
+        "a.org": "#+BEGIN_SRC",
+        "a.adoc": ":toc:",
+        "a.xml": "<a/>",
+        "a.md": "<!-- x -->",
+    }
+    markup |= {"a.ics": "BEGIN:VEVENT", "a.srt": "1\n00:00:01,000 --> 00:00:02,000", "a.rst": ".. raw:: html"}
+    assert [item.reason for item in convert(name, markup[name].encode()) if isinstance(item, Problem)] == [
+        "no words in it, only markup"
+    ]
+
+
+def test_a_replacement_that_would_fill_the_file_is_not_made() -> None:
+    text = f".. |x| replace:: {'слово ' * 50}\n\n" + "|x| " * 500
+    assert len(text_of_file("a.rst", text)) <= len(text)

@@ -191,7 +191,17 @@ def _convert_text(path: str, text: str, kind: str, limits: FileLimits) -> Conver
         return iter((_code.code(path, text, kind),))
     if kind == "ipynb":
         return _markup.notebook(path, text, limits.pages)
-    return _TEXT_FORMATS[kind](path, text)
+    return _with_words(path, _TEXT_FORMATS[kind](path, text))
+
+
+def _with_words(path: str, items: Converted) -> Converted:
+    """Yield what a converter of text found, and a problem if there is no word in it, only markup."""
+    is_silent = True
+    for item in items:
+        is_silent = is_silent and isinstance(item, ParsedDocument) and not item.text.strip()
+        yield item
+    if is_silent:
+        yield Problem(path, "no words in it, only markup")
 
 
 def _convert_attachment(name: str, data: bytes, limits: FileLimits, before_picture: Callable[[], None]) -> Converted:

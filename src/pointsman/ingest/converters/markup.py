@@ -142,7 +142,8 @@ def restructured_text(path: str, text: str) -> ParsedDocument:
     lines = text.split("\n")
     names = {match[1]: match[2] or "" for line in lines if (match := _RST_NAME.match(line))}
     blocks = _rst_blocks(lines)
-    if names:
+    size = sum(len(words) * text.count(f"|{name}|") for name, words in names.items())
+    if names and size <= len(text):  # more is no shorthand
         blocks = (
             block._replace(text=_RST_SUBSTITUTION.sub(lambda m: names.get(m[1], m[0]), block.text)) for block in blocks
         )
