@@ -281,6 +281,16 @@ def what_one_door_takes() -> Iterator[tuple[str, bool]]:
     yield "Python: an unknown name", refusal
 
 
+def newest_releases() -> Iterator[tuple[str, bool]]:
+    """Row 7: ranges reach the newest release."""
+    script = Path(__file__).with_name("ranges.py")
+    answer = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=600, check=False)
+    shut_out = [line for line in answer.stdout.splitlines() if " shuts out " in line]
+    yield "Package: the ranges were compared with PyPI", answer.stdout.endswith("the newest release\n")
+    is_right = len(shut_out) == 1 and shut_out[0].startswith("pytest") and "pytest-xdist" in shut_out[0]
+    yield f"Package: what shuts out the newest: {'; '.join(shut_out) or 'nothing'}", is_right
+
+
 def into_a_pipe() -> Iterator[tuple[str, bool]]:
     """Row 21: nothing is drawn wider than what it is about."""
     Path("rail.md").write_text("The rail is straight.")
@@ -497,6 +507,7 @@ ROWS: Final[dict[int, Case]] = {
     4: nothing_there,
     5: asked_counted_stored,
     6: what_one_door_takes,
+    7: newest_releases,
     8: through_proxies,
     9: preflight,
     10: arguments_of_models,

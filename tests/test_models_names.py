@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -21,8 +23,11 @@ from pointsman.embedders import (
     default_embedder,
     load_embedder,
 )
-from pointsman.tools.errors import InputError, MissingDependencyError, UnknownNameError
+from pointsman.tools.errors import InputError, MissingDependencyError, ModelError, UnknownNameError
 from pointsman.values.protocols import Embedder
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 def test_names_load_embedders() -> None:
@@ -69,6 +74,45 @@ def test_an_absent_package_is_named_with_the_install_line(
     (tmp_path / "tokenizer.json").touch()
     with pytest.raises(MissingDependencyError, match=rf"pip install 'pointsman\[{extra}\]'"):
         make(tmp_path)
+
+
+class FakeModel:
+    """A fake of `sentence_transformers.SentenceTransformer`: the real one brings PyTorch, of gigabytes."""
+
+    def __init__(self, name_or_path: str, *, device: str | None = None) -> None:
+        self.length = None if name_or_path == "without" else 2
+
+    def encode(
+        self, texts: list[str], *, batch_size: int, convert_to_numpy: bool, show_progress_bar: bool
+    ) -> NDArray[np.float32]:
+        return np.array([[len(text), 1] for text in texts], np.float32)
+
+
+class FakeOfVersion3(FakeModel):
+    def get_sentence_embedding_dimension(self) -> int | None:
+        return self.length
+
+
+class FakeOfVersion6(FakeModel):
+    def get_embedding_dimension(self) -> int | None:
+        return self.length
+
+    def get_sentence_embedding_dimension(self) -> int | None:
+        raise AssertionError("deprecated")
+
+
+@pytest.mark.parametrize("model", [FakeOfVersion3, FakeOfVersion6])
+def test_models_of_sentence_transformers(model: type[FakeModel], monkeypatch: pytest.MonkeyPatch) -> None:
+    package = ModuleType("sentence_transformers")
+    monkeypatch.setattr(package, "SentenceTransformer", model, raising=False)
+    monkeypatch.setitem(sys.modules, "sentence_transformers", package)
+    embedder = load_embedder("sentence-transformers:any")
+    assert (embedder.name, embedder.dimensions) == ("sentence-transformers:any||", 2)
+    vectors = embedder.embed_documents(["rails", ""] * 40)
+    assert vectors.shape == (80, 2)
+    assert np.allclose(vectors[:2], [[5 / 26**0.5, 1 / 26**0.5], [0, 1]])
+    with pytest.raises(ModelError, match="does not tell how long the vectors of 'without' are"):
+        load_embedder("sentence-transformers:without")
 
 
 def test_every_public_name_is_there() -> None:

@@ -53,7 +53,12 @@ class SentenceTransformersEmbedder(PrefixedEmbedder):
         self._name = f"sentence-transformers:{name_or_path}|{query_prefix}|{document_prefix}"
         self._prefixes = query_prefix, document_prefix
         self._batch_size = batch_size
-        self._dimensions = int(self._model.get_sentence_embedding_dimension())
+        # The second is the name before version 5.4, and deprecated since.
+        length = getattr(self._model, "get_embedding_dimension", None) or self._model.get_sentence_embedding_dimension
+        dimensions = length()
+        if dimensions is None:
+            raise ModelError(f"sentence-transformers does not tell how long the vectors of {name_or_path!r} are")
+        self._dimensions = int(dimensions)
 
     def _embed(self, prefix: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
         vectors = np.empty((len(texts), self.dimensions), np.float32)

@@ -82,7 +82,7 @@ class History(Protocol):
 
 def digest_of(notes: Mapping[str, str]) -> str:
     """Return a digest of notes, which names a state of them."""
-    return xxhash.xxh3_64_hexdigest("\n".join(f"{name}\t{notes[name]}" for name in sorted(notes)))
+    return xxhash.xxh3_64_hexdigest("\n".join(f"{name}\t{notes[name]}" for name in sorted(notes)).encode())
 
 
 def notes_before(current: Mapping[str, str], changes: Iterable[tuple[str, str | None]]) -> Iterator[dict[str, str]]:

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from pointsman.tools.errors import MissingDependencyError
+from pointsman.tools.network.http_addresses import seconds_of
 
 if TYPE_CHECKING:
+    import httpx
     from openai import OpenAI
 
 OPENAI: Final = "https://api.openai.com/v1"
 KEY_VARIABLE: Final = "OPENAI_API_KEY"
 ADDRESS_VARIABLE: Final = "OPENAI_BASE_URL"
+_LONGEST_PAUSE: Final = 60.0  # seconds, as in the client
 
 
 class OpenAIServer(NamedTuple):
@@ -73,7 +76,13 @@ class OpenAIServer(NamedTuple):
 
         transport = BoundedTransport(proxy_of(self.address))
         # Version 3 of openai declares the client of httpx2, and takes that of httpx as well.
-        http_client: Any = httpx.Client(transport=transport, timeout=timeout, follow_redirects=True, trust_env=False)
+        http_client: Any = httpx.Client(
+            transport=transport,
+            timeout=timeout,
+            follow_redirects=True,
+            trust_env=False,
+            event_hooks={"response": [_end_retries]},
+        )
         client = openai.OpenAI(
             base_url=self.address,
             api_key=self.key or "none",
@@ -96,3 +105,9 @@ def _origin(address: str) -> tuple[str, str | None, int | None]:
         return url.scheme.lower(), url.hostname, url.port or {"https": 443, "http": 80}.get(url.scheme.lower())
     except ValueError:  # no address at all, which the request says
         return address, None, None
+
+
+def _end_retries(response: httpx.Response) -> None:
+    """Have the client give up where the server asks for a longer pause; before version 2.52 it asks again at once."""
+    if (seconds_of(response.headers.get("Retry-After")) or 0) > _LONGEST_PAUSE:
+        response.headers["x-should-retry"] = "false"

@@ -268,7 +268,7 @@ def translated_error(path: Path, error: Exception) -> StoreError:
 
 
 def _meta_check(name: str, value: str) -> str:
-    return xxhash.xxh3_64_hexdigest(f"{name}\n{value}")
+    return xxhash.xxh3_64_hexdigest(f"{name}\n{value}".encode())
 
 
 def with_check(name: str, value: str) -> str:
