@@ -29,8 +29,8 @@ from cluster_kit import DaskProcesses
 from pointsman import Workspace
 from pointsman.embedders import load_embedder
 from pointsman.ingest import FileReader, FoundFile, find_files
-from pointsman.workspace.folder_sync import index_paths
-from pointsman.workspace.indexing_cluster import DaskCluster
+from pointsman.workspace.indexing.folder_sync import index_paths
+from pointsman.workspace.indexing.indexing_cluster import DaskCluster
 
 if TYPE_CHECKING:
     from pointsman.workspace.dataset import Dataset

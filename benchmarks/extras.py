@@ -74,7 +74,7 @@ PROGRAMS = {
             service.wait(60)
     """,
     "tokens": "import jwt, pointsman.service.server.access.signed_tokens",
-    "watch": "import watchfiles, pointsman.workspace.folder_sync",
+    "watch": "import watchfiles, pointsman.workspace.indexing.folder_sync",
 }
 """The programs, by extra. `sentence-transformers` (PyTorch, gigabytes) and the extras of developers are left out."""
 

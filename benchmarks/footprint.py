@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pointsman import Workspace
 from pointsman.embedders.scripted_embedders import HashingEmbedder
-from pointsman.workspace.folder_sync import index_paths
+from pointsman.workspace.indexing.folder_sync import index_paths
 
 DIMENSIONS = 384
 

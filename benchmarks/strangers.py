@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import chdir, closing, contextmanager
 from functools import partial
@@ -24,6 +25,7 @@ from unicodedata import normalize
 from unittest.mock import patch
 
 import httpx
+import uvicorn
 from fastapi import FastAPI
 
 import pointsman
@@ -81,6 +83,21 @@ def refuses(call: Callable[[], Any], words: str) -> bool:
     except PointsmanError as error:
         return words in str(error)
     return False
+
+
+@contextmanager
+def served(workspace: pointsman.Workspace) -> Iterator[str]:
+    """Serve a workspace at the address."""
+    server = uvicorn.Server(uvicorn.Config(create_app(workspace), port=0, log_level="error"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.02)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(30)
 
 
 def make_workspace(path: str, name: str = "rails") -> pointsman.Workspace:
@@ -501,7 +518,53 @@ def clear_choices() -> Iterator[tuple[str, bool]]:
             yield f"Python: LLMRouter, {answer!r}", [dataset.name for dataset in decision.datasets] == ["flights"]
 
 
+def left_out() -> Iterator[tuple[str, bool]]:
+    """Row 2: files that nobody wants indexed."""
+    folder = Path("repo/mine")
+    texts = {".git/HEAD": "x", ".gitignore": "*.log\nbuild/\n!build\n", "mine/.ignore": "/draft.md\n"}
+    texts |= dict.fromkeys(
+        ("mine/a.md", "mine/b.log", "mine/build/c.md", "mine/build/d.log", "mine/draft.md", "mine/x/draft.md"),
+        "A rail.",
+    )
+    for name, text in texts.items():
+        Path("repo", name).parent.mkdir(parents=True, exist_ok=True)
+        Path("repo", name).write_text(text)
+
+    def sources(place: str) -> list[str]:
+        with pointsman.open(place, embedder=HashingEmbedder()) as workspace:
+            return sorted({str(document.metadata["source"]) for document in workspace.dataset("files")})
+
+    read = ["a.md", "build/c.md", "x/draft.md"]
+    answer = command("index", str(folder), "-d", "files", "-w", "ws", "--technique", "keyword")
+    yield "Command line: .gitignore of the folder above, .ignore", sources("ws") == read
+    yield "Command line: what is left out is counted", "3 by ignore files (--no-ignore)" in answer.stdout
+    with pointsman.open("python-ws", embedder=HashingEmbedder()) as workspace:
+        report = workspace.index(folder, ignore_files=False)
+        yield "Python: ignore_files=False", report.files == 6
+        report = workspace.index(folder, exclude=["/x"])
+        still_stored = ("b.log", "build/d.log", "draft.md", "x/draft.md")
+        yield "Python: what was stored stays, and is named", report.stored_omissions == still_stored
+        yield "Python: prune", workspace.index(folder, exclude=["/x"], prune=True).deleted == 4
+    yield "Python: what is stored after it", sources("python-ws") == ["a.md", "build/c.md"]
+    answer = command("index", str(folder), "-d", "files", "-w", "ws", "--include", "*.md", "--exclude", "build")
+    told = answer.stdout.count("left out now, but still stored: build/c.md;") == 1 and sources("ws") == read
+    yield "Command line: --include, --exclude", told
+    command("index", str(folder), "-d", "files", "-w", "ws", "--exclude", "build", "--prune")
+    yield "Command line: --prune", sources("ws") == ["a.md", "x/draft.md"]
+    with (
+        pointsman.open("served", embedder=HashingEmbedder()) as workspace,
+        served(workspace) as address,
+        Client(address) as client,
+    ):
+        counts = [client.index(folder).files, client.index(folder, exclude="build").stored_omissions]
+        yield "Client: the same", counts == [3, ("build/c.md",)]
+        yield "Client: prune", client.index(folder, exclude="build", prune=True).deleted == 1
+        Path(folder, "a.md").unlink()
+        yield "Client: a file that is gone", client.index(folder).deleted == 1
+
+
 ROWS: Final[dict[int, Case]] = {
+    2: left_out,
     12: written_in_two_ways,
     3: use_after_closing,
     4: nothing_there,

@@ -30,7 +30,7 @@ _IMPORTED: Final = (
         "pointsman.values.citations",
         "pointsman.cli.exit_with_error",
         "pointsman.evaluation",
-        "pointsman.workspace.folder_sync",
+        "pointsman.workspace.indexing.folder_sync",
     ),
     *(
         "pointsman.embedders.cached_embedder",

@@ -18,11 +18,11 @@ from pointsman import Workspace
 from pointsman.cli.core_commands import app
 from pointsman.embedders import HashingEmbedder
 from pointsman.tools.errors import InputError, MissingDependencyError, ServiceError, UnmetNeedError
-from pointsman.workspace.folder_sync import index_paths
-from pointsman.workspace.indexing_cluster import DaskCluster
+from pointsman.workspace.indexing.folder_sync import index_paths
+from pointsman.workspace.indexing.indexing_cluster import DaskCluster
 
 if TYPE_CHECKING:
-    from pointsman.workspace.folder_sync import IndexProgress
+    from pointsman.workspace.indexing.index_report import IndexProgress
 
 pytest.importorskip("distributed")
 
@@ -112,7 +112,7 @@ def test_a_worker_that_is_killed_loses_nothing_and_doubles_nothing(
 def test_a_scheduler_that_is_killed_keeps_what_is_stored_and_indexing_again_continues(
     tmp_path: Path, folder: Path, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pointsman.workspace.indexing_cluster._TIMEOUT", 1.0)
+    monkeypatch.setattr("pointsman.workspace.indexing.indexing_cluster._TIMEOUT", 1.0)
     (tmp_path / "dask").mkdir()
     with opened(tmp_path / "here") as here, opened(tmp_path / "there") as there:
         index_paths(here.dataset("notes"), [folder])
@@ -156,7 +156,7 @@ def test_an_address_that_is_none_is_named(wrong: str) -> None:
 
 
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pointsman.workspace.indexing_cluster._TIMEOUT", 0.2)
+    monkeypatch.setattr("pointsman.workspace.indexing.indexing_cluster._TIMEOUT", 0.2)
     with pytest.raises(ServiceError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
         DaskCluster("tcp://127.0.0.1:9")
 

@@ -21,7 +21,7 @@ from pointsman.retrieval.refine.compress import (
 from pointsman.tools.errors import InputError
 from pointsman.values.types import Document, Excerpt, Hit, Provenance, Query, Ranked
 from pointsman.workspace.dataset import Dataset
-from pointsman.workspace.folder_sync import index_paths
+from pointsman.workspace.indexing.folder_sync import index_paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

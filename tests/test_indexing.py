@@ -17,7 +17,8 @@ import pointsman
 from pointsman import Dataset, Document, load_embedder
 from pointsman.ingest import FileLimits
 from pointsman.tools.errors import InputError
-from pointsman.workspace.folder_sync import IndexingInterrupted, IndexProgress, index_paths
+from pointsman.workspace.indexing.folder_sync import index_paths
+from pointsman.workspace.indexing.index_report import IndexingInterrupted, IndexProgress
 
 PROSE = "The switch guides the train onto its track. Nobody has to think about it again.\n\n"
 
@@ -39,7 +40,7 @@ def words_only(tmp_path: Path, name: str = "words") -> Dataset:
 def test_passages_are_committed_in_batches_and_counted(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pointsman.workspace.folder_sync._WORDS_BATCH", 50)
+    monkeypatch.setattr("pointsman.workspace.indexing.folder_sync._WORDS_BATCH", 50)
     dataset = words_only(tmp_path)
     observations: list[tuple[IndexProgress, int]] = []
     report = index_paths(dataset, [folder], on_progress=lambda progress: observations.append((progress, len(dataset))))
@@ -63,7 +64,7 @@ def test_passages_are_committed_in_batches_and_counted(
 def test_an_interrupted_run_keeps_what_was_committed_and_goes_on(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pointsman.workspace.folder_sync._WORDS_BATCH", 50)
+    monkeypatch.setattr("pointsman.workspace.indexing.folder_sync._WORDS_BATCH", 50)
     dataset = words_only(tmp_path)
 
     def interrupt(progress: IndexProgress) -> None:

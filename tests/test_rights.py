@@ -13,7 +13,7 @@ from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.retrieval.plan.policy import measured
 from pointsman.tools.errors import InputError, RetrievalError, StoreError
 from pointsman.workspace.copies.backup import backup
-from pointsman.workspace.folder_sync import watch_paths
+from pointsman.workspace.indexing.folder_sync import watch_paths
 from rights_kit import rights_hold, with_rights
 
 

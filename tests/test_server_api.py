@@ -24,7 +24,7 @@ from pointsman.evaluation import run_eval
 from pointsman.service.server import Limits, create_app
 from pointsman.service.server.access.api_keys import KeyStore
 from pointsman.values.settings import Settings
-from pointsman.workspace.folder_sync import index_paths
+from pointsman.workspace.indexing.folder_sync import index_paths
 from pointsman.workspace.past_runs import keep
 from serving import serving
 

@@ -29,7 +29,8 @@ from pointsman.service.client import Client
 from pointsman.service.server import create_app
 from pointsman.store.store_values import Capability
 from pointsman.tools.errors import InputError
-from pointsman.workspace.folder_sync import IndexingInterrupted, IndexProgress, index_paths
+from pointsman.workspace.indexing.folder_sync import index_paths
+from pointsman.workspace.indexing.index_report import IndexingInterrupted, IndexProgress
 from serving import serving
 
 if TYPE_CHECKING:

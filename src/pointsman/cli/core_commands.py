@@ -44,6 +44,7 @@ from pointsman.cli.shared_options import (
     JsonOption,
     QuestionArgument,
     WorkspaceOption,
+    can_ask,
     check_no_service,
     confirm,
     of_each,
@@ -64,8 +65,8 @@ if TYPE_CHECKING:
     from pointsman.store.store_values import Verification
     from pointsman.values.citations import Style
     from pointsman.workspace.dataset import Dataset
-    from pointsman.workspace.folder_sync import IndexReport
-    from pointsman.workspace.indexing_cluster import DaskCluster
+    from pointsman.workspace.indexing.index_report import IndexReport
+    from pointsman.workspace.indexing.indexing_cluster import DaskCluster
 
 
 app = typer.Typer(
@@ -93,6 +94,19 @@ def index(
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Keep running and index changes, until Ctrl-C.")] = False,
     hidden: Annotated[bool, typer.Option("--hidden", help="Also read hidden files and folders.")] = False,
+    include: Annotated[
+        list[str] | None, typer.Option(metavar="PATTERN", help="Read only such files: '*.md'; may be repeated.")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="Leave out such files and folders: drafts/; may be repeated."),
+    ] = None,
+    no_ignore: Annotated[
+        bool, typer.Option("--no-ignore", help="Also read what .gitignore and .ignore leave out.")
+    ] = False,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Delete what is stored of files that are left out now.")
+    ] = False,
     max_tokens: Annotated[int, typer.Option(metavar="N", help="Maximum tokens per passage, 16 to 480.")] = 256,
     overlap: Annotated[int, typer.Option(metavar="N", help="Tokens shared by neighbouring passages.")] = 32,
     images: Annotated[
@@ -128,13 +142,15 @@ def index(
     vectors follow. The next run indexes only changes, removes deleted files, and continues an interrupted run.
     Unreadable files are reported and skipped; if no file can be read, the exit code is 1. With --watch, each round of
     changes gets a report (with --json, one line).
+
+    What .gitignore and .ignore name is left out. --include and --exclude take patterns as these files do, relative to
+    PATH. What is stored of files that are left out now stays, unless you say yes or give --prune.
     """
-    from pointsman.values.views import AccessRule
-    from pointsman.workspace.folder_sync import IndexingInterrupted, index_paths, watch_paths
+    from pointsman.workspace.indexing.folder_sync import index_paths, watch_paths
+    from pointsman.workspace.indexing.index_report import IndexingInterrupted
 
     if cluster is not None and watch:
         raise InputError("--watch reads the changes here; index them with --cluster from time to time instead")
-    rules = None if access_rule is None else list(map(AccessRule.parse, access_rule))
     service = "embed pictures" if images else None
     with workspace_at(workspace, embedder, create=True, service=service) as target_workspace:
         kind = cast("IndexingTechnique | None", technique)  # checked there
@@ -147,7 +163,8 @@ def index(
             with output.indexing_progress() as on_progress, _cluster(cluster, embedder) as workers:
                 indexing = partial(
                     watch_paths if watch else partial(index_paths, cluster=workers),
-                    target, paths, hidden=hidden, max_tokens=max_tokens, overlap=overlap, access=rules,
+                    target, paths, hidden=hidden, include=include or (), exclude=exclude or (),
+                    ignore_files=not no_ignore, prune=prune, max_tokens=max_tokens, overlap=overlap, access=access_rule,
                     on_progress=on_progress,
                 )  # fmt: skip
                 if watch:
@@ -157,12 +174,17 @@ def index(
         except IndexingInterrupted as stop:
             report, was_interrupted = stop.report, True
         output.index_report(report, target, as_json=as_json, is_interrupted=was_interrupted)
+        if report.stored_omissions and not as_json and can_ask():
+            files = output.with_noun(len(report.stored_omissions), "file")
+            if typer.confirm(f"Delete what is stored of {files}, left out now? This cannot be undone.", err=True):
+                for source in report.stored_omissions:
+                    target.delete(target.ids(source=source))
         if not is_service(workspace) and target_workspace.being_calibrated and not was_interrupted:
             sys.stderr.write(f"pointsman: calibrating {dataset!r} from its documents; Ctrl-C leaves it for later\n")
             with suppress(KeyboardInterrupt):
                 target_workspace.wait_for_calibrations()
     if report.nothing_read and not report.problems and not was_interrupted:
-        hint = "" if hidden else "; hidden files and folders are skipped, unless you give --hidden"
+        hint = "; what is left out is counted above" if report.omissions else ""
         sys.stderr.write(f"pointsman: no readable files in {', '.join(paths)}{hint}\n")
     if was_interrupted or report.nothing_read:
         raise typer.Exit(130 if was_interrupted else 1)
@@ -173,14 +195,14 @@ def _cluster(address: str | None, embedder: str) -> AbstractContextManager[DaskC
     if address is None:
         return nullcontext()
     from pointsman.values.settings import Settings
-    from pointsman.workspace.indexing_cluster import DaskCluster
+    from pointsman.workspace.indexing.indexing_cluster import DaskCluster
 
     return DaskCluster(address, embedder=Settings.load().embedder if embedder == "default" else embedder)
 
 
 def _watch(reports: Iterator[IndexReport], dataset: Dataset, *, as_json: bool) -> None:
     """Print the report of each round, until Ctrl-C between two rounds."""
-    from pointsman.workspace.folder_sync import IndexingInterrupted
+    from pointsman.workspace.indexing.index_report import IndexingInterrupted
 
     try:
         for number, report in enumerate(reports):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pointsman.values.settings import Settings
     from pointsman.workspace.calibration.dataset_calibration import Calibrating
     from pointsman.workspace.dataset import Dataset
-    from pointsman.workspace.folder_sync import IndexProgress, IndexReport
+    from pointsman.workspace.indexing.index_report import IndexProgress, IndexReport
     from pointsman.workspace.workspace_search import Workspace
 
 
@@ -211,6 +211,8 @@ def index_report(
                 "deleted": report.deleted,
                 "documents": len(dataset),
                 "vectors_due": report.vectors_due,
+                "omissions": dict(report.omissions),
+                "stored_omissions": list(report.stored_omissions),
                 "problems": [{"path": problem.path, "reason": problem.reason} for problem in report.problems],
                 "interrupted": is_interrupted,
             },
@@ -240,6 +242,25 @@ def index_report(
         terminal.print(f"  not read: {problem.path}: {problem.reason}", style="yellow", markup=False, soft_wrap=True)
     if len(report.problems) > 20:
         terminal.print(f"  … and {len(report.problems) - 20} more; --json lists them all", style="yellow")
+    if report.omissions:
+        counts = ", ".join(f"{count:,} {_OMISSIONS[reason]}" for reason, count in report.omissions.items())
+        terminal.print(f"  left out (a folder counts once): {counts}", style="dim", markup=False, soft_wrap=True)
+    if sources := report.stored_omissions:
+        more = f", and {len(sources) - 5:,} more" if len(sources) > 5 else ""
+        terminal.print(
+            f"  left out now, but still stored: {', '.join(sources[:5])}{more}; --prune deletes them",
+            style="yellow", markup=False, soft_wrap=True,
+        )  # fmt: skip
+
+
+_OMISSIONS: Final = {
+    "excluded": "by --exclude",
+    "hidden": "hidden (--hidden)",
+    "ignored": "by ignore files (--no-ignore)",
+    "not included": "that no --include names",
+    "skipped": "not your own, such as node_modules",
+}
+"""How reasons why files and folders are left out are put, with the option that reads them."""
 
 
 def dataset_list(workspace: Workspace, *, keys: bool, as_json: bool) -> bool:

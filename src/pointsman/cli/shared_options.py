@@ -56,6 +56,11 @@ WorkspaceOption = Annotated[
 ]
 
 
+def can_ask() -> bool:
+    """Whether there is a terminal to ask on."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
 def confirm(action: str, *, is_confirmed: bool) -> None:
     """Ask whether to do what cannot be undone, unless ``--yes`` has said so.
 
@@ -64,7 +69,7 @@ def confirm(action: str, *, is_confirmed: bool) -> None:
     """
     if is_confirmed:
         return
-    if sys.stdin is None or not sys.stdin.isatty():
+    if not can_ask():
         raise InputError(f"this would {action}, which cannot be undone; give --yes if that is meant")
     if not typer.confirm(f"{action[0].upper()}{action[1:]}? This cannot be undone.", err=True):
         raise InputError("nothing is deleted")

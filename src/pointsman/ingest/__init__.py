@@ -6,15 +6,18 @@ Each converter is imported when the first file of its format is read.
 from pointsman.ingest.builtin import installed_package_documents, own_documents, standard_library_documents
 from pointsman.ingest.chunk import chunk, document_digest, estimate_tokens
 from pointsman.ingest.convert import convert
-from pointsman.ingest.folder import Sync, find_files, plan_sync, read_paths, text_of
+from pointsman.ingest.file_walk import FileOptions, Omission, find_files
+from pointsman.ingest.folder import Sync, plan_sync, read_paths, text_of
 from pointsman.ingest.reader import FileReader, ReadResult
 from pointsman.ingest.reading_limits import FileLimits
 from pointsman.ingest.source_text import FoundFile, ParsedDocument, Problem, Section
 
 __all__ = [
     "FileLimits",
+    "FileOptions",
     "FileReader",
     "FoundFile",
+    "Omission",
     "ParsedDocument",
     "Problem",
     "ReadResult",

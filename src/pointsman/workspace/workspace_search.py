@@ -25,7 +25,6 @@ from pointsman.tools.json_forms import form_of, plain_form
 from pointsman.tools.sync_and_async import async_twin, in_thread
 from pointsman.tools.system.memory import memory_use
 from pointsman.values.types import Plan, Query
-from pointsman.values.views import AccessRule
 from pointsman.workspace.dataset import Dataset
 from pointsman.workspace.dataset.dataset_lifecycle import changed_bm25
 from pointsman.workspace.retry_search import Attempts
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from pointsman.ingest import FileLimits
     from pointsman.retrieval.plan.recommended_strategy import Recommendation
     from pointsman.retrieval.plan.routers import RouteDecision
     from pointsman.selector.heuristic_route import RouteChoice
@@ -43,7 +41,7 @@ if TYPE_CHECKING:
     from pointsman.values.settings import Settings
     from pointsman.workspace.calibration.calibration_questions import Progress as CalibrateProgress
     from pointsman.workspace.calibration.dataset_calibration import Calibrating
-    from pointsman.workspace.folder_sync import IndexReport, Progress
+    from pointsman.workspace.indexing.index_report import IndexOptions, IndexReport
 
 T = TypeVar("T")
 
@@ -134,14 +132,9 @@ class Workspace(StoredWorkspace):
         *,
         description: str | None = None,
         versions: str | None = None,
-        hidden: bool = False,
-        max_tokens: int | None = None,
-        overlap: int | None = None,
-        limits: FileLimits | None = None,
-        access: Sequence[AccessRule | str] | None = None,
-        on_progress: Progress | None = None,
+        **options: Unpack[IndexOptions],
     ) -> IndexReport:
-        """Synchronise a dataset with files and folders; see `pointsman.workspace.folder_sync.index_paths`.
+        """Synchronise a dataset with files and folders; see `pointsman.workspace.indexing.folder_sync.index_paths`.
 
         Passages are found by words from the first second on; when this returns, all vectors exist too.
 
@@ -150,34 +143,17 @@ class Workspace(StoredWorkspace):
             dataset: name of the dataset; created if missing.
             description: of the dataset; set, or changed if it differs.
             versions: for how long it keeps what is replaced or deleted; see `dataset`.
-            hidden: whether to read files and folders whose name starts with a dot.
-            max_tokens: upper limit of a passage, in estimated tokens, from 16 to 480; by default 256.
-            overlap: estimated tokens that neighbouring passages share, up to half of ``max_tokens``; by default 32.
-            limits: limits for reading one file.
-            access: who may see a file: rules such as ``"hr=group:hr,-user:eve"`` or ``"everyone"``, of which the first
-                that matches its path counts; nobody may see a file that none matches. Without rules, a file that is
-                stored already keeps its access.
-            on_progress: called after each batch of passages, and when a file begins.
+            options: see `pointsman.workspace.indexing.index_report.IndexOptions`: ``include``, ``exclude``,
+                ``ignore_files``, ``prune``, ``hidden``, ``access``, ``max_tokens``.
 
         Raises:
-            InputError: a path does not exist, or a size is out of range.
+            InputError: a path does not exist, a size is out of range, or a pattern or rule is none.
             LockedError: another process has been writing to the dataset for a minute.
             IndexingInterrupted: Ctrl-C; committed passages are kept, and indexing again continues from there.
         """
-        from pointsman.workspace.folder_sync import index_paths
+        from pointsman.workspace.indexing.folder_sync import index_paths
 
-        target = self.dataset(dataset, description=description, versions=versions)
-        rules = None if access is None else list(map(AccessRule.of, access))
-        return index_paths(
-            target,
-            paths,
-            hidden=hidden,
-            max_tokens=max_tokens,
-            overlap=overlap,
-            limits=limits,
-            access=rules,
-            on_progress=on_progress,
-        )
+        return index_paths(self.dataset(dataset, description=description, versions=versions), paths, **options)
 
     aindex = async_twin(index)
 

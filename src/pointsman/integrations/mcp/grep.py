@@ -18,9 +18,10 @@ from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import re2
 
 from pointsman.integrations.mcp.answer_values import sound
-from pointsman.tools.errors import InputError, MissingDependencyError
+from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -29,11 +30,6 @@ if TYPE_CHECKING:
 
     from pointsman.store.base_store import Store
     from pointsman.values.types import Document
-
-try:
-    import re2
-except ImportError as error:
-    raise MissingDependencyError("google-re2", "mcp", "grep") from error
 
 MAX_COUNT: Final = 100
 """Matches counted in one document."""

@@ -414,19 +414,18 @@ class RemoteDataset:
     apage = async_twin(page)
 
     def __iter__(self) -> Iterator[Document]:
-        cursor, limit = 0, _PAGE
-        while True:
+        cursor, limit = 0 if self.exists else None, _PAGE
+        while cursor is not None:
             try:
-                documents, following = self.page(cursor, limit)
+                page = {"after": cursor, "limit": limit, "roots": "true"}  # which only keys that may write are told
+                documents, following = self._service.call(endpoints.PAGE, self.name, parameters=page)
             except TooLargeError:
                 if limit == 1:
                     raise
                 limit = max(1, limit // 8)
-                continue
-            yield from documents
-            if following is None:
-                return
-            cursor = following
+            else:
+                yield from documents
+                cursor = self._service.following(following, cursor)
 
     def __len__(self) -> int:
         return self.count()

@@ -20,20 +20,17 @@ from pointsman.tools.json_forms import of_form
 from pointsman.tools.sync_and_async import async_twin
 from pointsman.values.retrieval_context import RetrievalContext
 from pointsman.values.types import Explanation, Plan, Query, Trace
-from pointsman.values.views import AccessRule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pointsman.ingest import FileLimits
     from pointsman.retrieval.plan.policy import Policy
     from pointsman.retrieval.plan.recommended_strategy import Recommendation
     from pointsman.retrieval.run.source import IndexingTechnique
     from pointsman.service.client.client_connections import Transport
     from pointsman.values.retrieval_context import TraceDetail
-    from pointsman.workspace.folder_sync import IndexReport
-    from pointsman.workspace.folder_sync import Progress as IndexingProgress
+    from pointsman.workspace.indexing.index_report import IndexOptions, IndexReport
     from pointsman.workspace.workspace_search import Routing
 
 _LATE_SECONDS: Final = 5.0
@@ -192,35 +189,21 @@ class Client:
         *,
         description: str | None = None,
         versions: str | None = None,
-        hidden: bool = False,
-        max_tokens: int | None = None,
-        overlap: int | None = None,
-        limits: FileLimits | None = None,
-        access: Sequence[AccessRule | str] | None = None,
-        on_progress: IndexingProgress | None = None,
+        **options: Unpack[IndexOptions],
     ) -> IndexReport:
         """Synchronise a dataset of the service with files and folders of this machine; see `Workspace.index`.
 
         Files are read here; the service embeds their passages.
 
         Raises:
-            InputError: a path does not exist, or a size is out of range.
+            InputError: a path does not exist, a size is out of range, or a pattern or rule is none.
             IndexingInterrupted: Ctrl-C; committed passages are kept, and indexing again continues from there.
             ServiceError: the service cannot be reached, or the key does not allow it.
         """
-        from pointsman.workspace.folder_sync import index_paths
+        from pointsman.workspace.indexing.folder_sync import index_paths
 
         target: Any = self.dataset(dataset, description=description, versions=versions)
-        return index_paths(
-            target,
-            paths,
-            hidden=hidden,
-            max_tokens=max_tokens,
-            overlap=overlap,
-            limits=limits,
-            access=None if access is None else list(map(AccessRule.of, access)),
-            on_progress=on_progress,
-        )
+        return index_paths(target, paths, **options)
 
     aindex = async_twin(index)
 

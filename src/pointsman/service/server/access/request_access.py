@@ -217,6 +217,11 @@ class Access:
                 "this key is for writing only; it needs the scope 'read', and principals while access is on",
             )
 
+    @property
+    def may_write(self) -> bool:
+        """Whether the request may change the documents of the datasets it sees."""
+        return self.write and self.principals is None
+
     def require_write(self, name: str | None = None) -> None:
         """Check that the request may change or create the dataset of this name; without one, some dataset.
 
@@ -226,7 +231,7 @@ class Access:
         Raises:
             Problem: ``forbidden``: the key is for reading only, or does not cover the name.
         """
-        if not self.write or self.principals is not None:
+        if not self.may_write:
             raise HttpProblem("forbidden", "this key is for reading only; it needs the scope 'write'")
         if name is not None and not self.sees(name):
             raise HttpProblem("forbidden", f"this key is not for a dataset named {name!r:.80}")

@@ -184,11 +184,14 @@ async def list_documents(
     after: Annotated[int, Query(ge=0, lt=2**63, description="The cursor: `next` of the previous page.")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     filters: Filters = None,
+    roots: Annotated[
+        bool, Query(description="Whether to name the folders that files were indexed from, to keys that may write.")
+    ] = False,
 ) -> Response:
     """List the documents in the order in which they were first added, page by page."""
     dataset = await in_thread(state.dataset, access, name)
     documents, following = await in_thread(dataset.page, after, limit, filters=filters)
-    items = [_document(document) for document in documents]
+    items = [_document(document, with_root=roots and access.may_write) for document in documents]
     return Json({"documents": items, "next": None if following is None else str(following)})
 
 
@@ -516,8 +519,9 @@ def _counts_shown(result: AddResult, access: Access) -> dict[str, int | None]:
     return counts if access.read else dict.fromkeys(counts, None)
 
 
-def _document(document: Document) -> dict[str, Any]:
-    return {"id": document.id, "text": document.text, "metadata": public_metadata(document.metadata)}
+def _document(document: Document, *, with_root: bool = False) -> dict[str, Any]:
+    metadata = document.metadata if with_root else public_metadata(document.metadata)
+    return {"id": document.id, "text": document.text, "metadata": metadata}
 
 
 def _status_in_view(dataset: Dataset) -> dict[str, Any]:

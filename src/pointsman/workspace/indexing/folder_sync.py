@@ -7,25 +7,29 @@ kept even if indexing is interrupted; the next run embeds the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+import os
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
 from pointsman.embedders.base_embedder import image_embedder_of
-from pointsman.ingest import FileLimits, FileReader, FoundFile, Problem, ReadResult, Sync, find_files
+from pointsman.ingest import FileOptions, FileReader, FoundFile, Omission, Problem, ReadResult, Sync, find_files
 from pointsman.ingest.chunk import MAX_TOKENS, OVERLAP
 from pointsman.ingest.convert import PICTURES
+from pointsman.ingest.file_patterns import IGNORE_FILES
 from pointsman.tools.audit_log import without_record
-from pointsman.tools.errors import InputError, MissingDependencyError, ModelError
+from pointsman.tools.errors import InputError, MissingDependencyError, ModelError, UnknownNameError
 from pointsman.tools.system.locations import with_home
 from pointsman.values.metadata import RESERVED
 from pointsman.values.types import AddResult, Document
-from pointsman.values.views import ACCESS, Permissions, access_rule_for
+from pointsman.values.views import ACCESS, AccessRule, Permissions, access_rule_for
 from pointsman.workspace.dataset import PATIENCE, SOON
+from pointsman.workspace.indexing.index_report import IndexingInterrupted, IndexOptions, IndexProgress, IndexReport
 
 if TYPE_CHECKING:
     import threading
@@ -34,10 +38,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from watchfiles import Change
 
-    from pointsman.values.views import AccessRule
     from pointsman.workspace.dataset import Dataset
     from pointsman.workspace.dataset.document_vectors import Embedding
-    from pointsman.workspace.indexing_cluster import ClusterReader, DaskCluster
+    from pointsman.workspace.indexing.indexing_cluster import ClusterReader, DaskCluster
 
 _WORDS_BATCH = 1000
 """Passages committed together in a dataset that searches words."""
@@ -52,76 +55,12 @@ _SECONDS = 1.0
 """Seconds after which passages are committed even if there are few."""
 
 
-@dataclass(frozen=True, slots=True)
-class IndexProgress:
-    """The progress of indexing.
-
-    Attributes:
-        passages: passages done: committed, or already stored unchanged.
-        expected: estimated total of passages, from the files read so far; None at the beginning.
-        path: the file being read; empty at the end.
-        vectors: vectors made since all files were read.
-        vectors_due: vectors still missing since then.
-        share_read: share of the files' bytes that have been read, from 0 to 1.
-    """
-
-    passages: int
-    expected: int | None
-    path: str
-    vectors: int = 0
-    vectors_due: int = 0
-    share_read: float = 0.0
-
-
-Progress = Callable[[IndexProgress], None]
-"""Called after each batch of passages, and when a file begins."""
-
-
-@dataclass(frozen=True, slots=True)
-class IndexReport:
-    """The result of indexing.
-
-    Attributes:
-        files: number of files read; without those of which nothing could be read.
-        passages: number of passages by outcome.
-        deleted: number of deleted passages, whose file, or place in it, is gone.
-        problems: files, and parts of files, that were not indexed, and why.
-        vectors_due: documents of the dataset that still lack a vector and are found only by words.
-    """
-
-    files: int
-    passages: AddResult
-    deleted: int
-    problems: tuple[Problem, ...]
-    vectors_due: int = 0
-
-    @property
-    def nothing_read(self) -> bool:
-        """Whether there were no passages, because of problems or because there is no file to read."""
-        has_changes = self.files or self.deleted
-        return self.passages == AddResult() and (bool(self.problems) or not has_changes)
-
-
-class IndexingInterrupted(KeyboardInterrupt):
-    """Ctrl-C during indexing; ``report`` says what is kept. Indexing the same paths again continues from there."""
-
-    def __init__(self, report: IndexReport) -> None:
-        due = f", {report.vectors_due} without a vector yet" if report.vectors_due else ""
-        super().__init__(f"{report.passages.added + report.passages.updated} passages are kept{due}")
-        self.report = report
-
-
 def index_paths(
     dataset: Dataset,
     paths: str | Path | Iterable[str | Path],
     *,
-    hidden: bool = False,
-    max_tokens: int | None = None,
-    overlap: int | None = None,
-    limits: FileLimits | None = None,
-    access: Sequence[AccessRule] | None = None,
-    on_progress: Progress | None = None,
     cluster: DaskCluster | None = None,
+    **options: Unpack[IndexOptions],
 ) -> IndexReport:
     """Synchronise a dataset with the current contents of ``paths``; other paths indexed into it are left unchanged.
 
@@ -134,17 +73,11 @@ def index_paths(
     Args:
         dataset: the dataset to update.
         paths: a file or folder, or several.
-        hidden: whether to read files and folders whose name starts with a dot.
-        max_tokens: upper limit of a passage, in estimated tokens, from 16 to 480; by default 256.
-        overlap: estimated tokens that neighbouring passages share, up to half of ``max_tokens``; by default 32.
-        limits: limits for reading one file.
-        access: who may see a file: the first rule that matches its path says so, and nobody may if none does. Without
-            rules, a file that is stored already keeps its access.
-        on_progress: see `Progress`.
         cluster: reads, splits and embeds in place of this process, which writes.
+        options: see `IndexOptions`.
 
     Raises:
-        InputError: a path does not exist, or a size is out of range.
+        InputError: a path does not exist, a size is out of range, or a pattern or rule is none.
         LockedError: another process has been writing to the dataset for a minute.
         IndexingInterrupted: Ctrl-C; committed passages are kept.
         ServiceError: the cluster is lost; committed passages are kept, and indexing again continues.
@@ -152,63 +85,65 @@ def index_paths(
     if cluster is not None:
         cluster.check(dataset)
     roots = _resolve([paths] if isinstance(paths, (str, Path)) else paths)
-    max_tokens, overlap = MAX_TOKENS if max_tokens is None else max_tokens, OVERLAP if overlap is None else overlap
+    file_options = _file_options(options)
     stored_documents = (document for document in dataset if document.metadata.get("root") in roots)
-    run = _Run(
-        dataset,
-        roots,
-        list(find_files(roots, hidden=hidden)),
-        stored_documents,
-        on_progress or (lambda _: None),
-        access,
-    )
-    options: dict[str, Any] = {"max_tokens": max_tokens, "overlap": overlap, "limits": limits}
+    run = _Run(dataset, roots, list(find_files(roots, **file_options)), stored_documents, options)
     if cluster is not None:
-        with cluster.reader(run.files, **options) as cluster_reader:
+        with cluster.reader(run.files, **_reading(options)) as cluster_reader:
             run.index(cluster_reader)
         run.embed(embedding=partial(cluster.embed, name=dataset.embedder.name))
     else:
-        with FileReader(**options, images=dataset.holds_images) as reader:
+        with FileReader(**_reading(options), images=dataset.holds_images) as reader:
             run.index(reader)
         run.embed()
     return run.report()
+
+
+def _file_options(options: IndexOptions) -> FileOptions:
+    """Return those of the options that `find_files` takes.
+
+    Raises:
+        UnknownNameError: an option does not exist.
+    """
+    if unknown_names := options.keys() - IndexOptions.__annotations__:
+        raise UnknownNameError("option of indexing", min(unknown_names), tuple(IndexOptions.__annotations__))
+    return cast("FileOptions", {name: value for name, value in options.items() if name in FileOptions.__annotations__})
+
+
+def _reading(options: IndexOptions) -> dict[str, Any]:
+    """Return the arguments of a `FileReader`."""
+    sizes = {"max_tokens": options.get("max_tokens"), "overlap": options.get("overlap")}
+    defaults = {"max_tokens": MAX_TOKENS, "overlap": OVERLAP}
+    given = {name: size for name, size in sizes.items() if size is not None}
+    return {**defaults, **given, "limits": options.get("limits")}
 
 
 def watch_paths(
     dataset: Dataset,
     paths: Iterable[str | Path],
     *,
-    hidden: bool = False,
-    max_tokens: int = MAX_TOKENS,
-    overlap: int = OVERLAP,
-    limits: FileLimits | None = None,
-    access: Sequence[AccessRule] | None = None,
-    on_progress: Progress | None = None,
     stop: threading.Event | None = None,
+    **options: Unpack[IndexOptions],
 ) -> Iterator[IndexReport]:
     """Index files and folders, and follow all changes in them until Ctrl-C, or until ``stop`` is set.
 
     Changes less than a fifth of a second apart, within two seconds at most, form one round. A round reads new and
-    changed files and deletes the passages of vanished ones; other files are not read. Between rounds, vectors are made
-    as long as nothing changes, and other processes may write to the dataset.
+    changed files, and those that a changed ignore file leaves out no more, and deletes the passages of vanished ones;
+    other files are not read. Between rounds, vectors are made as long as nothing changes, and other processes may write
+    to the dataset.
 
     Args:
         dataset: the dataset to update.
         paths: see `index_paths`.
-        hidden: see `index_paths`.
-        max_tokens: see `index_paths`.
-        overlap: see `index_paths`.
-        limits: see `index_paths`.
-        access: see `index_paths`.
-        on_progress: see `Progress`.
         stop: an event that ends watching from another thread.
+        options: see `IndexOptions`.
 
     Yields:
         A report of the first indexing and of each round, when its passages are found by words; and one when the last
         missing vector has been made.
 
     Raises:
-        InputError: a path does not exist, or a size is out of range.
+        InputError: a path does not exist, a size is out of range, or a pattern or rule is none.
         LockedError: another process has been writing to the dataset for a minute.
         IndexingInterrupted: Ctrl-C during indexing; committed passages are kept.
         KeyboardInterrupt: Ctrl-C between rounds.
@@ -219,10 +154,11 @@ def watch_paths(
     except ImportError:
         raise MissingDependencyError("watchfiles", "watch", "Watching folders") from None
     roots = _resolve(paths)
-    find_files(roots, hidden=hidden)  # raises an error if one does not exist
+    file_options = _file_options(options)
+    find_files(roots, **file_options)  # raises an error if one does not exist
+    visible = _Visible(roots, hidden=options.get("hidden", False))
     events = watch(
-        *roots, watch_filter=_Visible(roots, hidden=hidden), debounce=2000, step=200, stop_event=stop,
-        yield_on_timeout=True, rust_timeout=200,
+        *roots, watch_filter=visible, debounce=2000, step=200, stop_event=stop, yield_on_timeout=True, rust_timeout=200,
     )  # fmt: skip
     old_ids: set[str] | None = None
     run: _Run | None = None
@@ -231,25 +167,26 @@ def watch_paths(
             if run is not None and run.vectors_due and run.embed(SOON):
                 yield IndexReport(0, AddResult(), 0, ())
             continue
-        items = list(find_files(roots, hidden=hidden))
+        items = list(find_files(roots, **file_options))
         new_ids = {item.id for item in items if isinstance(item, FoundFile)}
         if old_ids is None:
             stored_documents: Iterable[Document] = (
                 document for document in dataset if document.metadata.get("root") in roots
             )
         else:
-            files, deleted_ids = _changed_files(items, {path for _, path in changes}), old_ids - new_ids
+            files = _changed_files(items, {path for _, path in changes}, new_ids - old_ids)
+            deleted_ids = old_ids - new_ids
             sources = {file.id for file in files} | deleted_ids
             if not sources:
                 continue
-            items, stored_documents = [*files, *_explaining(items, deleted_ids)], _stored_of(dataset, sources, roots)
-        run = _Run(
-            dataset, roots, items, stored_documents, on_progress or (lambda _: None), access, is_whole=old_ids is None
-        )
+            omissions = [item for item in items if isinstance(item, Omission)]
+            items = [*files, *_explaining(items, deleted_ids), *omissions]
+            stored_documents = _stored_of(dataset, sources, roots)
+        run = _Run(dataset, roots, items, stored_documents, options, is_whole=old_ids is None)
         old_ids = new_ids
         with (
             dataset.writing(PATIENCE),
-            FileReader(max_tokens=max_tokens, overlap=overlap, limits=limits, images=dataset.holds_images) as reader,
+            FileReader(**_reading(options), images=dataset.holds_images) as reader,
         ):
             run.index(reader)
         yield run.report()
@@ -274,18 +211,26 @@ class _Visible:
         self._roots, self._reads_hidden = [Path(root) for root in roots], hidden
 
     def __call__(self, change: Change, path: str) -> bool:  # noqa: ARG002  (watchfiles')
-        """Whether to process the change."""
+        """Whether to process the change; that of an ignore file changes what is read."""
+        if Path(path).name in IGNORE_FILES:
+            return True
         relative_paths = (Path(path).relative_to(root).parts for root in self._roots if Path(path).is_relative_to(root))
         return self._reads_hidden or any(not any(step.startswith(".") for step in steps) for steps in relative_paths)
 
 
-def _changed_files(items: Iterable[FoundFile | Problem], paths: Collection[str]) -> list[FoundFile]:
-    """Return the files that have changed, or are in a new folder."""
+def _changed_files(
+    items: Iterable[FoundFile | Problem | Omission], paths: Collection[str], new_ids: Collection[str]
+) -> list[FoundFile]:
+    """Return the files that have changed, or are new."""
     files = (item for item in items if isinstance(item, FoundFile))
-    return [file for file in files if any(str(path) in paths for path in (file.path, *file.path.parents))]
+    return [
+        file
+        for file in files
+        if file.id in new_ids or any(str(path) in paths for path in (file.path, *file.path.parents))
+    ]
 
 
-def _explaining(items: Iterable[FoundFile | Problem], deleted_ids: Collection[str]) -> list[Problem]:
+def _explaining(items: Iterable[FoundFile | Problem | Omission], deleted_ids: Collection[str]) -> list[Problem]:
     """Return the problems that make files seem to be gone: their own, or those of a folder that contains them."""
     problems = (item for item in items if isinstance(item, Problem))
     return [
@@ -311,21 +256,25 @@ class _Run:
         self,
         dataset: Dataset,
         roots: Sequence[str],
-        items: Sequence[FoundFile | Problem],
+        items: Sequence[FoundFile | Problem | Omission],
         stored_documents: Iterable[Document],
-        on_progress: Progress,
-        access: Sequence[AccessRule] | None = None,
+        options: IndexOptions,
         *,
         is_whole: bool = True,
     ) -> None:
-        self._dataset, self._roots, self._on_progress, self._rules = dataset, roots, on_progress, access
+        self._dataset, self._roots, self._prunes = dataset, roots, options.get("prune", False)
+        self._on_progress = options.get("on_progress") or (lambda _: None)
+        access = options.get("access")
+        self._rules = None if access is None else list(map(AccessRule.of, access))
         self._is_whole = is_whole  # not only what has changed of what is watched
-        self._unused_rules = dict.fromkeys(access or ())
+        self._unused_rules = dict.fromkeys(self._rules or ())
         self._closed_sources: dict[str, None] = {}  # no rule matches them
         self._access_of: dict[str, Any] = {}  # by id, what is stored
         self._access_of_source: dict[str, Any] = {}
         self._additions = _Additions()
         self._sync = Sync(map(self._as_read, stored_documents))
+        self._omissions = {item.id: item for item in items if isinstance(item, Omission)}
+        self._stored_omissions: list[str] = []
         self._problems = [item for item in items if isinstance(item, Problem)]
         for problem in self._problems:
             self._sync.changed_documents(ReadResult(problem.path, problems=(problem,)))  # keeps its stored passages
@@ -402,7 +351,10 @@ class _Run:
                 self._problems.append(Problem(file.id, _NO_TEXT))
             self._bytes_done, self._bytes_of_file = self._bytes_done + file.size, 0
         self._commit()
-        deleted_ids = self._sync.deleted_ids()
+        missing_documents = self._sync.missing_documents()
+        if not self._prunes:
+            self._stored_omissions = sorted(filter(self._is_omission, set(missing_documents.values())))
+        deleted_ids = [id_ for id_, source in missing_documents.items() if source not in self._stored_omissions]
         self._problems += self._additions.problems(deleted_ids)
         if deleted_ids:
             with self._dataset.writing(PATIENCE):
@@ -412,6 +364,12 @@ class _Run:
         self._problems += self._access_problems()
         self._path = ""
         self._tell()
+
+    def _is_omission(self, source: str) -> bool:
+        """Whether a file is there, and was left out."""
+        folders = [f"{folder}/" for folder in PurePosixPath(source).parents]
+        omission = next((self._omissions[name] for name in (source, *folders) if name in self._omissions), None)
+        return omission is not None and os.path.lexists(omission.path / source[len(omission.id) :])
 
     def _access_problems(self) -> Iterator[Problem]:
         """Say what the rules of access did not do: nobody may notice it before somebody misses a file, or sees one."""
@@ -428,7 +386,16 @@ class _Run:
 
     def report(self) -> IndexReport:
         """Return the results so far."""
-        return IndexReport(self._read, self._passages, self._deleted, tuple(self._problems), self.vectors_due)
+        omissions = Counter(omission.reason for omission in self._omissions.values()) if self._is_whole else {}
+        return IndexReport(
+            self._read,
+            self._passages,
+            self._deleted,
+            tuple(self._problems),
+            self.vectors_due,
+            dict(sorted(omissions.items())),
+            tuple(self._stored_omissions),
+        )
 
     def _pictures(self) -> list[FoundFile]:
         """Return the files whose names are those of pictures, and report the others."""
