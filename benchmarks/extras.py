@@ -59,7 +59,6 @@ PROGRAMS = {
     """,
     "postgres": "import pointsman.store.postgres.postgres_backend",
     "openai": "import pointsman.embedders.openai_embedder, pointsman.llm.openai_llm",
-    "plot": "import matplotlib.pyplot",
     "server": """
         import threading, urllib.request
         service = subprocess.Popen([str(pathlib.Path(sys.executable).parent / "pointsman"), "serve", "--port", "0"],

@@ -19,7 +19,11 @@ from urllib.parse import quote
 import numpy as np
 
 from pointsman.embedders.scripted_embedders import HashingEmbedder
-from pointsman.evaluation.conformance.stores.write_orders import (
+from pointsman.tools.errors import ConflictError, LockedError
+from pointsman.values.types import AddResult, Document
+from pointsman.workspace.workspace_search import Workspace
+from server_kit import Served
+from write_orders import (
     NEVER,
     Operation,
     State,
@@ -32,10 +36,6 @@ from pointsman.evaluation.conformance.stores.write_orders import (
     state_of,
     word_of,
 )
-from pointsman.tools.errors import ConflictError, LockedError
-from pointsman.values.types import AddResult, Document
-from pointsman.workspace.workspace_search import Workspace
-from server_kit import Served
 
 NAME: Final = "notes"
 IDS: Final = ("a", "b")

@@ -19,7 +19,6 @@ import numpy as np
 import pytest
 
 from certificates import certificates
-from pointsman.evaluation.conformance import StoreConformance
 from pointsman.evaluation.conformance.stores.store_suite import EMBEDDER, bm25, odd_documents, vector_of, vectors_of
 from pointsman.store.opensearch.opensearch_queries import index
 from pointsman.store.store_values import NEAR, VERSIONS, WORDS, StoreQuery
@@ -27,6 +26,7 @@ from pointsman.tools import errors
 from pointsman.values.filters import And, EndsWith, Equals, Exists, Not, PartOfText, Range
 from pointsman.values.types import Document
 from proxy_kit import Proxy
+from store_orders import OrderedStoreConformance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -105,7 +105,7 @@ def thinned_store(opensearch: Cluster) -> Iterator[OpenSearchStore]:
         yield store
 
 
-class TestOpenSearchStore(StoreConformance):
+class TestOpenSearchStore(OrderedStoreConformance):
     """Over two shards and their replicas; what was deleted is counted until a merge."""
 
     tolerance = 1e-4

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orders_kit import Orders
-from pointsman.evaluation.conformance.stores.write_orders import Operation, State, is_some_order
+from write_orders import Operation, State, is_some_order
 
 STATE: State = ("signal", "{}", True)
 

@@ -19,13 +19,13 @@ import trio
 
 import pointsman
 from pointsman.embedders.scripted_embedders import HashingEmbedder
-from pointsman.evaluation.conformance import StoreConformance
 from pointsman.evaluation.conformance.stores.store_suite import EMBEDDER, bm25, odd_documents, vector_of, vectors_of
 from pointsman.store.store_values import NEAR, WORDS, Capability, StoreQuery
 from pointsman.tools import errors
 from pointsman.values.filters import And, Equals, Not, Range
 from pointsman.values.types import Document
 from proxy_kit import PostgresProxy
+from store_orders import OrderedStoreConformance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +58,7 @@ def name_of(backend: PostgresBackend, store: Any) -> str:
     return next(dataset.name for dataset in backend.datasets() if dataset.identity == store.info.identity)
 
 
-class TestPostgresStore(StoreConformance):
+class TestPostgresStore(OrderedStoreConformance):
     backend: ClassVar[PostgresBackend]
 
     @pytest.fixture(scope="class", autouse=True)

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import pytest
 
-from pointsman.evaluation.conformance import SlowStore, StoreConformance
 from pointsman.evaluation.conformance.stores.store_suite import EMBEDDER, odd_documents, vector_of, vectors_of
 from pointsman.store.local.local_store import LocalStore
 from pointsman.store.store_values import MATCHED, NEAR, WORDS, Capability, MetadataResult, Page, StoreQuery
 from pointsman.tools.errors import InputError
 from pointsman.values.types import AddResult, Document
+from slow_store import SlowStore
+from store_orders import OrderedStoreConformance
 
 if TYPE_CHECKING:
     from pointsman.store.base_store import Store
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 DESCRIPTION = {"name": "rails", "description": "", "indexing_technique": "hybrid"}
 
 
-class TestLocalStore(StoreConformance):
+class TestLocalStore(OrderedStoreConformance):
     """The embedded store; its keyword index keeps lengths in one byte, and counts deleted documents until a merge."""
 
     tolerance = 0.05
@@ -422,7 +423,7 @@ MUTANTS = (
 )
 
 
-def suite_of(mutant: Mutant, folder: Path) -> StoreConformance:
+def suite_of(mutant: Mutant, folder: Path) -> OrderedStoreConformance:
     """The suite, over embedded stores of which one method is changed."""
 
     def change_store(store: Store) -> Store:
@@ -455,4 +456,6 @@ def test_what_breaks_a_promise_fails_the_test_of_that_promise(mutant: Mutant, tm
 
 
 def test_every_test_of_the_suite_can_fail() -> None:
-    assert {name for name in dir(StoreConformance) if name.startswith("test_")} == {mutant.test for mutant in MUTANTS}
+    assert {name for name in dir(OrderedStoreConformance) if name.startswith("test_")} == {
+        mutant.test for mutant in MUTANTS
+    }

@@ -12,7 +12,7 @@ from pointsman.evaluation.question_files import (
     read_questions,
 )
 from pointsman.evaluation.ranking_metrics import Figures, measure
-from pointsman.evaluation.report import Report, StrategyReport, draw, render
+from pointsman.evaluation.report import Report, StrategyReport, render
 from pointsman.evaluation.run_collection import STRATEGIES, evaluate, evaluate_workspace, indexed, rankings, run_eval
 from pointsman.evaluation.significance import SignificanceTest, compare
 from pointsman.evaluation.tune import Tuning, tune
@@ -29,7 +29,6 @@ __all__ = [
     "Tuning",
     "best_passages",
     "compare",
-    "draw",
     "evaluate",
     "evaluate_questions",
     "evaluate_workspace",

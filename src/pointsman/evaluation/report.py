@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from pointsman.evaluation.significance import SignificanceTest, compare
 from pointsman.retrieval.fusion import LISTS
-from pointsman.tools.errors import InputError, MissingDependencyError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from rich.table import Table
 
@@ -147,48 +145,6 @@ def render(report: Report) -> Table:
         table.caption = f"choosing the best for every query, knowing the answers: nDCG {report.oracle:.4f}"
         table.caption_justify = "left"
     return table
-
-
-def draw(report: Report, path: str | Path) -> None:
-    """Plot quality against latency, one point per strategy, to a file in the format of its suffix (``.svg``, ``.png``).
-
-    Raises:
-        MissingDependencyError: ``matplotlib`` is not installed.
-        InputError: the suffix is not a supported format.
-    """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingDependencyError("matplotlib", "plot", "drawing an evaluation") from error
-    figure = Figure(figsize=(8, 5), layout="constrained")
-    axes = figure.add_subplot()
-    measure = next(iter(next(iter(report.strategies.values())).measures))
-    for index, (name, strategy) in enumerate(report.strategies.items()):
-        shape = "*" if name == "auto" else "osD^vPX"[index // 10 % 7]
-        size = 14 if name == "auto" else 8
-        axes.plot(strategy.p50, strategy.measures[measure], shape, markersize=size, color=f"C{index % 10}", label=name)
-    axes.axhline(report.oracle, linestyle=":", color="grey")
-    axes.annotate(
-        "oracle",
-        (0.01, report.oracle),
-        (0, 3),
-        xycoords=("axes fraction", "data"),
-        textcoords="offset points",
-        color="grey",
-    )
-    axes.set(
-        xscale="log",
-        xlabel="milliseconds a search (p50)",
-        ylabel=measure,
-        title=f"{report.dataset}: {report.documents:,} documents, {report.queries:,} queries",
-    )
-    axes.margins(0.1)
-    figure.legend(loc="outside right upper")  # names beside the points would overlap
-    axes.grid(alpha=0.3)
-    try:
-        figure.savefig(path, dpi=120)
-    except ValueError as error:
-        raise InputError(f"{path} cannot be drawn ({error}); name it .svg, .png or .pdf") from error
 
 
 def _mean(values: Mapping[str, float]) -> float:

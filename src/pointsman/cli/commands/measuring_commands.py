@@ -49,10 +49,6 @@ def evaluate(
     k: Annotated[int, typer.Option("--k", min=1, max=1000, help="Cutoff rank.")] = 10,
     no_rerank: Annotated[bool, typer.Option("--no-rerank", help="Do not rerank.")] = False,
     limit_queries: Annotated[int | None, typer.Option(min=1, metavar="N", help="Use only the first N.")] = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Plot quality against latency into FILE (.svg, .png).", show_default=False),
-    ] = None,
     workspace: Annotated[
         str | None,
         typer.Option(
@@ -111,10 +107,6 @@ def evaluate(
         output.evaluation(report, as_json=as_json)
         if open_workspace is not None:
             _store(report, open_workspace)
-    if plot is not None:
-        from pointsman.evaluation import draw
-
-        draw(report, plot)
 
 
 def _store(report: Report, workspace: Workspace) -> None:

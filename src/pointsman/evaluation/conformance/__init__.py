@@ -23,7 +23,6 @@ not apply raises `unittest.SkipTest`, which pytest shows as skipped.
 
 from pointsman.evaluation.conformance.retriever_suite import RetrieverConformance
 from pointsman.evaluation.conformance.selector_suite import SelectorConformance
-from pointsman.evaluation.conformance.slow_store import SlowStore
 from pointsman.evaluation.conformance.stores.store_suite import StoreConformance
 from pointsman.evaluation.conformance.suite_samples import DOCUMENTS, FILTERS, ODD_TEXTS
 
@@ -33,6 +32,5 @@ __all__ = [
     "ODD_TEXTS",
     "RetrieverConformance",
     "SelectorConformance",
-    "SlowStore",
     "StoreConformance",
 ]

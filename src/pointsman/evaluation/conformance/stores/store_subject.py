@@ -29,7 +29,6 @@ class StoreSubject(TwinConformance):
     drift: float | None = 1e-9
     cosine_tolerance: float = 1e-5
     trees: int = 300
-    rounds: int = 6
     _filled_store: Store | None = None
 
     def make_store(self) -> Store:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
-from itertools import product
 from typing import TYPE_CHECKING, Any
 from unittest import SkipTest
-
-import numpy as np
 
 from pointsman.evaluation.conformance.stores.store_reading import StoreReading
 from pointsman.evaluation.conformance.stores.store_samples import (
@@ -22,18 +18,6 @@ from pointsman.evaluation.conformance.stores.store_samples import (
     vectors_of,
 )
 from pointsman.evaluation.conformance.stores.store_writing import StoreWriting
-from pointsman.evaluation.conformance.stores.write_orders import (
-    NEVER,
-    State,
-    Step,
-    described,
-    is_some_order,
-    or_missing,
-    random_step,
-    run_at_once,
-    state_of,
-    word_of,
-)
 from pointsman.evaluation.conformance.suite_samples import answering, at_once, refused
 from pointsman.store.store_values import NEAR, WORDS, Capability, Scale
 from pointsman.tools.errors import PointsmanError, StoreError
@@ -42,7 +26,7 @@ from pointsman.values.types import Document
 from pointsman.values.views import ACCESS, View
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from pointsman.store.base_store import Store
     from pointsman.store.store_values import Scores
@@ -74,7 +58,6 @@ class StoreConformance(StoreReading, StoreWriting):
             while, so only the documents in the lists are compared.
         cosine_tolerance: the allowed difference of a cosine from NumPy's.
         trees: the number of random filters.
-        rounds: the number of rounds of concurrent writers.
     """
 
     # ── other writers and views, and the end ──────────────────────────────────────────────────────────────────────────
@@ -103,50 +86,6 @@ class StoreConformance(StoreReading, StoreWriting):
         assert len(documents) == len(expected) == store.count(), f"{store.count()} documents, {len(expected)} were left"
         if store.info.scales.get(WORDS) is Scale.BM25:
             self._like_the_formula(store, documents, self.drift)
-
-    def test_writers_of_every_kind_leave_what_some_order_leaves(self) -> None:
-        """Adding, replacing, embedding later, changing metadata and titles, deleting, reading: as if one by one."""
-        store, chance = self._empty(), random.Random(11)  # noqa: S311  (for tests, not for secrets)
-        for number in range(self.rounds):
-            scripts = [[random_step(chance, f"{writer}-{number}-{n}") for n in range(3)] for writer in range(3)]
-            with answering("writing from three threads"):
-                states_before = self._states(store)
-                steps = run_at_once(scripts, lambda step: self._do(store, step), lambda: store.get(["1"])[0])
-                states_after = self._states(store)
-            is_explained = any(
-                is_some_order(first, steps, last) for first, last in product(states_before, states_after)
-            )
-            assert is_explained, f"no order explains it: {described(states_before[0], steps, states_after[0])}"
-
-    def _do(self, store: Store, step: Step) -> str:
-        """Do a step on the document "1", and return its answer."""
-        kind, *arguments = step
-        if kind == "embed" and not store.info.can(Capability.LATER):
-            return NEVER
-        if kind == "delete":
-            return "deleted" if store.delete(["1"]) else "missing"
-        if kind == "set":
-            return or_missing(lambda: self._set_metadata(store, {"1": arguments[0]}, replace=arguments[1]))
-        document = Document("1", *arguments)
-        if NEAR not in store.info.scales or kind == "bare":
-            return word_of(store.write([document]))
-        rows = np.array([vector_of(document.searchable)])
-        if kind == "embed":
-            return word_of(store.write([document], rows, EMBEDDER, stored_only=True))
-        return word_of(store.write([document], rows, EMBEDDER))
-
-    def _states(self, store: Store) -> list[State]:
-        """Return the state of the document "1"; two if the store does not tell whether it has a vector."""
-        [document] = store.get(["1"])
-        keys = list(store.keys(["1"]).values())
-        if NEAR in store.info.scales and not store.info.can(Capability.VECTORS):
-            return [state_of(document, embedded=has_vector) for has_vector in (False, True)]
-        rows: Sequence[Any] = list(store.vectors(keys)) if keys and NEAR in store.info.scales else []
-        if document is not None and rows:
-            assert np.allclose(rows[0], vector_of(document.searchable), atol=1e-5), (
-                f"{document} has the vector of another text"
-            )
-        return [state_of(document, embedded=len(rows) == 1)]
 
     def test_a_second_store_sees_it(self) -> None:
         """Writes by one store are found by another over the same dataset, and vice versa."""

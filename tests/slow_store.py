@@ -55,7 +55,7 @@ class SlowStore(Store):
         calls: by method name, the number of calls that cost a round trip.
 
     Example:
-        >>> from pointsman.evaluation.conformance import SlowStore
+        >>> from slow_store import SlowStore
         >>> slow = SlowStore(store, seconds=0.05)  # doctest: +SKIP
         >>> slow.search([Look("signal")]), slow.round_trips  # doctest: +SKIP
     """
