@@ -129,37 +129,19 @@ class _GivenVectorRetriever(_Retriever):
         filter_policy: str | FilterPolicy = FilterPolicy.REPLACE,
         return_embedding: bool = False,
         score_threshold: float | None = None,
-    ) -> None:
-        self._set(document_store, filters, top_k, filter_policy, return_embedding, score_threshold)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the settings from which `from_dict` rebuilds it."""
-        return default_to_dict(self, **self._init_parameters())
-
-
-class _GroupingRetriever(_GivenVectorRetriever):
-    """Those that also limit how many documents have one value of a metadata key."""
-
-    def __init__(
-        self,
-        document_store: PointsmanDocumentStore,
-        filters: dict[str, Any] | None = None,
-        top_k: int = 10,
-        filter_policy: str | FilterPolicy = FilterPolicy.REPLACE,
-        return_embedding: bool = False,
-        score_threshold: float | None = None,
         group_by: str | None = None,
         group_size: int | None = None,
     ) -> None:
-        super().__init__(document_store, filters, top_k, filter_policy, return_embedding, score_threshold)
+        self._set(document_store, filters, top_k, filter_policy, return_embedding, score_threshold)
         self.group_by, self.group_size = group_by, group_size
         try:
             grouping_of(**self._groups(None, None))
         except InputError as error:
             raise ValueError(str(error)) from error
 
-    def _init_parameters(self) -> dict[str, Any]:
-        return {**super()._init_parameters(), "group_by": self.group_by, "group_size": self.group_size}
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the settings from which `from_dict` rebuilds it."""
+        return default_to_dict(self, **self._init_parameters(), group_by=self.group_by, group_size=self.group_size)
 
     def _groups(self, group_by: str | None, group_size: int | None) -> Any:
         """Return the options of groups of one run."""
@@ -306,7 +288,7 @@ class PointsmanRetriever(_Retriever, _QuestionRetriever):
 
 
 @component
-class PointsmanEmbeddingRetriever(_GroupingRetriever):
+class PointsmanEmbeddingRetriever(_GivenVectorRetriever):
     """Searches by a vector from a Haystack embedder.
 
     Args:
@@ -341,7 +323,7 @@ class PointsmanEmbeddingRetriever(_GroupingRetriever):
 
 
 @component
-class PointsmanHybridRetriever(_GroupingRetriever):
+class PointsmanHybridRetriever(_GivenVectorRetriever):
     """Searches by a question's words and by its vector, which comes from a Haystack embedder.
 
     Both scores are added up (the calibrated sum) if the store has an embedder, whose vectors are then meant; otherwise
