@@ -32,6 +32,7 @@ from pointsman import (
     ReActAgent,
     RetrievalWorkflow,
     RuleSelector,
+    SimpleHybridRetriever,
     ToolMetadata,
 )
 from pointsman.embedders.scripted_embedders import HashingEmbedder
@@ -219,7 +220,54 @@ def rerank_server() -> Iterator[str]:
         server.shutdown()
 
 
-ROWS: Final[dict[str, Case]] = {"000": selectors, "errors": errors, "rerank": rerankers}
+class AuthorsRetriever:
+    """The interface of the founding document, and what one of LlamaIndex can do besides."""
+
+    def __init__(self, *documents: Document) -> None:
+        self.documents = list(documents)
+        self.options: dict[str, Any] = {}
+
+    def retrieve(self, query: Any) -> list[Document]:  # noqa: ARG002, D102
+        return self.documents
+
+    def add_nodes(self, nodes: list[Document]) -> None:  # noqa: D102
+        self.documents += nodes
+
+    def delete_nodes(self, ids: list[str]) -> None:  # noqa: D102
+        self.documents = [document for document in self.documents if document.id not in ids]
+
+    def persist(self, persist_dir: Any, **kwargs: Any) -> None:  # noqa: ARG002, D102
+        self.options = kwargs
+
+
+class FullRetriever(AuthorsRetriever):
+    """It can take no documents."""
+
+    def add_nodes(self, nodes: list[Document]) -> None:  # noqa: ARG002, D102
+        raise OSError("the disk is full")
+
+
+def hybrid_retriever() -> Iterator[tuple[str, bool]]:
+    """Row 003: what is passed on, pages, both as the key, and what is taken back."""
+    left = AuthorsRetriever(Document("a", "one"), Document("b", "two"))
+    right = AuthorsRetriever(Document("a", "one"), Document("b", "three"))
+    hybrid = SimpleHybridRetriever(left, right)
+    hybrid.persist("saved", fs="x")
+    yield "persist: its options arrive", left.options == right.options == {"fs": "x"}
+    pages = [hybrid.retrieve("x", 1, offset=offset)[0].id for offset in range(2)]
+    yield "retrieve: offset pages", pages == [hit.id for hit in hybrid.retrieve("x", 2)]
+    by_both = SimpleHybridRetriever(left, right, dedupe="id_and_content").retrieve("x")
+    yield "dedupe by id and content", [hit.text for hit in by_both] == ["one", "two", "three"]
+    outcome = SimpleHybridRetriever(left, FullRetriever()).add_nodes([Document("new", "four")], roll_back=True)
+    yield "add_nodes: what was added is taken back and named", bool(outcome.taken_back) and len(left.documents) == 2
+
+
+ROWS: Final[dict[str, Case]] = {
+    "000": selectors,
+    "003": hybrid_retriever,
+    "errors": errors,
+    "rerank": rerankers,
+}
 
 
 def main(chosen: list[str]) -> int:

@@ -211,7 +211,7 @@ class TestF2:
             ({"fusion": "best"}, UnknownNameError, "no fusion method named 'best'"),
             ({"weights": [1.0]}, InputError, "1 weights for 2 lists"),
             ({"weights": [1.0, -1.0]}, InputError, "from 0 up"),
-            ({"dedupe": "text"}, InputError, "'id' or 'content'"),
+            ({"dedupe": "text"}, InputError, "'id', 'content' or 'id_and_content'"),
             ({"depth": 0}, InputError, "from 1 up"),
             ({"timeout": 0}, InputError, "seconds above 0"),
         ],

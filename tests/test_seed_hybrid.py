@@ -40,6 +40,10 @@ class RAGRetriever(LlamaRetriever):
 
     def persist(self, persist_dir: str, **kwargs: Any) -> None:
         self.folders.append(str(persist_dir))
+        self.options = kwargs
+
+    def delete_nodes(self, node_ids: list[str]) -> None:
+        self.nodes = [node for node in self.nodes if node.node_id not in node_ids]
 
 
 class BrokenRetriever(RAGRetriever):
@@ -84,7 +88,8 @@ def test_nodes_reach_every_retriever_as_their_own_kind(retriever: SimpleHybridRe
 
 
 def test_every_retriever_is_saved_in_its_own_folder(retriever: SimpleHybridRetriever, tmp_path: Path) -> None:
-    retriever.persist(str(tmp_path / "saved"))
+    retriever.persist(str(tmp_path / "saved"), fs="a file system")
+    assert all(inner.retriever.options == {"fs": "a file system"} for inner in retriever.retrievers)  # type: ignore[attr-defined]
     folders = [inner.retriever.folders for inner in retriever.retrievers]  # type: ignore[attr-defined]
     assert all(len(files) == 1 for files in folders)
     assert folders[0] != folders[1]
@@ -156,3 +161,44 @@ def test_a_dataset_takes_nodes_and_documents_of_every_framework() -> None:
         assert dataset.add(TextNode(id_="alone", text="a single node")).added == 1
         with pytest.raises(InputError, match="not int"):
             dataset.add([3])
+
+
+class AsyncRetriever(RAGRetriever):
+    """The document's ``_aretrieve``: its parameter is called ``query``."""
+
+    async def _aretrieve(self, query: QueryBundle, **kwargs: Any) -> list[NodeWithScore]:  # type: ignore[override]
+        return self._retrieve(query)
+
+
+def test_a_retriever_whose_own_method_calls_its_parameter_query() -> None:
+    hybrid = SimpleHybridRetriever(AsyncRetriever(node("a")), RAGRetriever(node("b", "a lamp")))
+    hits = asyncio.run(hybrid.aretrieve("red"))
+    assert ({hit.id for hit in hits}, hits.degraded) == ({"a", "b"}, ())
+
+
+def test_pages_follow_one_another(retriever: SimpleHybridRetriever) -> None:
+    all_ids = [hit.id for hit in retriever.retrieve("red", 3)]
+    assert [retriever.retrieve("red", 1, offset=offset)[0].id for offset in range(3)] == all_ids
+    assert asyncio.run(retriever.aretrieve("red", 2, offset=3)) == []
+    with pytest.raises(InputError, match="offset is an int from 0 up, not -1"):
+        retriever.retrieve("red", offset=-1)
+
+
+def test_id_and_content_together_make_a_document() -> None:
+    left, right = RAGRetriever(node("a"), node("b", "a lamp")), RAGRetriever(node("a"), node("b", "a newer lamp"))
+    counts = {}
+    for dedupe in ("id", "content", "id_and_content"):
+        counts[dedupe] = len(SimpleHybridRetriever(left, right, dedupe=dedupe).retrieve("red"))
+    assert counts == {"id": 2, "content": 3, "id_and_content": 3}
+
+
+def test_what_was_added_is_taken_back() -> None:
+    dataset = Dataset("rails", embedder=HashingEmbedder())
+    dataset.add([Document("a", "a rail")])
+    llama_retriever = RAGRetriever()
+    hybrid = SimpleHybridRetriever(dataset.retriever(), llama_retriever, BrokenRetriever(), names=["d", "l", "broken"])
+    outcome = hybrid.add_nodes([Document("b", "a signal")], roll_back=True)
+    assert (outcome.holding, outcome.taken_back, set(outcome.failed)) == ((), ("d", "l"), {"broken"})
+    assert (list(dataset.ids()), llama_retriever.nodes) == (["a"], [])
+    outcome = hybrid.add_nodes([Document("a", "a newer rail")], roll_back=True)
+    assert (outcome.holding, outcome.taken_back) == (("d",), ("l",)), "the former version would be lost"

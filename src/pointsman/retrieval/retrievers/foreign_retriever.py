@@ -55,7 +55,7 @@ class ForeignRetriever(BaseRetriever):
     Its results are documents or nodes of any library that `pointsman.values.types.Document.of` reads, hits, or pairs
     of either
     and a score. Scores are comparable within its own list only; if one is missing, a hit's score is 1 / rank. Methods
-    ``add_nodes`` and ``persist`` are those of the retriever.
+    ``add_nodes``, ``delete_nodes`` and ``persist`` are those of the retriever.
 
     Args:
         retriever: has ``retrieve(query)``, ``invoke(query)``, ``run(query=…)`` or ``similarity_search(query, k)``, or
@@ -73,7 +73,7 @@ class ForeignRetriever(BaseRetriever):
             self.lists = (False, True)
 
     def __getattr__(self, name: str) -> Any:
-        if name in {"add_nodes", "persist"}:
+        if name in {"add_nodes", "delete_nodes", "persist"}:
             return getattr(self.retriever, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -104,7 +104,7 @@ class ForeignRetriever(BaseRetriever):
     async def aretrieve(self, query: str | Query, top_k: int = 10, **options: Any) -> list[Hit]:
         """Async version of `retrieve`; a retriever that has none runs in a worker thread."""
         text = without_filters(query, top_k, self.name).text
-        twin = getattr(self.retriever, self._interface.twin, None)
+        twin = _by_position(self.retriever) or getattr(self.retriever, self._interface.twin, None)
         try:
             if twin is not None:
                 answer = self._call(twin, text, top_k, options)
@@ -143,6 +143,21 @@ class ForeignRetriever(BaseRetriever):
             return Document.of(item[0]), float(item[1])
         score = getattr(item, "score", None)
         return Document.of(item), None if score is None else float(score)
+
+
+def _by_position(retriever: Any) -> Callable[..., Any] | None:
+    """Return the asynchronous method of LlamaIndex's retriever whose own method names its argument in its own way.
+
+    LlamaIndex's ``aretrieve`` passes the question to it by the keyword ``query_bundle``, which such a one cannot take.
+    """
+    method = getattr(retriever, "_aretrieve", None)
+    if method is None or not any(base.__module__.startswith("llama_index.") for base in type(retriever).__mro__):
+        return None
+    if _can_call(retriever, "_aretrieve", query_bundle=""):
+        return None
+    from llama_index.core.schema import QueryBundle
+
+    return lambda text, **options: method(QueryBundle(text), **options)
 
 
 def is_retriever(source: Any) -> bool:

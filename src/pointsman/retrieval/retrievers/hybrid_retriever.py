@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import logging
 import re
@@ -26,7 +27,7 @@ from pointsman.retrieval.run.merged_results import together
 from pointsman.tools.errors import CorruptStoreError, InputError, RetrievalError
 from pointsman.tools.sync_and_async import async_twin, in_thread
 from pointsman.values.retrieval_context import Hits
-from pointsman.values.types import Document, Hit, Query, check_top_k
+from pointsman.values.types import AddResult, Document, Hit, Query, check_top_k
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable, Mapping
@@ -49,10 +50,12 @@ class NodesAdded:
     Attributes:
         holding: by name, those that accepted all documents.
         failed: by name, the error of each that failed; it may hold some of the documents.
+        taken_back: those that had accepted all documents, and have deleted them again.
     """
 
     holding: tuple[str, ...]
     failed: Mapping[str, Exception] = field(default_factory=dict)
+    taken_back: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return not self.failed
@@ -73,8 +76,8 @@ class SimpleHybridRetriever(BaseRetriever):
         fusion: a name of `pointsman.retrieval.fusion.METHODS`, or a user-defined function of that kind; RRF by
             default, since scores of foreign retrievers share no scale.
         weights: one per retriever, 1 by default; 0 leaves its list out of the ranking.
-        dedupe: what makes two hits the same document: its ``"id"`` (in different datasets, with the same text), or its
-            ``"content"``.
+        dedupe: what makes two hits the same document: its ``"id"`` (in different datasets, with the same text), its
+            ``"content"``, or only both together, ``"id_and_content"``.
         depth: how many hits to request from each retriever, if ``top_k`` is not larger.
         timeout: seconds after which the answer consists of the results so far; None waits indefinitely.
         breaker: when to skip a failing retriever.
@@ -89,7 +92,7 @@ class SimpleHybridRetriever(BaseRetriever):
         names: Sequence[str] | None = None,
         fusion: str | FusionMethod = "rrf",
         weights: Sequence[float] | None = None,
-        dedupe: Literal["id", "content"] = "id",
+        dedupe: Literal["id", "content", "id_and_content"] = "id",
         depth: int = DEPTH,
         timeout: float | None = TIMEOUT,
         breaker: Breaker | None = None,
@@ -99,8 +102,8 @@ class SimpleHybridRetriever(BaseRetriever):
             own_retrievers += tuple(item) if isinstance(item, Sequence) and not isinstance(item, str) else (item,)
         if not own_retrievers:
             raise InputError("give at least one retriever")
-        if dedupe not in {"id", "content"}:
-            raise InputError(f"dedupe is 'id' or 'content', not {dedupe!r}")
+        if dedupe not in {"id", "content", "id_and_content"}:
+            raise InputError(f"dedupe is 'id', 'content' or 'id_and_content', not {dedupe!r}")
         self.names = tuple(unique_names(own_retrievers, names))
         self.retrievers = tuple(map(as_retriever, own_retrievers))
         if not callable(fusion):
@@ -109,7 +112,8 @@ class SimpleHybridRetriever(BaseRetriever):
         self._fusion, self._depth, self._timeout = fusion, check_top_k(depth), timeout
         self._weights = dict(zip(self.names, weights, strict=True)) if weights is not None else None
         of_datasets = [retriever.dataset.name for retriever in own_retrievers if hasattr(retriever, "dataset")]
-        self._key = content_key if dedupe == "content" else _node_key if len(set(of_datasets)) > 1 else None
+        by_both = dedupe == "id_and_content" or len(set(of_datasets)) > 1
+        self._key = content_key if dedupe == "content" else _node_key if by_both else None
         if self._key is None and 0 < len(of_datasets) < len(own_retrievers):  # hits of other retrievers name no dataset
             self._key = _id_key
         self._branches = self._branches_with({})
@@ -123,12 +127,15 @@ class SimpleHybridRetriever(BaseRetriever):
             for retriever, name in zip(self.retrievers, self.names, strict=True)
         ]
 
-    def retrieve(self, query: str | Query, top_k: int = 10, *, timeout: float | None = None, **options: Any) -> Hits:
+    def retrieve(
+        self, query: str | Query, top_k: int = 10, *, offset: int = 0, timeout: float | None = None, **options: Any
+    ) -> Hits:
         """Return at most ``top_k`` hits, best first.
 
         Args:
             query: the query; every retriever receives the same `Query` object.
             top_k: the number of hits; the cut comes after the fusion.
+            offset: how many of the best to skip: the second page has ``offset=top_k``.
             timeout: for this call, instead of the retriever's own.
             options: passed to every retriever; one that does not accept them fails, which is reported.
 
@@ -136,32 +143,36 @@ class SimpleHybridRetriever(BaseRetriever):
             RetrievalError: all retrievers failed; it carries each one's error.
             InputError: a number is invalid.
         """
-        return run(self._flow(Threads(), Query.of(query), check_top_k(top_k), timeout, options))
+        return run(self._flow(Threads(), Query.of(query), check_top_k(top_k), offset, timeout, options))
 
     async def aretrieve(
         self,
         query: str | Query,
         top_k: int = 10,
         *,
+        offset: int = 0,
         timeout: float | None = None,  # noqa: ASYNC109  (a partial answer at the deadline, not a cancellation)
         **options: Any,
     ) -> Hits:
         """Async version of `retrieve`."""
-        return await self._flow(Tasks(), Query.of(query), check_top_k(top_k), timeout, options)
+        return await self._flow(Tasks(), Query.of(query), check_top_k(top_k), offset, timeout, options)
 
     def _flow(
-        self, mode: Mode, query: Query, top_k: int, timeout: float | None, options: Mapping[str, Any]
+        self, mode: Mode, query: Query, top_k: int, offset: int, timeout: float | None, options: Mapping[str, Any]
     ) -> Coroutine[Any, Any, Hits]:
+        if not isinstance(offset, int) or offset < 0:
+            raise InputError(f"offset is an int from 0 up, not {offset!r}")
         branches = self._branches_with(options) if options else self._branches
-        return self._retrieve(mode, query, top_k, Journal(self._timeout if timeout is None else timeout), branches)
+        journal = Journal(self._timeout if timeout is None else timeout)
+        return self._retrieve(mode, query, top_k, offset, journal, branches)
 
     async def _retrieve(
-        self, mode: Mode, query: Query, top_k: int, journal: Journal, branches: Sequence[RetrieverBranch]
+        self, mode: Mode, query: Query, top_k: int, offset: int, journal: Journal, branches: Sequence[RetrieverBranch]
     ) -> Hits:
         answers = await ask(
             branches,
             [Question(query)],
-            max(self._depth, top_k),
+            max(self._depth, offset + top_k),
             mode,
             [journal],
             breaker=self._breaker,
@@ -172,20 +183,22 @@ class SimpleHybridRetriever(BaseRetriever):
         results = together(answers[0].results)
         start = perf_counter()
         ranking = results.pool.fused(self._fusion, weights=self._weights)
-        hits = hits_of(results, ranking, top_k)
+        hits = hits_of(results, ranking, offset + top_k)[offset:]
         journal.span("fuse", ranking.scale, start, len(hits))
         journal.fused(results, ranking)
         return Hits(hits, journal.trace(hits), tuple(journal.degraded))
 
     # ── adding and saving ───────────────────────────────────────────────────────────────────────────────────
 
-    def add_nodes(self, nodes: Sequence[Any]) -> NodesAdded:
+    def add_nodes(self, nodes: Sequence[Any], *, roll_back: bool = False) -> NodesAdded:
         """Add documents to every retriever that accepts any; the failure of one does not affect the others.
 
         Args:
             nodes: documents, or nodes and documents of another library as `pointsman.values.types.Document.of` reads
                 them;
                 retrievers of other libraries get them unchanged.
+            roll_back: if one fails, delete the documents from the others again, where they have ``delete_nodes(ids)``;
+                a dataset that held one of them before keeps them all, as its former version would be lost.
 
         Raises:
             InputError: no retriever accepts documents, or one of these is no document.
@@ -197,6 +210,7 @@ class SimpleHybridRetriever(BaseRetriever):
         documents = list(Document.each(nodes))
         holding: list[str] = []
         failures: dict[str, Exception] = {}
+        outcomes: dict[str, Any] = {}
         for name, retriever in zip(self.names, self.retrievers, strict=True):
             add = getattr(retriever, "add_nodes", None)
             if not callable(add):
@@ -209,6 +223,7 @@ class SimpleHybridRetriever(BaseRetriever):
             except Exception as error:  # noqa: BLE001  (returned to the caller by name)
                 failures[name] = error
             else:
+                outcomes[name] = outcome
                 inner_names = outcome.holding if isinstance(outcome, NodesAdded) else None
                 holding.extend([name] if inner_names is None else [f"{name}.{inner}" for inner in inner_names])
                 if isinstance(outcome, NodesAdded):
@@ -217,11 +232,28 @@ class SimpleHybridRetriever(BaseRetriever):
             raise RetrievalError("no retriever holds the documents", failures)
         for name, cause in failures.items():
             log.warning("%s does not hold the %d documents added: %s", name, len(nodes), describe(cause))
-        return NodesAdded(tuple(holding), failures)
+        taken_back = self._take_back(outcomes, documents) if roll_back and failures else ()
+        return NodesAdded(tuple(name for name in holding if name not in taken_back), failures, taken_back)
 
     aadd_nodes = async_twin(add_nodes)
 
-    def persist(self, persist_dir: str | Path, **options: Any) -> None:  # noqa: ARG002  (see below)
+    def _take_back(self, outcomes: Mapping[str, Any], documents: Sequence[Document]) -> tuple[str, ...]:
+        """Delete documents from each retriever that can and held none of them before; return the names of those."""
+        ids, names = [document.id for document in documents], []
+        for name, retriever in zip(self.names, self.retrievers, strict=True):
+            delete, outcome = getattr(retriever, "delete_nodes", None), outcomes.get(name)
+            were_new = not isinstance(outcome, AddResult) or outcome.added == len(documents)
+            if name not in outcomes or not callable(delete) or not were_new:
+                continue
+            try:
+                delete(ids)
+            except Exception as error:  # noqa: BLE001  (it is still among those that hold them)
+                log.warning("%s could not delete the documents again: %s", name, describe(error))
+            else:
+                names.append(name)
+        return tuple(names)
+
+    def persist(self, persist_dir: str | Path, **options: Any) -> None:
         """Save every retriever in its own folder below ``persist_dir``, in place of what was saved there before.
 
         The new save is written beside the former one and then takes its place in one step, so a failure or a crash
@@ -229,7 +261,7 @@ class SimpleHybridRetriever(BaseRetriever):
 
         Args:
             persist_dir: a new or empty folder, or one that holds nothing but a saved hybrid retriever.
-            options: ignored; callers of other libraries' retrievers pass what those accept.
+            options: passed to each retriever whose ``persist`` accepts them; one that none accepts is logged.
 
         Raises:
             InputError: one of them cannot be saved, or ``persist_dir`` holds something else; nothing is written then.
@@ -248,13 +280,19 @@ class SimpleHybridRetriever(BaseRetriever):
         folder = Path(persist_dir)
         former = _former_saves(folder)
         new_folders = [folder / _folder(number, anew=bool(former)) for number in range(len(self.retrievers))]
+        unused = set(options)
         try:
             for retriever, folder_of_retriever in zip(self.retrievers, new_folders, strict=True):
-                retriever.persist(folder_of_retriever)  # type: ignore[attr-defined]  # checked above
+                method = retriever.persist  # type: ignore[attr-defined]  # checked above
+                accepted = {name: value for name, value in options.items() if _accepts(method, name)}
+                unused -= accepted.keys()
+                method(folder_of_retriever, **accepted)
         except BaseException:
             for folder_of_retriever in new_folders:
                 shutil.rmtree(folder_of_retriever, ignore_errors=True)
             raise
+        if unused:
+            log.warning("persist: no retriever accepts %s, so it changed nothing", ", ".join(sorted(unused)))
         manifest = {
             "format": 1,
             "names": list(self.names),
@@ -318,6 +356,13 @@ class SimpleHybridRetriever(BaseRetriever):
         retriever = cls(*retrievers, **{"names": names, **saved_options, **options})
         retriever._loaded_from = frozenset(paths)
         return retriever
+
+
+def _accepts(method: Callable[..., Any], name: str) -> bool:
+    """Whether a method takes a keyword argument of this name."""
+    parameters = inspect.signature(method).parameters
+    is_open = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
+    return is_open or name in parameters
 
 
 def _id_key(hit: Hit) -> Hashable:

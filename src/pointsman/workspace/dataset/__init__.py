@@ -318,6 +318,10 @@ class DatasetRetriever(BaseRetriever):
 
     aadd_nodes = async_twin(add_nodes)
 
+    def delete_nodes(self, ids: Sequence[str]) -> None:
+        """Delete documents from the dataset."""
+        self.dataset.delete(ids)
+
     def persist(self, folder: str | Path) -> None:
         """Save the dataset and the method; see `Dataset.save`."""
         folder = Path(folder)
