@@ -237,3 +237,9 @@ def test_a_file_without_words_is_said(name: str) -> None:
 def test_a_replacement_that_would_fill_the_file_is_not_made() -> None:
     text = f".. |x| replace:: {'слово ' * 50}\n\n" + "|x| " * 500
     assert len(text_of_file("a.rst", text)) <= len(text)
+
+
+@pytest.mark.parametrize(("start", "name"), [(b"PK\x03\x04", "ZIP"), (b"\x1f\x8b", "gzip"), (b"Rar!\x1a\x07", "RAR")])
+def test_an_archive_is_called_one(start: bytes, name: str) -> None:
+    with pytest.raises(InputError, match=f"a {name} archive; unpack it"):
+        documents("reports.dat", start + bytes(range(256)))

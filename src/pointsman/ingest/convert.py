@@ -101,6 +101,12 @@ _BINARY_FORMATS: dict[str, Callable[[str, bytes, FileLimits, Callable[[], None]]
 }
 _PICTURE_MARKS = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"II*\x00", b"MM\x00*", b"GIF87a", b"GIF89a")
 _OLD_OFFICE = {"doc": "Word document", "ppt": "PowerPoint presentation"}
+_ARCHIVES = {
+    b"PK\x03\x04": "ZIP",
+    b"\x1f\x8b": "gzip",
+    b"7z\xbc\xaf\x27\x1c": "7z",
+    b"Rar!\x1a": "RAR",
+}
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # compound files: Office before 2007, Outlook, whatever has a password
 _ALIASES = {
     "markdown": "md", "mdown": "md", "rest": "rst", "htm": "html", "xhtml": "html", "ndjson": "jsonl",
@@ -176,6 +182,8 @@ def _convert(path: str, data: bytes, limits: FileLimits, before_picture: Callabl
         return _BINARY_FORMATS[kind](path, data, limits, before_picture)
     if kind in _OLD_OFFICE:
         raise InputError(f"an old {_OLD_OFFICE[kind]}; save it as .{kind}x")
+    if archive := next((name for mark, name in _ARCHIVES.items() if data.startswith(mark)), None):
+        raise InputError(f"a {archive} archive; unpack it, and index the files in it")
     text, uncertain_encoding = decode_file(data, may_declare=kind in ("html", "xml") or kind in CODE_ENDINGS)
     items = _convert_text(path, clean(text), kind, limits)
     if not uncertain_encoding:
