@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -18,10 +20,12 @@ from pointsman import Workspace
 from pointsman.cli.core_commands import app
 from pointsman.embedders import HashingEmbedder
 from pointsman.tools.errors import InputError, MissingDependencyError, ServiceError, UnmetNeedError
+from pointsman.values.views import ACCESS
 from pointsman.workspace.indexing.folder_sync import index_paths
 from pointsman.workspace.indexing.indexing_cluster import DaskCluster
 
 if TYPE_CHECKING:
+    from pointsman.ingest import ReadResult
     from pointsman.workspace.indexing.index_report import IndexProgress
 
 pytest.importorskip("distributed")
@@ -177,3 +181,96 @@ def test_the_command_line_indexes_on_a_cluster(tmp_path: Path, folder: Path, add
         assert np.isfinite(there.search("lamp number 3", refuse=False).hits[0].score)
     watching = CliRunner().invoke(app, [*arguments, "--watch"])
     assert isinstance(watching.exception, InputError)
+
+
+# ── what workers return ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Lying(DaskCluster):
+    """A cluster whose workers return something else; a fake, since real ones compute what they are asked."""
+
+    def __init__(self, reading: Any = None, vectors: Any = None) -> None:
+        self._address, self._embedder, self._reading, self._vectors = "tcp://nowhere:1", "hashing", reading, vectors
+
+    def _in_order(self, tasks: Iterable[Any]) -> Iterator[Any]:
+        for task in tasks:
+            result = task.function(*task.arguments)
+            if isinstance(result, list):
+                yield result if self._reading is None else self._reading(result)
+            else:
+                yield result if self._vectors is None else self._vectors(result)
+
+
+def change_passage(results: list[list[ReadResult]], **values: Any) -> list[list[ReadResult]]:
+    """Change the first passage."""
+    result = results[0][0]
+    document = result.documents[0]
+    fields = {"id": document.id, "text": document.text, "metadata": dict(document.metadata)} | values
+    passage: Any = SimpleNamespace(**fields)
+    return [[replace(result, documents=(passage, *result.documents[1:])), *results[0][1:]], *results[1:]]
+
+
+def change_metadata(results: list[list[ReadResult]], **values: Any) -> list[list[ReadResult]]:
+    return change_passage(results, metadata={**results[0][0].documents[0].metadata, **values})
+
+
+READINGS: dict[str, Callable[[list[list[ReadResult]]], Any]] = {
+    "nothing": lambda results: [],
+    "no list": lambda results: "passages",
+    "a file too many": lambda results: [*results, results[0]],
+    "a file too few": lambda results: results[:-1],
+    "files in another order": lambda results: results[::-1],
+    "no results": lambda results: [[7], *results[1:]],
+    "no list of results": lambda results: [None, *results[1:]],
+    "another file's result": lambda results: [[replace(results[0][0], path="01.txt")], *results[1:]],
+    "a picture": lambda results: [[replace(results[0][0], image=b"x")], *results[1:]],
+    "another file's passage": lambda results: change_passage(results, id="01.txt#0"),
+    "an id that is no text": lambda results: change_passage(results, id=7),
+    "a text that is none": lambda results: change_passage(results, text=b"x"),
+    "metadata that is none": lambda results: change_passage(results, metadata=[1]),
+    "metadata of objects": lambda results: change_metadata(results, key=object()),
+    "another source": lambda results: change_metadata(results, source="/etc/passwd"),
+    "access": lambda results: change_metadata(results, **{ACCESS: {"allow": ["everyone"]}}),
+}
+
+
+@pytest.mark.parametrize("lie", READINGS)
+def test_passages_that_were_not_asked_for_are_refused_and_nothing_of_them_is_stored(
+    tmp_path: Path, folder: Path, lie: str
+) -> None:
+    with opened(tmp_path / "there") as workspace:
+        dataset = workspace.dataset("notes")
+        with pytest.raises(ServiceError, match=r"a worker at tcp://nowhere:1 returned .*; nothing of it is stored"):
+            index_paths(dataset, [folder], cluster=Lying(reading=READINGS[lie]))
+        documents = [document for document in dataset if "passwd" in str(document) or ACCESS in document.metadata]
+        assert not documents
+        report = index_paths(dataset, [folder], cluster=Lying())
+        with opened(tmp_path / "here") as local_workspace:
+            index_paths(local_workspace.dataset("notes"), [folder])
+            assert content(workspace) == content(local_workspace), "as if it had never lied"
+        assert not report.problems
+
+
+VECTORS: dict[str, Callable[[Any], Any]] = {
+    "five dimensions": lambda vectors: vectors[:, :5],
+    "a vector too few": lambda vectors: vectors[:-1],
+    "a vector too many": lambda vectors: np.concatenate([vectors, vectors[:1]]),
+    "doubles": lambda vectors: vectors.astype(np.float64),
+    "no number": lambda vectors: np.where(vectors == vectors[0, 0], np.float32(np.nan), vectors),
+    "infinity": lambda vectors: np.where(vectors == vectors[0, 0], np.float32(np.inf), vectors),
+    "no array": lambda vectors: SimpleNamespace(shape=vectors.shape, dtype=vectors.dtype),
+    "nothing": lambda vectors: None,
+}
+
+
+@pytest.mark.parametrize("lie", VECTORS)
+def test_vectors_that_were_not_asked_for_are_refused_and_the_dataset_stays_usable(
+    tmp_path: Path, folder: Path, lie: str
+) -> None:
+    with opened(tmp_path / "there") as workspace:
+        dataset = workspace.dataset("notes")
+        with pytest.raises(ServiceError, match=r"a worker at tcp://nowhere:1 returned .*; nothing of it is stored"):
+            index_paths(dataset, [folder], cluster=Lying(vectors=VECTORS[lie]))
+        assert index_paths(dataset, [folder], cluster=Lying()).vectors_due == 0
+        assert workspace.search("lamp over track", strategy="vector", refuse=False).hits
+        assert dataset.verify().problems == ()

@@ -91,7 +91,8 @@ def index_paths(
     if cluster is not None:
         with cluster.reader(run.files, **_reading(options)) as cluster_reader:
             run.index(cluster_reader)
-        run.embed(embedding=partial(cluster.embed, name=dataset.embedder.name))
+        embedder = dataset.embedder
+        run.embed(embedding=partial(cluster.embed, name=embedder.name, dimensions=embedder.dimensions))
     else:
         with FileReader(**_reading(options), images=dataset.holds_images) as reader:
             run.index(reader)

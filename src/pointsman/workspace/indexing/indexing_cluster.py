@@ -8,6 +8,7 @@ free. A task that a dead worker had is computed by another one, and its result i
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,9 +19,11 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import xxhash
 
 from pointsman.embedders import load_embedder
-from pointsman.ingest import FileReader, ReadResult
+from pointsman.ingest import FileReader, Problem, ReadResult
 from pointsman.tools.errors import InputError, MissingDependencyError, ModelError, ServiceError, UnmetNeedError
 from pointsman.tools.network.retries import Retries
+from pointsman.values.types import Document
+from pointsman.values.views import ACCESS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -57,7 +60,9 @@ class DaskCluster:
         with DaskCluster("tcp://10.0.0.5:8786") as cluster:
             index_paths(dataset, ["/mnt/shared/papers"], cluster=cluster)
 
-    Schedulers run whatever programs their clients send: keep them in a private network, or use ``tls://``.
+    Schedulers run whatever programs their clients send, and Dask unpickles here what workers return: whoever runs one
+    can run programs here. Use machines that you trust, in a private network, or ``tls://``. What workers return is
+    checked against what was sent to them, so that one that is broken does not spoil the dataset.
 
     Args:
         address: of the scheduler, such as ``tcp://10.0.0.5:8786``.
@@ -106,27 +111,81 @@ class DaskCluster:
 
     def reader(self, files: Sequence[FoundFile], **options: Any) -> ClusterReader:
         """Return what reads these files, in this order; ``options`` are those of `FileReader`."""
-        return ClusterReader(self._in_order(_reading(files, options)))
+        results = self._in_order(_reading(files, options))
+        return ClusterReader(self._checked_parts(files, results))
+
+    def _checked_parts(self, files: Sequence[FoundFile], results: Iterator[Any]) -> Iterator[list[ReadResult]]:
+        """Yield the results of each file, in order.
+
+        Raises:
+            ServiceError: a worker returned something else than passages of the file.
+        """
+        remaining_files = iter(files)
+        for group in results:
+            for parts in self._list_in(group, "the results of some files"):
+                file = next(remaining_files, None)
+                if file is None:
+                    raise self._nonsense("more results than it was sent files")
+                yield [self._checked_part(file, part) for part in self._list_in(parts, f"the results of {file.id!r}")]
+        if (file := next(remaining_files, None)) is not None:
+            raise self._nonsense(f"no result of {file.id!r:.200}")
+
+    def _list_in(self, value: Any, subject: str) -> list[Any]:
+        if type(value) is not list:
+            raise self._nonsense(f"{type(value).__name__} in place of {subject:.200}")
+        return value
+
+    def _checked_part(self, file: FoundFile, part: Any) -> ReadResult:
+        """Return a result made anew of plain values: the worker's own objects are not used."""
+        try:
+            documents = tuple(_plain_document(file, document) for document in part.documents)
+            problems = tuple(
+                Problem(_plain_text(problem.path), _plain_text(problem.reason)) for problem in part.problems
+            )
+            if part.path != file.id or part.image or type(part.is_stopped) is not bool:
+                raise ValueError("it is of another file, or of a picture")
+        except (AttributeError, TypeError, ValueError, RecursionError, InputError) as error:
+            raise self._nonsense(f"what is no result of {file.id!r:.200}: {error!s:.300}") from error
+        return ReadResult(file.id, documents, problems, part.is_stopped)
+
+    def _nonsense(self, description: str) -> ServiceError:
+        return ServiceError(
+            f"a worker at {self._address} returned {description}; nothing of it is stored; check that workers have "
+            "this version and see the same files, and index again"
+        )
 
     # ── embedding ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def embed(self, batches: Iterable[list[str]], name: str) -> Iterator[NDArray[np.float32]]:
+    def embed(self, batches: Iterable[list[str]], name: str, dimensions: int) -> Iterator[NDArray[np.float32]]:
         """Yield the vectors of batches of texts, in order.
 
         Args:
             batches: texts of documents.
             name: of the dataset's embedder, which that of the workers must have, too.
+            dimensions: of its vectors.
 
         Raises:
             InputError: the workers' embedder has another name.
             ModelError: it failed.
-            ServiceError: the scheduler is lost, or workers keep dying.
+            ServiceError: the scheduler is lost, workers keep dying, or one returned something else than vectors.
         """
-        compute = partial(_embed, self._embedder, name)
-        return self._in_order(
-            _ClusterTask(compute, (texts,), f"pointsman-embed-{_digest(self._embedder, name, *texts)}")
-            for texts in batches
-        )
+        import numpy as np
+
+        compute, sizes = partial(_embed, self._embedder, name), deque[int]()
+
+        def tasks() -> Iterator[_ClusterTask]:
+            for texts in batches:
+                sizes.append(len(texts))
+                yield _ClusterTask(compute, (texts,), f"pointsman-embed-{_digest(self._embedder, name, *texts)}")
+
+        for vectors in self._in_order(tasks()):
+            shape = sizes.popleft(), dimensions
+            if type(vectors) is not np.ndarray or vectors.dtype != np.float32 or vectors.shape != shape:
+                form = getattr(vectors, "shape", type(vectors).__name__)
+                raise self._nonsense(f"{form!s:.80} in place of {shape[0]} vectors of {dimensions} dimensions")
+            if not np.isfinite(vectors).all():
+                raise self._nonsense("a vector with a number that is not finite")
+            yield vectors
 
     # ── internals ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -212,8 +271,8 @@ class DaskCluster:
 class ClusterReader:
     """Files read by a cluster, asked for in the order in which they were given to it."""
 
-    def __init__(self, results: Iterator[list[list[ReadResult]]]) -> None:
-        self._results = (parts for files in results for parts in files)
+    def __init__(self, results: Iterator[list[ReadResult]]) -> None:
+        self._results = results
 
     def __enter__(self) -> Self:
         return self
@@ -224,6 +283,27 @@ class ClusterReader:
     def read(self, file: FoundFile) -> Iterator[ReadResult]:  # noqa: ARG002  (the next one)
         """Yield the passages of the next file, in parts."""
         yield from next(self._results)
+
+
+def _plain_document(file: FoundFile, document: Any) -> Document:
+    """Return a passage of a file, made anew of plain values.
+
+    Raises:
+        ValueError, TypeError, AttributeError: it is none, or is of another file, or says who may see it.
+    """
+    id_, text = _plain_text(document.id), _plain_text(document.text)
+    metadata = json.loads(json.dumps(dict(document.metadata)))
+    if metadata.get("source") != file.id or not (file.is_single or id_ == file.id or id_.startswith(f"{file.id}#")):
+        raise ValueError(f"the passage {id_!r:.200} is of another file")
+    if ACCESS in metadata:
+        raise ValueError(f"the passage {id_!r:.200} says who may see it, which no worker decides")
+    return Document(id_, text, metadata)
+
+
+def _plain_text(value: Any) -> str:
+    if type(value) is not str:
+        raise TypeError(f"{type(value).__name__} in place of a text")
+    return value
 
 
 def _reading(files: Sequence[FoundFile], options: Mapping[str, Any]) -> Iterator[_ClusterTask]:
