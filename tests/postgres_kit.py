@@ -76,7 +76,7 @@ class PostgresServer:
         psutil.wait_procs(children, _SECONDS)
 
     @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
+    def pause(self) -> Iterator[None]:
         """Stop all its processes within the block, so that it takes connections and answers nothing."""
         assert self.process is not None
         processes = [psutil.Process(self.process.pid), *psutil.Process(self.process.pid).children()]

@@ -71,25 +71,25 @@ def content(workspace: Workspace) -> dict[str, tuple[str, bytes | None]]:
 
 def test_a_cluster_stores_what_one_machine_stores(tmp_path: Path, folder: Path, address: str) -> None:
     (folder / "broken.pdf").write_bytes(b"%PDF-1.7 no more")
-    with opened(tmp_path / "here") as here, opened(tmp_path / "there") as there:
-        expected = index_paths(here.dataset("notes"), [folder])
-        seen: list[IndexProgress] = []
+    with opened(tmp_path / "here") as local_workspace, opened(tmp_path / "there") as workspace:
+        expected = index_paths(local_workspace.dataset("notes"), [folder])
+        reports: list[IndexProgress] = []
         with DaskCluster(address, embedder="hashing") as cluster:
-            report = index_paths(there.dataset("notes"), [folder], cluster=cluster, on_progress=seen.append)
+            report = index_paths(workspace.dataset("notes"), [folder], cluster=cluster, on_progress=reports.append)
         assert report == expected
         assert report.problems
-        assert content(there) == content(here)
-        assert (seen[-1].share_read, seen[-1].vectors_due) == (1, 0)
-        assert seen[-1].passages == seen[-1].vectors == report.passages.added
+        assert content(workspace) == content(local_workspace)
+        assert (reports[-1].share_read, reports[-1].vectors_due) == (1, 0)
+        assert reports[-1].passages == reports[-1].vectors == report.passages.added
 
 
 def test_again_nothing_is_stored_or_embedded_and_what_vanished_is_deleted(
     tmp_path: Path, folder: Path, address: str
 ) -> None:
-    with opened(tmp_path / "there") as there, DaskCluster(address, embedder="hashing") as cluster:
-        first = index_paths(there.dataset("notes"), [folder], cluster=cluster)
+    with opened(tmp_path / "there") as workspace, DaskCluster(address, embedder="hashing") as cluster:
+        first = index_paths(workspace.dataset("notes"), [folder], cluster=cluster)
         (folder / "00.txt").unlink()
-        second = index_paths(there.dataset("notes"), [folder], cluster=cluster)
+        second = index_paths(workspace.dataset("notes"), [folder], cluster=cluster)
         assert second.deleted > 0
         assert second.passages.added == second.passages.updated == second.vectors_due == 0
         assert second.passages.unchanged == first.passages.added - second.deleted
@@ -98,8 +98,8 @@ def test_again_nothing_is_stored_or_embedded_and_what_vanished_is_deleted(
 def test_a_worker_that_is_killed_loses_nothing_and_doubles_nothing(
     tmp_path: Path, folder: Path, dask: DaskProcesses
 ) -> None:
-    with opened(tmp_path / "here") as here, opened(tmp_path / "there") as there:
-        index_paths(here.dataset("notes"), [folder])
+    with opened(tmp_path / "here") as local_workspace, opened(tmp_path / "there") as workspace:
+        index_paths(local_workspace.dataset("notes"), [folder])
         workers = dask.worker_ids()
 
         def kill(progress: IndexProgress) -> None:
@@ -107,10 +107,10 @@ def test_a_worker_that_is_killed_loses_nothing_and_doubles_nothing(
                 os.kill(workers.pop(), signal.SIGKILL)
 
         with DaskCluster(dask.address, embedder="hashing") as cluster:
-            report = index_paths(there.dataset("notes"), [folder], cluster=cluster, on_progress=kill)
+            report = index_paths(workspace.dataset("notes"), [folder], cluster=cluster, on_progress=kill)
         assert len(workers) < 2
         assert report.vectors_due == 0
-        assert content(there) == content(here)
+        assert content(workspace) == content(local_workspace)
 
 
 def test_a_scheduler_that_is_killed_keeps_what_is_stored_and_indexing_again_continues(
@@ -118,8 +118,8 @@ def test_a_scheduler_that_is_killed_keeps_what_is_stored_and_indexing_again_cont
 ) -> None:
     monkeypatch.setattr("pointsman.workspace.indexing.indexing_cluster._TIMEOUT", 1.0)
     (tmp_path / "dask").mkdir()
-    with opened(tmp_path / "here") as here, opened(tmp_path / "there") as there:
-        index_paths(here.dataset("notes"), [folder])
+    with opened(tmp_path / "here") as local_workspace, opened(tmp_path / "there") as workspace:
+        index_paths(local_workspace.dataset("notes"), [folder])
         with DaskProcesses(tmp_path / "dask", workers=1) as doomed:
             cluster = DaskCluster(doomed.address, embedder="hashing", patience=0.1)
 
@@ -128,27 +128,27 @@ def test_a_scheduler_that_is_killed_keeps_what_is_stored_and_indexing_again_cont
                     doomed.close()
 
             with pytest.raises(ServiceError, match="indexing again continues"):
-                index_paths(there.dataset("notes"), [folder], cluster=cluster, on_progress=end)
+                index_paths(workspace.dataset("notes"), [folder], cluster=cluster, on_progress=end)
             cluster.close()
-        stored = there.dataset("notes", create=False)
-        assert len(stored) == len(content(here))
+        stored = workspace.dataset("notes", create=False)
+        assert len(stored) == len(content(local_workspace))
         assert stored.vectors_due > 0
         with DaskCluster(address, embedder="hashing") as other:
             report = index_paths(stored, [folder], cluster=other)
         assert report.passages.added == 0
-        assert content(there) == content(here)
+        assert content(workspace) == content(local_workspace)
 
 
 def test_workers_with_another_embedder_are_refused(tmp_path: Path, folder: Path, address: str) -> None:
-    with opened(tmp_path / "there") as there, DaskCluster(address, embedder="colours") as cluster:
+    with opened(tmp_path / "there") as workspace, DaskCluster(address, embedder="colours") as cluster:
         with pytest.raises(InputError, match="give the same to both"):
-            index_paths(there.dataset("notes"), [folder], cluster=cluster)
-        assert there.dataset("notes").vectors_due == len(there.dataset("notes"))
+            index_paths(workspace.dataset("notes"), [folder], cluster=cluster)
+        assert workspace.dataset("notes").vectors_due == len(workspace.dataset("notes"))
 
 
 def test_what_a_cluster_cannot_index_is_refused(tmp_path: Path, folder: Path, address: str) -> None:
-    with opened(tmp_path / "there") as there, DaskCluster(address, embedder="hashing") as cluster:
-        dataset = there.dataset("near", indexing_technique="vector")
+    with opened(tmp_path / "there") as workspace, DaskCluster(address, embedder="hashing") as cluster:
+        dataset = workspace.dataset("near", indexing_technique="vector")
         with pytest.raises(UnmetNeedError, match="searched by vectors alone"):
             index_paths(dataset, [folder], cluster=cluster)
 
@@ -176,9 +176,9 @@ def test_the_command_line_indexes_on_a_cluster(tmp_path: Path, folder: Path, add
     arguments = ["index", str(folder), "-d", "notes", "-w", place, "--embedder", "hashing", "--cluster", address]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
-    with opened(tmp_path / "there") as there:
-        assert all(vector is not None for _, vector in content(there).values())
-        assert np.isfinite(there.search("lamp number 3", refuse=False).hits[0].score)
+    with opened(tmp_path / "there") as workspace:
+        assert all(vector is not None for _, vector in content(workspace).values())
+        assert np.isfinite(workspace.search("lamp number 3", refuse=False).hits[0].score)
     watching = CliRunner().invoke(app, [*arguments, "--watch"])
     assert isinstance(watching.exception, InputError)
 

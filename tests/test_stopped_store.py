@@ -76,7 +76,7 @@ def test_every_request_that_reads_ends_by_its_limit(workspace: pointsman.Workspa
         ThreadPoolExecutor(len(READS)) as threads,
     ):
         assert ask(READS[0])[1] == 200
-        with postgres.paused():
+        with postgres.pause():
             answers = list(threads.map(ask, READS))
     for path, status, seconds, content in answers:
         assert status in {200, 503}, (path, status, content)  # what needs nothing of the store is answered
