@@ -563,6 +563,48 @@ def left_out() -> Iterator[tuple[str, bool]]:
         yield "Client: a file that is gone", client.index(folder).deleted == 1
 
 
+def said_once() -> Iterator[tuple[str, bool]]:
+    """Row 16: a refusal is said once, before the hits, in the language of the question."""
+    from mcp import Client as McpClient
+
+    from pointsman.integrations.mcp import create_server
+    from pointsman.values.reasons import WORDS
+
+    headings = WORDS["nearest"]
+    beginnings = [words.partition("{")[0] for words in WORDS["improbable"]]
+    with pointsman.open("ws") as workspace:
+        workspace.dataset("rails").add([Document(str(number), f"Rail {number} is straight.") for number in range(9)])
+    workspace = pointsman.open("ws", settings=pointsman.Settings(policy="heuristic"))
+    service = httpx.ASGITransport(create_app(workspace, settings=pointsman.Settings()))
+
+    async def post(path: str, body: dict[str, Any]) -> Any:
+        async with httpx.AsyncClient(transport=service, base_url="http://localhost") as client:
+            return (await client.post(path, json=body)).json()
+
+    async def by_mcp(text: str) -> Any:
+        async with McpClient(create_server(workspace)) as client:
+            return (await client.call_tool("search", {"query": text})).structured_content
+
+    for number, question in enumerate(("what do penguins eat?", "企鹅吃什么？", "что едят пингвины?")):
+        answer = workspace.search(question)
+        reason = "" if answer.refused is None else answer.refused.reason
+        heading, beginning = headings[number], beginnings[number]
+        yield f"Python: {question}: the reason", reason.startswith(beginning) and bool(answer.reasons[0].code)
+        words = re.sub("HyDE|hyde|hybrid|rails|llm_[a-z_]+", "", answer.reason)
+        scripts = [re.search(letters, words) is not None for letters in ("[a-z]{2}", "[一-鿿]", "[а-я]")]
+        yield f"Python: {question}: one language", scripts == [place == number for place in range(3)]
+        prompt = answer.to_prompt()
+        yield f"Python: {question}: the prompt", prompt.startswith(heading) and prompt.count(heading) == 1
+        text = command("search", question, "-w", "ws").stdout
+        yield f"Command line: {question}", text.startswith(beginning) and text.count(beginning) == 1
+        page = asyncio.run(post("/api/search", {"query": question}))
+        is_right = page["refused"]["reason"] == reason and page["refused"]["reasons"][0]["code"] == "improbable"
+        yield f"HTTP: {question}", is_right
+        (record,) = asyncio.run(post("/retrieval", {"knowledge_id": "rails", "query": question}))["records"]
+        yield f"Dify: {question}", record["content"].startswith(heading) and record["content"].count(heading) == 1
+        yield f"MCP: {question}", asyncio.run(by_mcp(question))["refused"]["reason"] == reason
+
+
 ROWS: Final[dict[int, Case]] = {
     2: left_out,
     12: written_in_two_ways,
@@ -576,6 +618,7 @@ ROWS: Final[dict[int, Case]] = {
     10: arguments_of_models,
     13: clear_choices,
     14: query_only,
+    16: said_once,
     17: filtered_for,
     20: own_application,
     21: into_a_pipe,

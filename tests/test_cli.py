@@ -268,7 +268,7 @@ def test_what_was_searched_for_instead_is_said(notes_cli: Cli) -> None:
     assert (answer["asked"], answer["query"]) == ("railway swtich", "railway switch")
     assert notes_cli.json("search", "railway swtich", "--effort", "fast")["query"] == "railway swtich"
     empty_answer = notes_cli("search", "zzzz", "--strategy", "bm25")
-    assert "No relevant results" in empty_answer.stdout
+    assert "No results" in empty_answer.stdout
 
 
 def test_words_with_a_hyphen_are_words_of_the_question(notes_cli: Cli) -> None:

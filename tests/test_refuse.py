@@ -137,7 +137,7 @@ def test_a_question_without_an_answer_is_refused(datasets: dict[str, Dataset], l
         if refusal is None:
             missed_refusals.append(text)
             continue
-        assert refusal.reason.startswith("No relevant results: ")
+        assert [statement.code for statement in refusal.reasons] == ["improbable"]
         assert refusal.scale == PROBABILITY
         assert refusal.score is not None
         assert refusal.threshold is not None
@@ -162,7 +162,7 @@ def test_a_single_candidate_is_judged_too(datasets: dict[str, Dataset], language
         answer = datasets[language].search(text, strategy=strategy, filters={"number": number})
         assert answer.refused is None
         assert [hit.metadata["number"] for hit in answer.hits] == [number]
-        return MATCHES_FILTER not in answer.degraded
+        return MATCHES_FILTER.in_language(answer.language) not in answer.degraded
 
     question, number_of_answer = ANSWERABLE[language][0], int(language == "en")  # how to reset a password
     assert is_answered(question, number_of_answer)
@@ -208,7 +208,7 @@ def test_what_a_filter_matches_is_not_refused(invoices: Workspace, text: str, na
     answer = invoices.search(text, 3, **options)
     assert answer.refused is None
     assert [hit.metadata["Status"] for hit in answer.hits] == ["unpaid"] * 3
-    assert answer.degraded == (MATCHES_FILTER,)
+    assert answer.degraded == (MATCHES_FILTER.in_language(answer.language),)
     (batch_answer,) = invoices.search_many([text], 3, **options)
     async_answer = asyncio.run(invoices.asearch(text, 3, **options))
     for repetition in (batch_answer, async_answer):

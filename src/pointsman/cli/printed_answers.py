@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pointsman.cli.output import console, print_json, table, with_noun
 from pointsman.tools.json_forms import plain_form
 from pointsman.tools.printable import printable
+from pointsman.values.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,22 +104,14 @@ def percent(chance: float) -> str:
 
 
 def _print_refusal(terminal: Console, context: RetrievalContext, *, explain: bool) -> None:
-    """Print the near misses, so that people can see for themselves, and then why they are refused."""
-    from rich.text import Text
-
+    """Print why an answer is refused, and then the near misses, so that people can see for themselves."""
     refusal = context.refused
     assert refusal is not None, "the caller has checked"
-    reason = refusal.reason.removeprefix("No relevant results: ")
-    if not refusal.near_misses:
-        terminal.print(Text.assemble(("No relevant results: ", "bold yellow"), printable(reason)))
-        return
-    terminal.print(context.heading, style="bold yellow")
+    remedies = ("lower" if refusal.scale == "relevance" else "anyway",) if refusal.near_misses else ()
+    sentence = Reason.join_all(refusal.reason, *map(Reason.of, remedies)).in_language(context.language)
+    terminal.print(f"{printable(sentence)}", style="bold yellow", markup=False)
     for rank, hit in enumerate(refusal.near_misses, 1):
         print_hit(terminal, rank, hit, context.query.text, explain=explain)
-    remedy = (
-        "a lower --min-relevance shows more" if refusal.scale == "relevance" else "--refuse never shows it as an answer"
-    )
-    terminal.print(Text.assemble(("No relevant results: ", "dim"), (f"{printable(reason)}; {remedy}.", "dim")))
 
 
 def print_hit(terminal: Console, rank: int, hit: Hit, query: str, *, explain: bool) -> None:

@@ -18,7 +18,7 @@ from pointsman.evaluation.report import Report, StrategyReport
 from pointsman.retrieval.request import RegisteredStrategy
 from pointsman.retrieval.run.candidates import DEPTH
 from pointsman.tools.errors import InputError
-from pointsman.values.types import check_top_k
+from pointsman.values.argument_checks import check_top_k
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

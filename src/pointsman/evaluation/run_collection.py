@@ -20,9 +20,9 @@ from pointsman.retrieval.request import RegisteredStrategy
 from pointsman.retrieval.run.candidates import DEPTH
 from pointsman.tools.audit_log import without_record
 from pointsman.tools.errors import InputError, UnknownNameError
+from pointsman.values.argument_checks import check_top_k
 from pointsman.values.registry import STRATEGIES as STRATEGY_NAMES
 from pointsman.values.registry import STRATEGY_ALIASES
-from pointsman.values.types import check_top_k
 from pointsman.workspace.workspace_search import Workspace
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ import numpy as np
 from pointsman.retrieval.plan.policy import Policy, measured
 from pointsman.tools.audit_log import without_record
 from pointsman.tools.errors import InputError
-from pointsman.values.types import Query, check_top_k
+from pointsman.values.argument_checks import check_top_k
+from pointsman.values.types import Query
 from pointsman.workspace.calibration.reranking import (
     Answers,
     by_answer,

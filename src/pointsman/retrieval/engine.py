@@ -38,6 +38,7 @@ from pointsman.retrieval.search import search, unanswered
 from pointsman.tools.audit_log import AuditLog, log_of
 from pointsman.tools.errors import InputError, RetrievalError, UnknownNameError, UnmetNeedError
 from pointsman.tools.sync_and_async import in_thread
+from pointsman.values.reasons import Reason
 from pointsman.values.registry import STRATEGIES, STRATEGY_ALIASES, Registry
 from pointsman.values.settings import TASKS, Settings
 from pointsman.values.types import Decision
@@ -350,7 +351,7 @@ class Engine:
         settings, name = self.settings, request.strategy
         if name != "auto":
             self.check_name(name)
-            return name, Decision("strategy", name, "request", "requested"), None
+            return name, Decision("strategy", name, "request", Reason.of("asked")), None
         if self.stages.strategy != "auto":
             name = self.stages.strategy
             return name, Decision("strategy", name, "workflow", "the workflow's own strategy"), None
@@ -481,7 +482,7 @@ class Engine:
             return str(lack)
         choice = model_for(self.models, _task(name))
         if choice.llm is None and getattr(factory, "needs_llm", False):
-            return f"it needs a language model: {choice.reason}"
+            return Reason.of("model", why=choice.reason)
         return None
 
     def strategy(self, name: str, sources: Sequence[Any], *, rerank: bool = True) -> Any:

@@ -20,9 +20,10 @@ from pointsman.retrieval.refine.base_refiner import BaseRefiner
 from pointsman.text.unicode import compose
 from pointsman.text.written_syntax import SYNTAXES, Syntax
 from pointsman.tools.errors import InputError, UnknownNameError
+from pointsman.values.argument_checks import check_top_k
 from pointsman.values.filters import Filter, parse_optional
 from pointsman.values.registry import STRATEGY_ALIASES
-from pointsman.values.types import Query, check_top_k
+from pointsman.values.types import Query
 from pointsman.values.views import check_principals, day_of
 
 if TYPE_CHECKING:

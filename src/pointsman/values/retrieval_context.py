@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, overload
 
 from pointsman.tools.errors import InputError, UnknownNameError
 from pointsman.tools.json_forms import form_of, of_form
+from pointsman.values.reasons import Reason, Statement, language_of, reason_of
 from pointsman.values.trace import Explanation, Trace
 from pointsman.values.types import Decision, Hit, Plan, Query, Refusal, with_ranks
 
@@ -23,10 +24,10 @@ TraceDetail = Literal["none", "stages", "lists"]
 TRACE_DETAILS: Final = ("none", "stages", "lists")
 
 
-NEAREST: Final = "Probably no answer here. Nearest:"
+NEAREST: Final = Reason.of("nearest")
 """The heading above the near misses of a refused answer."""
 
-UNSURE: Final = "Nothing here says this surely. Nearest:"
+UNSURE: Final = Reason.of("unsure")
 """The heading above the hits of an answer whose verdict is unsure."""
 
 Verdict = Literal["answered", "unsure", "refused"]
@@ -91,7 +92,7 @@ class RetrievalContext:
     FORM: ClassVar = (
         *("query", "asked", "hits", "verdict", "refused", "confidence", "coverage", "spelling", "strategy"),
         *("strategy_confidence",),
-        *("reranked", "milliseconds", "reason", "datasets", "weights", "decisions", "degraded", "receipt"),
+        *("reranked", "milliseconds", "reason", "reasons", "datasets", "weights", "decisions", "degraded", "receipt"),
         "trace",
     )
 
@@ -119,7 +120,8 @@ class RetrievalContext:
     def heading(self) -> str | None:
         """The sentence above the passages that says so if they are not surely an answer; None if there is no need."""
         passages = self.refused.near_misses if self.refused else self.hits
-        return {"unsure": UNSURE, "refused": NEAREST}.get(self.verdict or "") if passages else None
+        heading = {"unsure": UNSURE, "refused": NEAREST}.get(self.verdict or "") if passages else None
+        return heading and heading.in_language(self.language)
 
     @property
     def strategy(self) -> str:
@@ -135,6 +137,16 @@ class RetrievalContext:
     def reason(self) -> str:
         """Why these datasets and this strategy were chosen."""
         return self.plan.reason
+
+    @property
+    def reasons(self) -> tuple[Statement, ...]:
+        """The statements of the reason, with their codes."""
+        return Reason(self.plan.reason).statements
+
+    @property
+    def language(self) -> str:
+        """The language of the reasons: that of the question, as far as there are words for it; see `language_of`."""
+        return language_of((self.asked or self.query).text)
 
     @property
     def datasets(self) -> tuple[str, ...]:
@@ -239,7 +251,9 @@ class RetrievalContext:
                 "receipt": value.get("receipt"),  # services of earlier versions issue none
                 "query": Query(value["query"], question.filters, question.history),
                 "hits": tuple(map(Hit.from_dict, value["hits"])),
-                "plan": of_form(Plan, {**value, "confidence": value["strategy_confidence"]}),
+                "plan": of_form(
+                    Plan, {**value, "reason": reason_of(value), "confidence": value["strategy_confidence"]}
+                ),
                 "trace": Trace.from_dict(value["trace"] or {"spans": ()}),
                 "refused": value["refused"] and Refusal.from_dict(value["refused"]),
                 "asked": question,

@@ -13,6 +13,7 @@ from pointsman.tools.errors import InputError
 from pointsman.tools.json_forms import form_of, of_form, plain_form
 from pointsman.values.filters import Filter, parse_filter
 from pointsman.values.metadata import ID, TEXT
+from pointsman.values.reasons import Reason, Statement, in_language, reason_of
 from pointsman.values.trace import Explanation, HitKey, Span, Trace
 from pointsman.values.views import ACCESS
 
@@ -412,8 +413,15 @@ class Refusal:
     scale: str | None = None
     near_misses: tuple[Hit, ...] = ()
 
+    FORM: ClassVar = ("reason", "reasons", "nearest", "score", "threshold", "scale", "near_misses")
+
     def __str__(self) -> str:
         return self.reason
+
+    @property
+    def reasons(self) -> tuple[Statement, ...]:
+        """The statements of the reason, with their codes."""
+        return Reason(self.reason).statements
 
     def to_dict(self) -> dict[str, Any]:
         """Return the refusal as plain values, with the nearest hit."""
@@ -428,7 +436,8 @@ class Refusal:
         """
         nearest = value["nearest"] and Hit.from_dict(value["nearest"])
         near_misses = tuple(map(Hit.from_dict, value["near_misses"]))
-        return of_form(cls, {**value, "nearest": nearest, "near_misses": near_misses})
+        reason = reason_of(value)
+        return of_form(cls, {**value, "reason": reason, "nearest": nearest, "near_misses": near_misses})
 
 
 @dataclass(frozen=True, slots=True)
@@ -496,6 +505,13 @@ class Plan:
     decisions: tuple[Decision, ...] = ()
     confidence: float | None = None
 
+    def in_language(self, language: str) -> Plan:
+        """Return the plan with its reasons in a language; see `Reason.in_language`."""
+        decisions = tuple(
+            decision._replace(reason=in_language(decision.reason, language)) for decision in self.decisions
+        )
+        return replace(self, reason=in_language(self.reason, language), decisions=decisions)
+
 
 @dataclass(frozen=True, slots=True)
 class AddResult:
@@ -538,43 +554,6 @@ def _document_of_framework(item: Any) -> Document:
     return Document(str(id_) if id_ else id_for(text), text, dict(metadata or {}))
 
 
-def check_id(id: str, what: str = "a document's id") -> str:  # noqa: A002  (the field's word)
-    """Checks the type of a document's id, or of ``what``, and returns it.
-
-    Raises:
-        InputError: it is not a str.
-    """
-    if not isinstance(id, str):
-        raise InputError(f"{what} is a str, not {id!r:.80}")
-    return id
-
-
-def check_ids(ids: str | Iterable[str]) -> list[str]:
-    """Checks one id or several and returns them as a list.
-
-    Raises:
-        InputError: they are not strings.
-    """
-    if isinstance(ids, str):
-        return [ids]
-    if not isinstance(ids, Iterable):
-        raise InputError(f"ids are a list of str, not {ids!r:.80}")
-    return list(map(check_id, ids))
-
-
-def check_page(after: int, limit: int) -> None:
-    """Checks where a page of documents begins and how many it has.
-
-    Raises:
-        InputError: a number is out of range.
-    """
-    numbers = all(isinstance(number, int) and not isinstance(number, bool) for number in (after, limit))
-    if not numbers or not 0 <= after < 2**63 or not 1 <= limit < 2**31:
-        raise InputError(
-            f"after is 0 or the cursor of the previous page, and limit is at least 1, not {after!r:.80}, {limit!r:.80}"
-        )
-
-
 def check_changes(metadata: Mapping[str, Mapping[str, Any]]) -> list[Document]:
     """Checks changes of metadata by id and returns them as documents without a text.
 
@@ -584,14 +563,3 @@ def check_changes(metadata: Mapping[str, Mapping[str, Any]]) -> list[Document]:
     if not isinstance(metadata, Mapping):
         raise InputError(f"changes are a mapping of ids to metadata, not {metadata!r:.80}")
     return [Document(id_, "", values) for id_, values in metadata.items()]
-
-
-def check_top_k(top_k: int) -> int:
-    """Checks a number of results and returns it.
-
-    Raises:
-        InputError: it is not a positive int.
-    """
-    if not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1:
-        raise InputError(f"the number of results is an int from 1 up, not {top_k!r}")
-    return top_k

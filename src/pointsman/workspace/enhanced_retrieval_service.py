@@ -21,11 +21,12 @@ from pointsman.retrieval.run.source import Source
 from pointsman.tools.audit_log import AuditLog
 from pointsman.tools.errors import InputError, UnmetNeedError
 from pointsman.tools.sync_and_async import async_twin, in_thread
+from pointsman.values.argument_checks import check_top_k
 from pointsman.values.registry import STRATEGIES, STRATEGY_ALIASES, Registry
 from pointsman.values.retrieval_context import Hits
 from pointsman.values.settings import TASKS, Settings
 from pointsman.values.trace import Span, Trace
-from pointsman.values.types import Query, check_top_k
+from pointsman.values.types import Query
 from pointsman.workspace.dataset import Dataset
 
 if TYPE_CHECKING:

@@ -24,6 +24,7 @@ from pointsman.tools.errors import ReplacedError, RetrievalError
 from pointsman.tools.json_forms import form_of, plain_form
 from pointsman.tools.sync_and_async import async_twin, in_thread
 from pointsman.tools.system.memory import memory_use
+from pointsman.values.reasons import language_of
 from pointsman.values.types import Plan, Query
 from pointsman.workspace.dataset import Dataset
 from pointsman.workspace.dataset.dataset_lifecycle import changed_bm25
@@ -322,7 +323,7 @@ class Workspace(StoredWorkspace):
         """Return what a search of these datasets, or of those with these names, would do, and why."""
         request, choices = SearchRequest.of(query, options={"strategy": strategy}), self._choices(datasets)
         recipe = self.engine.resolve(request, choices)
-        plan = recipe.plan(list(recipe.sources))
+        plan = recipe.plan(list(recipe.sources)).in_language(language_of(request.query.text))
         return replace(
             plan, strategy=recipe.strategy or plan.strategy, datasets=tuple(dataset.name for dataset in choices)
         )

@@ -17,8 +17,8 @@ from pointsman.integrations.langchain.langchain_documents import (
 from pointsman.retrieval.retrievers.foreign_retriever import ForeignRetriever
 from pointsman.tools.audit_log import without_record
 from pointsman.tools.errors import InputError
+from pointsman.values.argument_checks import check_top_k
 from pointsman.values.filters import Filter, parse_optional
-from pointsman.values.types import check_top_k
 from pointsman.workspace.dataset import Dataset  # noqa: TC001  (pydantic reads it)
 
 if TYPE_CHECKING:

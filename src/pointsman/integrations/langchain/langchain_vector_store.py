@@ -30,8 +30,8 @@ from pointsman.service.client import RemoteDataset
 from pointsman.tools.errors import InputError
 from pointsman.tools.sync_and_async import in_thread
 from pointsman.tools.system.locations import is_service, redacted
+from pointsman.values.argument_checks import check_top_k
 from pointsman.values.filters import And, Filter
-from pointsman.values.types import check_top_k
 from pointsman.workspace.dataset import Dataset
 
 if TYPE_CHECKING:

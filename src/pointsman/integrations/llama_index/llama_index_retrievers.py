@@ -13,12 +13,13 @@ from pointsman.integrations.framework_sources import ahits_of, check_source, hit
 from pointsman.integrations.llama_index.llama_index_nodes import hit_of, noted_node
 from pointsman.integrations.llama_index.llama_index_queries import filter_of
 from pointsman.retrieval.retrievers.foreign_retriever import ForeignRetriever
-from pointsman.values.types import Document, check_top_k
+from pointsman.values.argument_checks import check_top_k
 
 if TYPE_CHECKING:
     from llama_index.core.schema import NodeWithScore, QueryBundle
 
     from pointsman.values.filters import Filter
+    from pointsman.values.types import Document
 
 
 class PointsmanRetriever(TheirRetriever):

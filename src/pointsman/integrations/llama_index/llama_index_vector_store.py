@@ -30,8 +30,8 @@ from pointsman.integrations.llama_index.llama_index_queries import (
 )
 from pointsman.tools.errors import InputError, UnmetNeedError
 from pointsman.tools.sync_and_async import in_thread
+from pointsman.values.argument_checks import check_top_k
 from pointsman.values.filters import And, Equals
-from pointsman.values.types import check_top_k
 from pointsman.workspace.dataset import Dataset
 
 if TYPE_CHECKING:

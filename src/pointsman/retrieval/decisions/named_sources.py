@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pointsman.retrieval.fusion import LISTS
 from pointsman.retrieval.run.source import Source
 from pointsman.tools.errors import UnknownNameError, UnmetNeedError
+from pointsman.values.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,12 +40,12 @@ def lists_missing(name: str, sources: Sequence[Any]) -> str | None:
     words, needs_vectors = LISTS.get(name, (False, name == "hyde"))
     lacking = "".join(f": {cause}" for source in sources if (cause := getattr(source, "lacking", "")))
     if needs_vectors and not any(has_vectors for _, has_vectors in keeps):
-        return f"there are no vectors to search{lacking}"
+        return Reason.of("no_vectors") if not lacking else f"there are no vectors to search{lacking}"
     if words and not any(has_words for has_words, _ in keeps):
-        return f"there is no keyword index to search{lacking}"
+        return Reason.of("no_keywords") if not lacking else f"there is no keyword index to search{lacking}"
     datasets = all(isinstance(source, Source) for source in sources)
     if words and needs_vectors and name != "hybrid" and datasets and not any(all(lists) for lists in keeps):
-        return "no dataset keeps both indexes"
+        return Reason.of("no_both")
     return None
 
 

@@ -14,8 +14,8 @@ from pointsman.retrieval.refine.rerank.foreign_reranker import as_refiner
 from pointsman.retrieval.retrievers.hybrid_retriever import TIMEOUT
 from pointsman.retrieval.run.candidates import DEPTH
 from pointsman.tools.errors import InputError
+from pointsman.values.argument_checks import check_top_k
 from pointsman.values.registry import STRATEGY_ALIASES
-from pointsman.values.types import check_top_k
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,6 +22,7 @@ from typing import Final, Literal, Self, get_args
 
 from pointsman.retrieval.fusion import LISTS
 from pointsman.tools.errors import InputError
+from pointsman.values.reasons import Reason
 
 EffortName = Literal["fast", "balanced", "thorough"]
 EFFORTS: Final[tuple[EffortName, ...]] = get_args(EffortName)
@@ -117,9 +118,10 @@ class Policy:
         """
         factor = min(max(span / self.span_from, self.span_least), self.span_most)
         weight = self.vector_weight * factor
-        tuning = f", {self.vector_weight:g} by your labels" if self.vector_weight != 1 else ""
-        reason = f"the best cosine is {span:.1f} σ above the mean of random documents{tuning}"
-        return {"vector": weight}, f"vectors have weight {weight:.2f}: {reason}"
+        figures = {"weight": f"{weight:.2f}", "span": f"{span:.1f}"}
+        if self.vector_weight == 1:
+            return {"vector": weight}, Reason.of("weight", **figures)
+        return {"vector": weight}, Reason.of("tuned_weight", **figures, factor=f"{self.vector_weight:g}")
 
     def to_json(self) -> str:
         """Return the policy as JSON for `from_json`."""

@@ -16,6 +16,7 @@ from pointsman.retrieval.run.branches import Branch, RetrieverBranch, SourceBran
 from pointsman.retrieval.run.candidates import DEPTH
 from pointsman.retrieval.run.source import Source
 from pointsman.tools.errors import InputError, UnknownNameError
+from pointsman.values.reasons import Reason
 from pointsman.values.types import Decision, Plan
 
 if TYPE_CHECKING:
@@ -168,8 +169,8 @@ class Recipe:
     def plan(self, names: Sequence[str]) -> Plan:
         """The plan of a search of these sources, with its reasons."""
         method, reason = method_for([self.sources[name] for name in names], self.method, self.policy)
-        decisions = "; ".join(decision.reason for decision in self.decisions if decision.what == "strategy")
-        reason = decisions if self.method != "auto" and decisions else "; ".join(filter(None, [decisions, reason]))
+        decisions = [decision.reason for decision in self.decisions if decision.what == "strategy"]
+        reason = Reason.join_all(*decisions, *([] if self.method != "auto" and any(decisions) else [reason]))
         return Plan(self.alone or tuple(names), method, reason, decisions=self.decisions, confidence=self.confidence)
 
     def _lists(self, names: Sequence[str], method: str) -> dict[str, tuple[bool, bool]]:
@@ -246,7 +247,7 @@ def method_for(sources: Sequence[Any], method: str, policy: Policy | None = None
     """
     check_method(method)
     if method != "auto":
-        return method, "requested"
+        return method, Reason.of("asked")
     best, reason = _method_by_lists(sources)
     if policy is None or policy.strategy is None:
         return best, reason
@@ -259,12 +260,12 @@ def method_for(sources: Sequence[Any], method: str, policy: Policy | None = None
 def _method_by_lists(sources: Sequence[Any]) -> tuple[str, str]:
     keeps = [source.lists_for("auto") for source in sources if isinstance(source, Source)]
     if len(keeps) < len(sources):
-        return "hybrid", "every list there is, by reciprocal rank where scores are foreign"
+        return "hybrid", Reason.of("foreign")
     if any(words for words, _ in keeps) and any(vectors for _, vectors in keeps):
-        return "hybrid", "keyword and vector evidence together, by the calibrated sum"
+        return "hybrid", Reason.of("calibrated")
     if any(vectors for _, vectors in keeps):
-        return "vector", "the datasets keep vectors only"
-    return "bm25", "the datasets keep words only" if keeps else "there is no dataset yet"
+        return "vector", Reason.of("vectors")
+    return "bm25", Reason.of("words" if keeps else "no_dataset")
 
 
 def check_method(method: str) -> None:

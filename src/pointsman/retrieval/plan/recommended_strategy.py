@@ -17,14 +17,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from pointsman.text import detect
 from pointsman.text.grammar import COMPARISON, asks, count, plain
 from pointsman.text.grammar.comparison import comparison
 from pointsman.tools.errors import InputError
+from pointsman.values.reasons import Reason, language_of
 from pointsman.values.types import Query
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
 SHORT: Final = 5
 """The number of words from which a query is no longer short."""
@@ -56,58 +56,14 @@ class Recommendation:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """The result of a rule: strategies with confidences, best first, and the reason by language."""
-
-    strategies: tuple[tuple[str, float], ...]
-    reasons: Mapping[str, str]
-
-
 _PLAIN = (("hybrid", 0.75), ("vector", 0.5), ("bm25", 0.45))
 """Strategies that suit any query; the list of every rule ends with these."""
 
-_COMPARES = _Rule(
-    (("decomposition", 0.9), ("hybrid", 0.75), ("query2doc", 0.65), *_PLAIN[1:]),
-    {
-        "en": "“{cue}” compares: each side is searched by its own question",
-        "zh": "比较词“{cue}”：适合拆成子问题，分别检索",
-        "ru": "«{cue}» — сравнение: каждая сторона ищется отдельным вопросом",
-    },
-)
-_ASKS = _Rule(
-    (("hyde", 0.85), ("hybrid", 0.75), ("multi_query", 0.7), *_PLAIN[1:]),
-    {
-        "en": "a question, as it {cue}: a generated answer finds similar passages",
-        "zh": "疑问句（{cue}）：适合用HyDE，以假设答案检索",
-        "ru": "вопрос ({cue}): гипотетический ответ находит похожие на него тексты",
-    },
-)
-_IS_SHORT = _Rule(
-    (("multi_query", 0.8), ("hybrid", 0.75), ("bm25", 0.6), ("vector", 0.5)),
-    {
-        "en": "a short query, its words: {cue}; several ways to say it find more",
-        "zh": "短查询（约{cue}个词）：多种说法可以找到更多",
-        "ru": "короткий запрос, слов: {cue}; несколько формулировок найдут больше",
-    },
-)
-_DEFAULT = _Rule(
-    (("hybrid", 0.75), ("query2doc", 0.6), *_PLAIN[1:]),
-    {
-        "en": "neither a comparison, nor a question, nor short: keyword and vector search together",
-        "zh": "既非比较，也非疑问句，也不短：关键词与向量混合检索",
-        "ru": "не сравнение, не вопрос и не короткий запрос: поиск по словам и векторам вместе",
-    },
-)
-_CUES: Final = {
-    "mark": {"en": "ends in a question mark", "zh": "问号结尾", "ru": "в конце вопросительный знак"},
-    "word": {"en": "opens with “{}”", "zh": "疑问词“{}”", "ru": "вопросительное слово «{}»"},
-}
-_UNMET_TEXTS: Final = {
-    "en": "{reason}; but {unmet} cannot be used, so {strategy} is recommended",
-    "zh": "{reason}；但{unmet}不可用，因此改用{strategy}",
-    "ru": "{reason}; но {unmet} недоступно, поэтому {strategy}",
-}
+_COMPARES = (("decomposition", 0.9), ("hybrid", 0.75), ("query2doc", 0.65), *_PLAIN[1:])
+_ASKS = (("hyde", 0.85), ("hybrid", 0.75), ("multi_query", 0.7), *_PLAIN[1:])
+_IS_SHORT = (("multi_query", 0.8), ("hybrid", 0.75), ("bm25", 0.6), ("vector", 0.5))
+_DEFAULT = (("hybrid", 0.75), ("query2doc", 0.6), *_PLAIN[1:])
+"""The results of the rules: strategies with confidences, best first."""
 
 
 def recommend(
@@ -136,36 +92,26 @@ def recommend(
     text = Query.of(query).text
     if available is not None and (isinstance(available, str) or not available):
         raise InputError(f"available names the strategies that can be used, at least one; not {available!r:.80}")
-    language = detect(text)
-    language = language if language in _UNMET_TEXTS else "en"
-    rule, cue = _rule_for(text, language)
-    reason = rule.reasons[language].format(cue=cue)
-    usable = [strategy for strategy in rule.strategies if available is None or strategy[0] in available]
+    rule, reason = _rule_for(text)
+    usable = [strategy for strategy in rule if available is None or strategy[0] in available]
     if not usable:  # only user-defined strategies
         usable = [(min(available or ()), 0.5)]
     strategy, confidence = usable[0]
-    passed_over = [name for name, _ in rule.strategies[: _position_of(rule, strategy)]]
-    if passed_over:
-        unmet = ", ".join(_with_reason(name, why_not or {}) for name in passed_over)
-        reason = _UNMET_TEXTS[language].format(reason=reason, unmet=unmet, strategy=strategy)
+    names = [name for name, _ in rule]
+    if skipped := names[: names.index(strategy)] if strategy in names else names:
+        lacks = dict.fromkeys(why_not[name] for name in skipped if why_not and name in why_not)
+        unmet = Reason.of("passed_over", names=", ".join(skipped), strategy=strategy)
+        reason = Reason.join_all(reason, unmet, *lacks)
+    reason = reason.in_language(language_of(text))
     return Recommendation(strategy, confidence, reason, tuple(usable[1:]))
 
 
-def _position_of(rule: _Rule, strategy: str) -> int:
-    names = [name for name, _ in rule.strategies]
-    return names.index(strategy) if strategy in names else len(names)
-
-
-def _with_reason(name: str, why_not: Mapping[str, str]) -> str:
-    return f"{name} ({why_not[name]})" if name in why_not else name
-
-
-def _rule_for(text: str, language: str) -> tuple[_Rule, str]:
-    """The first rule that applies, and the text that triggered it."""
+def _rule_for(text: str) -> tuple[Sequence[tuple[str, float]], Reason]:
+    """The result of the first rule that applies, and what triggered it."""
     full_text, text = text, plain(text)
     if (word := COMPARISON.first(text)) and (compares := comparison(full_text)):
-        return _COMPARES, compares.cue or word.text
+        return _COMPARES, Reason.of("compares", cue=compares.cue or word.text)
     if cue := asks(text):
-        return _ASKS, _CUES["mark"][language] if cue == "?" else _CUES["word"][language].format(cue)
+        return _ASKS, Reason.of("ends_asking") if cue == "?" else Reason.of("asks", cue=cue)
     words = count(text)
-    return (_IS_SHORT, str(words)) if words < SHORT else (_DEFAULT, "")
+    return (_IS_SHORT, Reason.of("short", cue=words)) if words < SHORT else (_DEFAULT, Reason.of("neither"))

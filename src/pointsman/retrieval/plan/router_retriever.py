@@ -23,8 +23,14 @@ from pointsman.selector.base_selector import (
 )
 from pointsman.tools.errors import InputError, RetrievalError
 from pointsman.tools.sync_and_async import in_thread
+from pointsman.values.argument_checks import check_top_k
 from pointsman.values.retrieval_context import Hits
-from pointsman.values.types import Hit, Query, Span, Trace, check_top_k
+from pointsman.values.types import (
+    Hit,
+    Query,
+    Span,
+    Trace,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -31,12 +31,13 @@ from pointsman.text import DEFAULT_ANALYZER, query_tokens
 from pointsman.text.designations import designations, holds_one
 from pointsman.text.unicode import fold
 from pointsman.tools.errors import InputError
+from pointsman.values.reasons import Reason
 from pointsman.values.types import Hit, HitKey, Provenance, Query, Ranked, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-MATCHES_FILTER: Final = "each hit matches the filter; the words don't"
+MATCHES_FILTER: Final = Reason.of("filter")
 """Why hits that match nothing else of a question are not refused."""
 
 PROBABILITY: Final = "probability"
@@ -143,7 +144,7 @@ class Refuser(BaseRefiner):
         if ranking.refused is not None:
             return ranking
         if not ranking.hits:
-            return replace(ranking, detail="no results", refused=Refusal("No results"))
+            return replace(ranking, detail="no results", refused=Refusal(Reason.of("no_results")))
         acting = [threshold for threshold in self.thresholds if threshold.scale in {PROBABILITY, ranking.scale}]
         notes = [
             f"the threshold for {threshold.scale!r} does not apply: these scores are {ranking.scale!r}"
@@ -171,7 +172,8 @@ class Refuser(BaseRefiner):
             if not remaining:
                 best = max(hits, key=lambda hit: threshold.score(hit) or 0.0)
                 best_score = threshold.score(best)
-                reason = f"the best hit reaches {best_score:.3g} of {threshold.minimum:g} ({threshold.scale})"
+                minimum, score = f"{threshold.minimum:g}", f"{best_score:.3g}"
+                reason = Reason.of("threshold", score=score, minimum=minimum, scale=threshold.scale)
                 refusal = Refusal(reason, best, best_score, threshold.minimum, threshold.scale)
                 return _refused(ranking, refusal, reasons_by_key, notes, top_k)
             hits = remaining
@@ -184,7 +186,7 @@ class Refuser(BaseRefiner):
             return ""
         if query.filters is not None:
             return MATCHES_FILTER
-        return f"each hit holds {ranking.condition}; the other words don't match" if ranking.condition else ""
+        return Reason.of("syntax", terms=ranking.condition) if ranking.condition else ""
 
     def _minimum(self, ranking: Ranked) -> float:
         """The relevance that the best candidate needs."""
@@ -205,7 +207,7 @@ class Refuser(BaseRefiner):
         nearest = ranking.hits[0]
         if not query_tokens(query.text) and self.minimum != 0:
             # An embedder puts "???" close to every short text, which means nothing.
-            reason = "the question has no words"
+            reason = Reason.of("no_word")
             return Refusal(reason, nearest), f"refused: {reason}"
         best = ranking.best
         if best is None:
@@ -219,7 +221,7 @@ class Refuser(BaseRefiner):
             return None, figures
         if (holder := holds_words(query.text, ranking.hits[:READ])) is not None:
             return None, f"{figures}, but {holder.id!r:.80} holds the question's words"
-        reason = f"No relevant results: {figures}; the closest is {nearest.id!r:.80}"
+        reason = Reason.of("improbable", chance=chance, wanted=wanted, id=f"{nearest.id!r:.80}")
         return Refusal(reason, nearest, best, minimum, PROBABILITY), f"refused: {chance} < {wanted}"
 
 

@@ -10,7 +10,13 @@ from pointsman.retrieval.retrievers.base_retriever import BaseRetriever
 from pointsman.retrieval.run.candidates import DEPTH
 from pointsman.tools.errors import InputError, PointsmanError
 from pointsman.tools.sync_and_async import in_thread, wait_for
-from pointsman.values.types import Document, Hit, Provenance, Query, check_top_k
+from pointsman.values.argument_checks import check_top_k
+from pointsman.values.types import (
+    Document,
+    Hit,
+    Provenance,
+    Query,
+)
 
 if TYPE_CHECKING:
     from pointsman.values.protocols import Retriever

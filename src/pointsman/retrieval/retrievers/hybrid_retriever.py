@@ -26,8 +26,9 @@ from pointsman.retrieval.run.journal import Journal
 from pointsman.retrieval.run.merged_results import together
 from pointsman.tools.errors import CorruptStoreError, InputError, RetrievalError
 from pointsman.tools.sync_and_async import async_twin, in_thread
+from pointsman.values.argument_checks import check_top_k
 from pointsman.values.retrieval_context import Hits
-from pointsman.values.types import AddResult, Document, Hit, Query, check_top_k
+from pointsman.values.types import AddResult, Document, Hit, Query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable, Mapping

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from pointsman.retrieval.fusion import LISTS
 from pointsman.store.store_values import Capability
 from pointsman.tools.errors import InputError, StoreError, UnknownNameError, UnmetNeedError
-from pointsman.values.types import check_id
+from pointsman.values.argument_checks import check_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

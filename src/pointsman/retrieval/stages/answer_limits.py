@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from pointsman.retrieval.run.candidates import StoreResults
 from pointsman.values.filters import And, Or
 from pointsman.values.metadata import ID, TEXT, folded
+from pointsman.values.reasons import Reason
 from pointsman.values.types import Decision, Refusal
 
 if TYPE_CHECKING:
@@ -121,9 +122,8 @@ def too_irrelevant(hits: Sequence[Hit], minimum: float) -> tuple[Mapping[HitKey,
     if not hits or any(hit.key not in reasons for hit in hits):
         return reasons, None
     nearest = hits[0]
-    reason = (
-        f"No relevant results: the closest, {nearest.id!r:.80}, has relevance {nearest.relevance:.2f}; at least "
-        f"{minimum:g} is required"
+    reason = Reason.of(
+        "min_relevance", id=f"{nearest.id!r:.80}", chance=f"{nearest.relevance:.2f}", wanted=f"{minimum:g}"
     )
     return reasons, Refusal(reason, nearest, nearest.relevance, minimum, "relevance", tuple(hits))
 

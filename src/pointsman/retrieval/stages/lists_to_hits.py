@@ -24,6 +24,7 @@ from pointsman.retrieval.run.judging import judge as judgements_of
 from pointsman.retrieval.run.merged_results import keys_in_stores, together
 from pointsman.tools.errors import InputError, RetrievalError
 from pointsman.tools.sync_and_async import in_thread
+from pointsman.values.reasons import Reason, in_language, language_of
 from pointsman.values.retrieval_context import RetrievalContext
 from pointsman.values.types import Hit, Ranked, keys_of
 
@@ -146,7 +147,7 @@ async def fuse(retrieval: Retrieval) -> FusedLists:
     if reason:
         reasons.append(reason)
     if reasons:
-        plan = replace(plan, weights=weights, reason="; ".join([plan.reason, *reasons]))
+        plan = replace(plan, weights=weights, reason=Reason.join_all(plan.reason, *reasons))
     results, fusion = main_results, None
     if variant_results:
         from pointsman.retrieval.run.variants import combine
@@ -279,11 +280,11 @@ def _reasons(retrieval: Retrieval, main_results: Results | None) -> list[str]:
                 boosts.append(f"{results.reading.name} +{pool.raised[number]:.3f}")
             if results.store_query.text not in {None, retrieval.rewriting.query.text}:
                 names_not_raised.append(results.reading.name)
-    reasons = ["what holds the word comes first"] if pool.holders else []
+    reasons: list[str] = [Reason.of("holders")] if pool.holders else []
     if boosts:
-        reasons.append(f"cosines across languages are raised: {', '.join(boosts)}")
+        reasons.append(Reason.of("languages", added=", ".join(boosts)))
     if names_not_raised:
-        reasons.append(f"words in a script that is rare in {', '.join(names_not_raised)} are not searched there")
+        reasons.append(Reason.of("rare_script", names=", ".join(names_not_raised)))
     return reasons
 
 
@@ -535,14 +536,20 @@ def limit_hits(ranked_hits: RankedHits) -> AnswerHits:
 def answer(answer_hits: AnswerHits) -> RetrievalContext:
     """Put together what the stages made."""
     fused_lists, hits = answer_hits.ranked_hits.fused_lists, answer_hits.hits
-    journal = fused_lists.inquiry.journal
+    journal, language = fused_lists.inquiry.journal, language_of(fused_lists.inquiry.asked_query.text)
+    plan = _plan_of_what_was_done(fused_lists, answer_hits.ranked_hits.decisions)
+    refused, degraded = answer_hits.refused, journal.degraded
+    if language != "en":
+        plan = plan.in_language(language)
+        refused = refused and replace(refused, reason=in_language(refused.reason, language))
+        degraded = [in_language(note, language) for note in degraded]
     return RetrievalContext(
         fused_lists.query,
         hits,
-        _plan_of_what_was_done(fused_lists, answer_hits.ranked_hits.decisions),
+        plan,
         journal.trace(hits),
-        answer_hits.refused,
-        tuple(journal.degraded),
+        refused,
+        tuple(degraded),
         fused_lists.inquiry.asked_query,
         answer_hits.confidence,
         fused_lists.retrieval.rewriting.spelling,
@@ -559,7 +566,7 @@ def _plan_of_what_was_done(fused_lists: FusedLists, decisions: tuple[Decision, .
         return plan
     if fused_lists.has_variants or not fused_lists.incomplete:
         return replace(plan, strategy=strategy)
-    reason = f"{plan.reason}; {strategy!r} could add nothing, so this is plain search"
+    reason = Reason.join_all(plan.reason, f"{strategy!r} could add nothing, so this is plain search")
     return replace(plan, reason=reason, confidence=None)
 
 

@@ -20,6 +20,7 @@ from pointsman.retrieval.run.source import Source, check_all_searchable
 from pointsman.text.written_syntax import listed, read_syntax
 from pointsman.tools.errors import ModelError
 from pointsman.tools.sync_and_async import in_thread
+from pointsman.values.reasons import Reason
 from pointsman.values.types import Decision
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ async def route(inquiry: Inquiry) -> Route:
     if decision.fallback is not None:
         journal.span("route", decision.reason, start, len(selection), decision.fallback.why)
         journal.degrade(f"route: {decision.fallback.why}; all datasets are searched")
-    return Route(inquiry, [name for name in names if name in selection], f"{decision.reason}; ")
+    return Route(inquiry, [name for name in names if name in selection], decision.reason)
 
 
 async def plan(routings: Sequence[Route], search: Search) -> list[SearchPlan]:
@@ -205,7 +206,7 @@ def _search_plan(routing: Route, search: Search) -> SearchPlan:
     inquiry, names, start = routing.inquiry, routing.names, perf_counter()
     recipe = inquiry.recipe.for_sources(names, partial(RoutedLookup, carry_out=search))
     plan = recipe.plan
-    plan = replace(plan, reason=f"{routing.reason}{plan.reason}") if routing.reason else plan
+    plan = replace(plan, reason=Reason.join_all(routing.reason, plan.reason)) if routing.reason else plan
     if inquiry.written_query is not None:
         plan = replace(
             plan, decisions=(*plan.decisions, _syntax_decision(inquiry.written_query, inquiry.recipe.syntax))

@@ -20,7 +20,13 @@ from pointsman.retrieval.strategies.base_strategy import BaseRetrievalStrategy
 from pointsman.store.store_values import WORDS, Capability, StoreQuery
 from pointsman.tools.batching import batched
 from pointsman.tools.errors import InputError, ModelError, StoreError
-from pointsman.values.types import Document, Hit, Provenance, Query, check_top_k
+from pointsman.values.argument_checks import check_top_k
+from pointsman.values.types import (
+    Document,
+    Hit,
+    Provenance,
+    Query,
+)
 
 if TYPE_CHECKING:
     import numpy as np

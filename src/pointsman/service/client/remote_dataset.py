@@ -26,6 +26,12 @@ from pointsman.tools.batching import batched
 from pointsman.tools.errors import InputError, PointsmanError, ServiceError, UnknownNameError
 from pointsman.tools.sync_and_async import async_twin
 from pointsman.tools.vectors import encode_vector, with_length
+from pointsman.values.argument_checks import (
+    check_id,
+    check_ids,
+    check_page,
+    check_top_k,
+)
 from pointsman.values.filters import parse_optional
 from pointsman.values.types import (
     AddResult,
@@ -33,10 +39,6 @@ from pointsman.values.types import (
     Hit,
     Query,
     check_changes,
-    check_id,
-    check_ids,
-    check_page,
-    check_top_k,
     with_access,
 )
 from pointsman.values.views import Permissions, access_changes

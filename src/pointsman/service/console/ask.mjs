@@ -5,7 +5,7 @@ import { datasets, line, strategies } from "./catalog.mjs";
 import { h, live } from "./dom.mjs";
 import { plain } from "./highlight.mjs";
 import { hitList, openHit } from "./hits.mjs";
-import { current, figure, has, milliseconds, percent, said, t } from "./i18n.mjs";
+import { current, figure, has, milliseconds, percent, reasoned, said, t } from "./i18n.mjs";
 import { advance, begin, broken } from "./journey.mjs";
 import { kept } from "./keep.mjs";
 import { announce, filled, problemCard } from "./notices.mjs";
@@ -440,10 +440,10 @@ class Result {
   }
 
   /** Shows the strategy chosen, and why. */
-  #choice({ strategy, reason, hits, confidence: sure, reranked }) {
+  #choice({ strategy, reason, reasons, hits, confidence: sure, reranked }) {
     const told = h("span.reason", {});
     live(told, () => {
-      const { text, lang } = said(reason);
+      const { text, lang } = reasoned(reasons, reason);
       told.replaceChildren(plain(text));
       if (lang) told.lang = lang;
       else told.removeAttribute("lang");
@@ -487,7 +487,7 @@ function degradation(causes) {
 }
 
 function refusal(refused, asked, insist) {
-  const { nearest, near_misses: misses, score, threshold, scale, reason } = refused;
+  const { nearest, near_misses: misses, score, threshold, scale, reason, reasons } = refused;
   const closest = misses?.length ? misses : nearest ? [nearest] : [];
   const measured = typeof score === "number" && typeof threshold === "number";
   const why = h("p", {});
@@ -496,7 +496,7 @@ function refusal(refused, asked, insist) {
       threshold: scale === "probability" ? percent(threshold) : figure(threshold ?? 0, 3) };
     if (measured) why.replaceChildren(t(scale === "probability" ? "refused.chance" : "refused.score", values));
     else {
-      const { text, lang } = said(reason);
+      const { text, lang } = reasoned(reasons, reason);
       why.replaceChildren(h("span", { lang }, plain(text)));
     }
   });

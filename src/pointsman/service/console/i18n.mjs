@@ -3,6 +3,7 @@
 import { relabel } from "./dom.mjs";
 import { kept } from "./keep.mjs";
 import { MESSAGES, SAID } from "./messages.mjs";
+import { REASONS } from "./reasons.mjs"; // made by the service
 
 /** The languages, by their own names. */
 export const LANGUAGES = { en: "English", zh: "中文", ru: "Русский" };
@@ -53,6 +54,30 @@ export function has(key) {
   return Object.hasOwn(MESSAGES.en, key);
 }
 
+/** The codes of reasons by their English words, which traces have. */
+const CODES = Object.entries(REASONS).map(([code, [english]]) => {
+  const words = english.replace(/[.*+?^$()|[\]\\]/g, "\\$&").replace(/\{(\w+)\}/g, "(?<$1>.+)");
+  return [new RegExp(`^(?:calibrated(?: with variants)?: )?${words}$`), code];
+});
+
+/** A part of a reason in the language of the interface. */
+function worded(code, values) {
+  const words = REASONS[code][Object.keys(LANGUAGES).indexOf(language)];
+  return words.replace(/\{(\w+)\}/g, (_, name) => String(values[name]));
+}
+
+/**
+ * Returns a reason in the language of the interface if its codes are known, else as the service said it.
+ * @param {{code: string, values: Record<string, string | number>}[]} reasons
+ * @param {string} text
+ * @returns {{text: string, lang: string | null}} its language if different from that of the interface
+ */
+export function reasoned(reasons, text) {
+  if (!reasons.length || !reasons.every(({ code }) => Object.hasOwn(REASONS, code))) return said(text);
+  const parts = reasons.map(({ code, values }) => worded(code, values));
+  return { text: parts.join(language === "zh" ? "；" : "; "), lang: null };
+}
+
 /**
  * Translates a message of the service if it is known, else returns it unchanged.
  * @param {string} text
@@ -63,6 +88,10 @@ export function said(text) {
     for (const [pattern, key] of SAID) {
       const match = pattern.exec(part);
       if (match) return t(key, match.groups ?? {});
+    }
+    for (const [pattern, code] of CODES) {
+      const match = pattern.exec(part);
+      if (match) return worded(code, match.groups ?? {});
     }
     return null;
   });

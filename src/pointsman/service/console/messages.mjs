@@ -382,18 +382,9 @@ const TEXTS = {
   "help.sign.halt": ["refused: nothing is relevant enough", "拒答：没有足够相关的内容", "отказ: ничего достаточно близкого"],
 
   // what the service says in words that are known
-  "said.asked": ["requested", "按要求", "так задано"],
-  "said.calibrated": ["keyword and vector evidence together, by the calibrated sum", "关键词与向量的证据按校准后的总和合并", "слова и векторы вместе, по калиброванной сумме"],
-  "said.foreign": ["every list there is, by reciprocal rank where scores are foreign", "合并所有列表；分数不可比时按倒数排名", "все списки; где оценки чужие — по обратным рангам"],
-  "said.vectors": ["the datasets keep vectors only", "数据集只有向量", "в наборах только векторы"],
-  "said.words": ["the datasets keep words only", "数据集只有词语", "в наборах только слова"],
-  "said.no_dataset": ["there is no dataset yet", "还没有数据集", "наборов ещё нет"],
   "said.span": ["the best vector lies {span} σ above chance", "最佳向量高出随机 {span} σ", "лучший вектор на {span} σ выше случайного"],
-  "said.weight": ["vectors have weight {weight}: the best cosine is {span} σ above the mean of random documents", "向量权重 {weight}：最佳者高出随机 {span} σ", "вес векторов {weight}: лучший на {span} σ выше случайного"],
-  "said.languages": ["cosines across languages are raised: {added}", "跨语言的余弦已调高：{added}", "косинусы между языками повышены: {added}"],
   "said.model": ["it needs a language model", "需要语言模型", "нужна языковая модель"],
   "said.nothing": ["nothing was searched", "没有进行搜索", "ничего не искали"],
-  "said.no_word": ["the question has no words", "问题中没有词语", "в вопросе нет слов"],
   "said.documents": ["documents", "文档", "документы"],
   "said.already": ["the scores are the calibrated sum already", "分数已是校准后的总和", "оценки — уже калиброванная сумма"],
   "said.nothing_to_add": ["there is nothing to add", "无需再加", "добавить нечего"],
@@ -419,18 +410,9 @@ export const MESSAGES = Object.fromEntries(
  * @type {[RegExp, string][]}
  */
 export const SAID = [
-  [/^requested$/, "said.asked"],
-  [/^keyword and vector evidence together, by the calibrated sum$/, "said.calibrated"],
-  [/^every list there is, by reciprocal rank where scores are foreign$/, "said.foreign"],
-  [/^the datasets keep vectors only$/, "said.vectors"],
-  [/^the datasets keep words only$/, "said.words"],
-  [/^there is no dataset yet$/, "said.no_dataset"],
-  [/^(?:calibrated: )?vectors have weight (?<weight>[\d.]+): the best cosine is (?<span>[\d.]+) σ above the mean of random documents$/, "said.weight"],
-  [/^cosines across languages are raised: (?<added>.+)$/, "said.languages"],
-  [/^it needs a language model$/, "said.model"],
   [/^no dataset that was searched has a document with this id$/, "way.unknown"],
+  [/^it needs a language model$/, "said.model"],
   [/^nothing was searched$/, "said.nothing"],
-  [/^the question has no words$/, "said.no_word"],
   [/^below the cut$/, "said.cut"],
   [/^(?<name>.+): (?<due>\d+) of (?<all>\d+) documents have no vector yet$/, "said.due"],
   [/^until then only words find those$/, "said.until"],

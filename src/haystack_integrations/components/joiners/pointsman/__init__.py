@@ -7,7 +7,7 @@ from haystack import Document, component, default_from_dict, default_to_dict
 from haystack.core.component.types import Variadic
 
 from pointsman import fuse
-from pointsman.values.types import check_top_k
+from pointsman.values.argument_checks import check_top_k
 
 __all__ = ["PointsmanJoiner"]
 

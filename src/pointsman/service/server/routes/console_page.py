@@ -6,6 +6,7 @@ No file is opened by a name from a request: all files are read once, and any oth
 from __future__ import annotations
 
 import gzip
+import json
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -19,6 +20,7 @@ from starlette.responses import RedirectResponse, Response
 from pointsman.service.server.protocol.problems import HttpProblem
 from pointsman.tools.errors import MissingDependencyError
 from pointsman.tools.sync_and_async import in_thread
+from pointsman.values.reasons import WORDS
 
 router = APIRouter(include_in_schema=False)
 
@@ -45,9 +47,14 @@ class _ConsoleFile:
 
 @cache
 def files() -> dict[str, _ConsoleFile]:
-    """Return every file of both pages by name, except those of Swagger UI; read on the first call."""
+    """Return every file of both pages by name, except those of Swagger UI; read on the first call.
+
+    ``reasons.mjs`` is made here: the words of reasons, as the library has them.
+    """
     entries = resources.files("pointsman.service.console").iterdir()
-    return {entry.name: file for entry in entries if entry.is_file() and (file := _read(entry)) is not None}
+    pages = {entry.name: file for entry in entries if entry.is_file() and (file := _read(entry)) is not None}
+    reasons = f"export const REASONS = {json.dumps(WORDS, ensure_ascii=False)};\n"
+    return {**pages, "reasons.mjs": _to_send(reasons.encode(), _TYPES[".mjs"])}
 
 
 @cache
@@ -70,7 +77,10 @@ def _read(entry: Traversable) -> _ConsoleFile | None:
     kind = _TYPES.get(f".{entry.name.rpartition('.')[2]}")
     if kind is None:
         return None
-    content = entry.read_bytes()
+    return _to_send(entry.read_bytes(), kind)
+
+
+def _to_send(content: bytes, kind: str) -> _ConsoleFile:
     return _ConsoleFile(content, gzip.compress(content, 9, mtime=0), kind, xxhash.xxh3_128_hexdigest(content))
 
 

@@ -17,7 +17,6 @@ from pointsman.service.server.search_requests import prepare
 from pointsman.service.server.state import Reader, Shared, in_thread, problem_responses
 from pointsman.tools.errors import FilterError
 from pointsman.values.filters import And, Contains, EndsWith, Equals, Exists, Filter, In, Not, Or, Range, StartsWith
-from pointsman.values.retrieval_context import NEAREST
 from pointsman.values.wire import notes_of, public_metadata, without_paths
 
 if TYPE_CHECKING:
@@ -137,7 +136,7 @@ def _refusal_records(context: RetrievalContext, minimum: float) -> list[dict[str
     if refusal is None or refusal.nearest is None or (minimum > 0 and relevance(refusal.nearest) < minimum):
         return []
     metadata = {"refused": refusal.reason, "document_ids": [hit.id for hit in refusal.near_misses]}
-    record = {"content": context.to_prompt(), "score": relevance(refusal.nearest), "title": NEAREST}
+    record = {"content": context.to_prompt(), "score": relevance(refusal.nearest), "title": context.heading}
     return [{**record, "metadata": metadata}]
 
 

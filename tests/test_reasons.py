@@ -1,0 +1,115 @@
+"""Reasons: statements with a code, in words of one language, the same at every interface; a refusal is said once."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import re
+from pathlib import Path
+from string import Formatter
+from typing import Any
+
+import pytest
+
+import pointsman
+from pointsman import Document, RetrievalContext
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.retrieval.plan.recommended_strategy import recommend
+from pointsman.values.reasons import WORDS, Reason, Statement, language_of
+
+QUESTIONS = {"en": "what do penguins eat?", "zh": "企鹅吃什么？", "ru": "что едят пингвины?"}
+HAN, CYRILLIC = re.compile("[\u4e00-\u9fff]"), re.compile("[а-я]")
+TERMS = re.compile(r"[\w.]*_\w+|--[\w-]+|'[^']*'|HyDE|invoices|hyde|hybrid|query2doc|decomposition|multi_query")
+"""What is not translated: names of settings, options, datasets, documents and strategies."""
+
+
+def is_in(text: str, language: str) -> bool:
+    """Whether a sentence has words of this language alone."""
+    words = TERMS.sub("", text)
+    scripts = {"zh": HAN.search(words), "ru": CYRILLIC.search(words), "en": re.search("[a-z]{2}", words)}
+    return {name for name, match in scripts.items() if match} == {language}
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with pointsman.open(tmp_path_factory.mktemp("reasons")) as workspace:
+        dataset = workspace.dataset("invoices")
+        dataset.add([Document(f"i{number}", f"Invoice {number}: paper and toner.") for number in range(9)])
+        yield workspace
+
+
+@pytest.mark.parametrize("code", WORDS)
+def test_every_language_names_the_same_values(code: str) -> None:
+    english, *translations = ({name for _, name, _, _ in Formatter().parse(words) if name} for words in WORDS[code])
+    for names in translations:
+        assert names == english or (code == "model" and not names)
+
+
+@pytest.mark.parametrize("language", QUESTIONS)
+def test_a_refusal_is_in_the_language_of_its_question(workspace: pointsman.Workspace, language: str) -> None:
+    answer = workspace.search(QUESTIONS[language])
+    assert answer.refused is not None
+    assert is_in(answer.refused.reason, language)
+    assert is_in(answer.reason, language)
+    assert answer.heading is not None
+    assert is_in(answer.heading, language)
+    assert [statement.code for statement in answer.refused.reasons] == ["improbable"]
+    assert answer.reasons[0].code == "calibrated"
+    assert answer.to_prompt().count(answer.heading) == 1
+    assert answer.to_prompt().startswith(answer.heading)
+
+
+@pytest.mark.parametrize("language", QUESTIONS)
+def test_no_sentence_mixes_languages(workspace: pointsman.Workspace, language: str, tmp_path: Path) -> None:
+    settings = pointsman.Settings(policy="heuristic")
+    with pointsman.open(tmp_path, settings=settings, embedder=HashingEmbedder()) as own_workspace:
+        own_workspace.dataset("notes").add([Document("a", "Invoice: paper and toner.")])
+        answer = own_workspace.search(QUESTIONS[language])
+    assert [statement.code for statement in answer.reasons][1:] == ["passed_over", "model"]
+    for sentence in re.split("[;；] ?", answer.reason)[: 2 if language == "en" else None]:
+        assert is_in(sentence, language), sentence
+    assert is_in(str(recommend(QUESTIONS[language]).reason), language)
+
+
+def test_words_of_another_language_keep_the_whole_in_english() -> None:
+    reason = Reason.join_all("the dataset was named by the model", Reason.of("calibrated"))
+    assert reason.in_language("zh") == reason
+    assert (
+        Reason.join_all("模型选择了这个数据集", Reason.of("words")).in_language("zh")
+        == "模型选择了这个数据集；数据集只有词语"
+    )
+
+
+def test_codes_travel_with_the_answer(workspace: pointsman.Workspace) -> None:
+    answer = workspace.search(QUESTIONS["ru"])
+    form = json.loads(json.dumps(answer.to_dict()))
+    assert form["refused"]["reasons"][0]["values"].keys() == {"chance", "wanted", "id"}
+    read_answer = RetrievalContext.from_dict(form)
+    assert (read_answer.reasons, read_answer.reason) == (answer.reasons, answer.reason)
+    assert read_answer.refused is not None
+    assert answer.refused is not None
+    assert read_answer.refused.reasons == answer.refused.reasons
+    without_codes = {**form, "refused": {key: form["refused"][key] for key in form["refused"] if key != "reasons"}}
+    del without_codes["reasons"]
+    old_answer = RetrievalContext.from_dict(without_codes)  # of a service of an earlier version
+    assert old_answer.reason == answer.reason
+    assert old_answer.reasons == (Statement("", {"text": answer.reason}),)
+
+
+def test_a_reason_is_copied_with_its_parts() -> None:
+    reason = Reason.of("holders").in_language("zh")
+    for clone in (copy.deepcopy(reason), pickle.loads(pickle.dumps(reason))):
+        assert (clone, clone.statements) == (reason, reason.statements)
+    assert Reason("").statements == ()
+
+
+def test_an_unknown_code_is_shown_in_its_own_words() -> None:
+    assert Statement("of a later version", {"text": "so"}).in_words("ru") == "so"
+    assert Statement("of a later version").in_words() == "of a later version"
+
+
+def test_languages_without_words_read_english() -> None:
+    assert [language_of(text) for text in ("was ist das für ein Ding", "これは何ですか", "", "що це їсть")] == [
+        "en"
+    ] * 4
