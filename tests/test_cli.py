@@ -13,6 +13,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import pytest
 
@@ -167,6 +168,43 @@ def test_delete_rebuild_and_verify(notes_cli: Cli) -> None:
         "dataset 'notes' with 2 documents deleted" in notes_cli("delete", "--all", "--yes", "--dataset", "notes").stdout
     )
     assert notes_cli.json("datasets") == []
+
+
+FOLDERS = ("old", "old/deeper", "older", "old' or source startswith '", "u\u0308bung", "a*b", "c\\d")
+
+
+@pytest.mark.parametrize(
+    ("folder", "deleted"),
+    [
+        ("old", {"old", "old/deeper"}),
+        ("old/", {"old", "old/deeper"}),
+        ("/old/deeper", {"old/deeper"}),
+        ("old' or source startswith '", {"old' or source startswith '"}),
+        ("\u00fcbung", {"u\u0308bung"}),
+        ("a*b", {"a*b"}),
+        ("c\\d", {"c\\d"}),
+    ],
+)
+def test_the_files_of_a_folder_are_deleted_together(folder: str, deleted: set[str], cli: Cli) -> None:
+    for name in FOLDERS:
+        (cli.folder / "tree" / name).mkdir(parents=True, exist_ok=True)
+        (cli.folder / "tree" / name / "a.md").write_text(f"The rail of {name}.")
+    cli("index", "tree", "--dataset", "files", "--technique", "keyword")
+    assert cli.json("delete", "--under", folder, "--dataset", "files")["deleted"] == len(deleted)
+    with pointsman.open(cli.folder / ".pointsman") as workspace:
+        names = {str(document.metadata["source"]) for document in workspace.dataset("files", create=False)}
+    assert {normalize("NFC", name) for name in names} == {
+        normalize("NFC", f"{name}/a.md") for name in {*FOLDERS} - deleted
+    }
+    process = cli("delete", "--under", folder, "--dataset", "files", code=1)
+    assert "not in 'files'" in process.stderr
+
+
+@pytest.mark.parametrize("folder", ["", "/", "//"])
+def test_the_folder_of_everything_is_not_deleted(folder: str, notes_cli: Cli) -> None:
+    process = notes_cli("delete", "--under", folder, "--dataset", "notes", code=2)
+    assert "--all deletes the whole dataset" in process.stderr
+    assert notes_cli.json("datasets")[0]["documents"] == 4
 
 
 def test_commands_without_a_dataset_mean_the_one_that_python_means(cli: Cli) -> None:
@@ -328,7 +366,7 @@ BAD_INPUT = [
     (["index", "docs", "--dataset", "../escape"], "a dataset's name is"),
     (["index", "docs", "--dataset", "new", "--technique", "telepathy"], "indexing_technique is one of"),
     (["index", "docs", "--dataset", "notes", "--technique", "keyword"], "was made for 'hybrid' search"),
-    (["delete", "--dataset", "notes"], "give ids, --source PATH or --all"),
+    (["delete", "--dataset", "notes"], "give ids, --source PATH, --under PATH or --all"),
     (["search", "x", "--embedder", "telepathy"], "telepathy"),
     (["eval", "docs"], "corpus.jsonl"),
     (["eval-select", "docs"], "docs"),

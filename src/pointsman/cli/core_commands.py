@@ -10,6 +10,7 @@ import logging
 import sys
 from contextlib import nullcontext, suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -342,23 +343,30 @@ def delete(
     source: Annotated[
         list[str] | None, typer.Option(metavar="PATH", help="All passages of this file.", show_default=False)
     ] = None,
+    under: Annotated[
+        list[str] | None, typer.Option(metavar="PATH", help="All passages of files in this folder.", show_default=False)
+    ] = None,
     delete_all: Annotated[bool, typer.Option("--all", help="The whole dataset; asks first.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete the whole dataset without asking.")] = False,
     *,
     workspace: WorkspaceOption,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete documents, all passages of a file, or a whole dataset.
+    """Delete documents, all passages of a file or of the files in a folder, or a whole dataset.
 
-    --all asks on a terminal; without one, it needs --yes.
+    Files and folders are named as hits name their source. --all asks on a terminal; without one, it needs --yes.
     """
-    if delete_all and (ids or source):
-        raise InputError("--all deletes the whole dataset; do not combine it with ids or --source")
-    if not (delete_all or ids or source):
-        raise InputError("nothing to delete; give ids, --source PATH or --all")
+    if delete_all and (ids or source or under):
+        raise InputError("--all deletes the whole dataset; do not combine it with ids, --source or --under")
+    if not (delete_all or ids or source or under):
+        raise InputError("nothing to delete; give ids, --source PATH, --under PATH or --all")
+    if "" in (folders := [path.strip("/") for path in under or []]):
+        raise InputError("--under names a folder, such as handbook/drafts; --all deletes the whole dataset")
     if delete_all and dataset is None:
         raise InputError("--all deletes a whole dataset; name it: --dataset NAME")
     dataset = dataset or DATASET
+    from pointsman.values.filters import StartsWith
+
     missing: list[str] = []
     with workspace_at(workspace) as open_workspace:
         if delete_all:
@@ -371,9 +379,10 @@ def delete(
             failures = {}
             target = open_workspace.dataset(dataset, create=False)
             passages = {path: target.ids(source=path) for path in source or []}
+            passages |= {f"{path}/": target.ids(filters=StartsWith("source", f"{path}/")) for path in folders}
             missing = [id_ for id_ in dict.fromkeys(ids or []) if id_ not in target]
             missing += [path for path, its_ids in passages.items() if not its_ids]
-            count = target.delete([*(ids or []), *(id_ for its_ids in passages.values() for id_ in its_ids)])
+            count = target.delete([*dict.fromkeys([*(ids or []), *chain(*passages.values())])])
         documents = output.with_noun(count, "document")
         sentence = (
             f"dataset {dataset!r} deleted; its documents could not be counted"
