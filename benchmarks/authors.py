@@ -5,6 +5,7 @@ Run: python benchmarks/authors.py [ROW…]. Prints a line for each case; exits w
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -22,6 +23,7 @@ from fastapi.testclient import TestClient
 
 import pointsman
 from pointsman import (
+    BM25IndexManager,
     Dataset,
     Document,
     EnsembleSelector,
@@ -262,9 +264,23 @@ def hybrid_retriever() -> Iterator[tuple[str, bool]]:
     yield "add_nodes: what was added is taken back and named", bool(outcome.taken_back) and len(left.documents) == 2
 
 
+def keyword_index() -> Iterator[tuple[str, bool]]:
+    """Row 004: the manager of a keyword index, and the reason why a list keeps its order."""
+    workspace = pointsman.open("ws", embedder=HashingEmbedder())
+    dataset = workspace.dataset("rails")
+    dataset.add([Document("a", "a rail"), Document("b", "a signal")])
+    manager = BM25IndexManager("bm25_index", dataset)
+    yield "asyncio.run(manager.build_from_vector_store())", asyncio.run(manager.build_from_vector_store()) > 0
+    yield "asyncio.run(manager.search(…))", [hit.id for hit in asyncio.run(manager.search("signal", 1))] == ["b"]
+    decisions = workspace.search("rail", strategy="vector", refuse=False).plan.decisions
+    reason = next(decision.reason for decision in decisions if decision.what == "rerank")
+    yield "the reason why 'vector' is not reranked", reason.startswith("'vector' was requested by name")
+
+
 ROWS: Final[dict[str, Case]] = {
     "000": selectors,
     "003": hybrid_retriever,
+    "004": keyword_index,
     "errors": errors,
     "rerank": rerankers,
 }

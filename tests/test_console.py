@@ -7,6 +7,7 @@ import http.client
 import json
 import re
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -337,6 +338,24 @@ def test_every_language_has_every_text(modules: Page) -> None:
             for form in forms.values():
                 assert form.strip(), (language, key)
                 assert set(re.findall(r"\{\w+\}", form)) == slots, (language, key)
+
+
+def test_no_text_takes_the_place_of_another() -> None:
+    keys = re.findall(r'^  "([\w.-]+)": \[', (CONSOLE / "messages.mjs").read_text("utf-8"), re.MULTILINE)
+    assert [key for key, count in Counter(keys).items() if count > 1] == []
+
+
+def test_what_a_text_says_of_the_library_is_taken_from_it() -> None:
+    """The slots of a text are groups of each pattern that leads to it, so that none is shown as undefined."""
+    script = (CONSOLE / "messages.mjs").read_text("utf-8")
+    slots = {
+        key: set(re.findall(r"\{(\w+)\}", texts))
+        for key, texts in re.findall(r'^  "([\w.-]+)": \[(.*)\],$', script, re.MULTILINE)
+    }
+    patterns = re.findall(r'^  \[/(.*)/s?, "([\w.]+)"\],$', script, re.MULTILINE)
+    assert len(patterns) > 15
+    for pattern, key in patterns:
+        assert slots[key] <= set(re.findall(r"\(\?<(\w+)>", pattern)), pattern
 
 
 def test_every_text_is_used_and_every_used_one_is_there(modules: Page) -> None:

@@ -113,6 +113,14 @@ class TestTheOfflineReranker:
                 decision = next(decision for decision in answer.plan.decisions if decision.what == "rerank")
                 assert decision.reason == "a single list has nothing to be weighed against"
 
+    @pytest.mark.parametrize("strategy", ["bm25", "vector"])
+    def test_a_list_that_was_named_is_left_in_its_order(self, workspace: Workspace, strategy: Any) -> None:
+        answer = workspace.search("railway switch", strategy=strategy, refuse=False)
+        decision = next(decision for decision in answer.plan.decisions if decision.what == "rerank")
+        assert (
+            decision.reason == f"{strategy!r} was requested by name, and the offline reranker would replace its order"
+        )
+
     def test_asked_for_it_brings_a_fusion_up_to_the_calibrated_sum(self, workspace: Workspace) -> None:
         answer = workspace.search("railway switch", 4, strategy="rrf", rerank=True, refuse=False)
         assert answer.reranked
@@ -285,7 +293,7 @@ class TestRequests:
             ({"strategy": "hybird"}, "did you mean 'hybrid'"),
             ({"effort": "turbo"}, "known: balanced, fast, thorough"),
             ({"rerank": lambda hits: hits}, "rerank is True, False, None or a refiner"),
-            ({"refuse": "no"}, "refuse is True, False, None or a refiner"),
+            ({"refuse": "no"}, "no refuse named 'no'; known: elsewhere, never, unsure"),
             ({"timeout": -1}, "timeout is a number of seconds above 0"),
             ({"timeout": True}, "timeout is a number of seconds above 0"),
             ({"filters": False}, "a filter is an expression or a mapping, not bool"),

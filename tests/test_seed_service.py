@@ -80,6 +80,9 @@ def test_the_index_manager_builds_synchronises_and_searches(vector_store: Datase
         assert [document.id for document in await manager.search("水泵", 1)] == ["pump"]
 
     asyncio.run(lines_of_the_document())
+    manager = BM25IndexManager(str(tmp_path / "other_index"), vector_store)
+    assert asyncio.run(manager.build_from_vector_store()) > 0
+    assert [document.id for document in asyncio.run(manager.search("水泵", 1))] == ["pump"]
 
 
 ANSWERS = "环保设备包括除尘器。\n污水处理设备有哪些？\n风机用于通风吗？"

@@ -137,7 +137,8 @@ def _nothing_to_rerank(strategy: str, recipe: Recipe) -> str:
         return f"no reranker is configured, and the offline one would undo what {strategy!r} adds"
     sources = list(recipe.sources.values())
     method, _ = method_for(sources, recipe.method, recipe.policy)
-    if method in METHODS:
+    is_named_list = method in {"bm25", "vector"} and method_for(sources, "auto", recipe.policy)[0] != method
+    if method in METHODS or is_named_list:
         origin = "requested by name" if strategy == method else "fitted to your labels"
         return f"{method!r} was {origin}, and the offline reranker would replace its order"
     if method in {"bm25", "vector"}:

@@ -390,7 +390,7 @@ const TEXTS = {
   "said.nothing_to_add": ["there is nothing to add", "无需再加", "добавить нечего"],
   "said.both_scores": ["the calibrated sum of the two raw scores of {n} hits", "{n} 条结果两种原始分数的校准总和", "калиброванная сумма двух исходных оценок ({n})"],
   "said.best": ["the best candidate has relevance {chance}, and {wanted} is needed", "最佳候选的相关概率为 {chance}，需要 {wanted}", "лучший кандидат подходит с вероятностью {chance}, а нужно {wanted}"],
-  "said.words": ["the best candidate has relevance {chance}, and {wanted} is needed, but {id} holds the question's words", "最佳候选的相关概率为 {chance}，需要 {wanted}，但 {id} 含有问题中的词", "лучший кандидат подходит с вероятностью {chance}, а нужно {wanted}, но слова вопроса есть в {id}"],
+  "said.question_words": ["the best candidate has relevance {chance}, and {wanted} is needed, but {id} holds the question's words", "最佳候选的相关概率为 {chance}，需要 {wanted}，但 {id} 含有问题中的词", "лучший кандидат подходит с вероятностью {chance}, а нужно {wanted}, но слова вопроса есть в {id}"],
   "said.refused": ["refused: {chance}, and {wanted} is needed", "拒答：{chance}，需要 {wanted}", "отказ: {chance}, а нужно {wanted}"],
   "said.due": ["{name}: {due} of {all} documents have no vector yet", "{name}：{all} 篇文档中还有 {due} 篇没有向量", "{name}: векторов пока нет у документов: {due} из {all}"],
   "said.until": ["until then only words find those", "在此之前只能按词语找到它们", "до тех пор их находят только по словам"],
@@ -422,6 +422,6 @@ export const SAID = [
   [/^there is nothing to add$/, "said.nothing_to_add"],
   [/^the calibrated sum of the two raw scores of (?<n>\d+) hits$/, "said.both_scores"],
   [/^the best candidate has relevance (?<chance>[\d.]+), and (?<wanted>[\d.]+) is needed$/, "said.best"],
-  [/^the best candidate has relevance (?<chance>[\d.]+), and (?<wanted>[\d.]+) is needed, but (?<id>.+) holds the question's words$/, "said.words"],
+  [/^the best candidate has relevance (?<chance>[\d.]+), and (?<wanted>[\d.]+) is needed, but (?<id>.+) holds the question's words$/, "said.question_words"],
   [/^refused: (?<chance>[\d.]+) < (?<wanted>[\d.]+)$/, "said.refused"],
 ];

@@ -6,7 +6,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -39,13 +39,24 @@ _AT_LEAST: Final = 40
 """Matches looked for at first if a filter is applied afterwards."""
 
 
-class _Awaitable:
-    """A result that may also be awaited, as in ``await manager.search(…)``."""
+class _Awaitable(Coroutine[Any, Any, Any]):
+    """A result that may also be awaited, as in ``await manager.search(…)``, or run by ``asyncio.run``."""
 
     def __await__(self) -> Generator[Any, None, Self]:
         """Return the result itself without waiting."""
         return self
         yield
+
+    def send(self, value: Any) -> Any:  # noqa: ARG002  (a coroutine's method)
+        """End at once with the result."""
+        raise StopIteration(self)
+
+    def throw(self, kind: Any, value: Any = None, traceback: Any = None) -> Any:  # noqa: ARG002  (see above)
+        """Raise what was thrown into it."""
+        raise kind if value is None else value
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to end."""
 
 
 class Ranking(_Awaitable, list[Hit]):
