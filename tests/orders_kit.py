@@ -51,8 +51,8 @@ Script = Sequence[tuple[str, Step]]
 class Writer:
     """Does steps on a dataset, as one process."""
 
-    def __init__(self, place: str) -> None:
-        self.workspace = Workspace(place, embedder=_EMBEDDER)
+    def __init__(self, workspace_url: str) -> None:
+        self.workspace = Workspace(workspace_url, embedder=_EMBEDDER)
         self.dataset = self.workspace.dataset(NAME)
 
     def run(self, script: Script) -> list[tuple[str, Operation]]:
@@ -118,8 +118,8 @@ class Writers(Protocol):
 class Threads:
     """Threads that share a dataset."""
 
-    def __init__(self, place: str) -> None:
-        self._writer, self._threads = Writer(place), ThreadPoolExecutor(WRITERS)
+    def __init__(self, workspace_url: str) -> None:
+        self._writer, self._threads = Writer(workspace_url), ThreadPoolExecutor(WRITERS)
 
     def run(self, scripts: Sequence[Script]) -> list[tuple[str, Operation]]:
         """See `Writers`."""
@@ -143,9 +143,9 @@ class Threads:
 class Processes(Threads):
     """Processes with a workspace each; this one reads what comes of it."""
 
-    def __init__(self, place: str) -> None:
-        super().__init__(place)
-        command = [sys.executable, "-W", "error", __file__, place]
+    def __init__(self, workspace_url: str) -> None:
+        super().__init__(workspace_url)
+        command = [sys.executable, "-W", "error", __file__, workspace_url]
         self._processes = [
             subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(WRITERS)
         ]
@@ -172,10 +172,10 @@ class Processes(Threads):
 class Services(Threads):
     """Clients of a service with as many workers, each request over a connection of its own; vectors are its affair."""
 
-    def __init__(self, place: str) -> None:
-        super().__init__(place)
+    def __init__(self, workspace_url: str) -> None:
+        super().__init__(workspace_url)
         self._writer.dataset.make()
-        self._served = Served(place, "--workers", str(WRITERS), "--log-level", "error").ready()
+        self._served = Served(workspace_url, "--workers", str(WRITERS), "--log-level", "error").ready()
 
     def run(self, scripts: Sequence[Script]) -> list[tuple[str, Operation]]:
         """See `Writers`."""
@@ -231,8 +231,8 @@ KINDS: Final[dict[str, type[Threads]]] = {"threads": Threads, "processes": Proce
 class Orders:
     """Random scripts, run at once over and over, each outcome compared with those of all orders."""
 
-    def __init__(self, place: str, by: str, seed: int) -> None:
-        self._writers: Writers = KINDS[by](place)
+    def __init__(self, workspace_url: str, by: str, seed: int) -> None:
+        self._writers: Writers = KINDS[by](workspace_url)
         self._chance = random.Random(seed)
         self._states = {id_: self._writers.state(id_) for id_ in IDS}
         self.answers: Counter[str] = Counter()
@@ -242,8 +242,8 @@ class Orders:
         """One script for each writer, at once."""
         scripts = [
             [
-                (self._chance.choice(IDS), random_step(self._chance, f"{'xyz'[who]}{place}-{number}"))
-                for place in range(_STEPS)
+                (self._chance.choice(IDS), random_step(self._chance, f"{'xyz'[who]}{step}-{number}"))
+                for step in range(_STEPS)
             ]
             for who in range(WRITERS)
         ]
@@ -263,9 +263,9 @@ class Orders:
         self._writers.close()
 
 
-def serve(place: str) -> None:
+def serve(workspace_url: str) -> None:
     """Do the scripts on standard input."""
-    writer = Writer(place)
+    writer = Writer(workspace_url)
     for line in sys.stdin:
         done = writer.run(json.loads(line))
         answers = [(id_, (one.step, one.answer, one.began, one.ended)) for id_, one in done]

@@ -185,10 +185,10 @@ def test_pages_follow_one_another(retriever: SimpleHybridRetriever) -> None:
 
 
 def test_id_and_content_together_make_a_document() -> None:
-    left, right = RAGRetriever(node("a"), node("b", "a lamp")), RAGRetriever(node("a"), node("b", "a newer lamp"))
+    first, second = RAGRetriever(node("a"), node("b", "a lamp")), RAGRetriever(node("a"), node("b", "a newer lamp"))
     counts = {}
     for dedupe in ("id", "content", "id_and_content"):
-        counts[dedupe] = len(SimpleHybridRetriever(left, right, dedupe=dedupe).retrieve("red"))
+        counts[dedupe] = len(SimpleHybridRetriever(first, second, dedupe=dedupe).retrieve("red"))
     assert counts == {"id": 2, "content": 3, "id_and_content": 3}
 
 
