@@ -292,7 +292,7 @@ def test_the_content_overrules_the_ending(name: str) -> None:
         ("a.ipynb", b"[]", "no notebook"),
         ("a.ipynb", b'{"cells": 7}', "no notebook"),
         ("a.eml", b"\n\nno header", "not an e-mail"),
-        ("a.zip", zipped({"x": "y"}), "binary data"),
+        ("a.zip", zipped({"x": "y"}), "a ZIP archive; unpack it"),
     ],
 )
 def test_what_cannot_be_read_says_why(name: str, data: bytes, reason: str) -> None:
