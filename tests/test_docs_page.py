@@ -60,8 +60,8 @@ def test_all_operations_are_shown_and_one_can_be_sent(browser: Browser, base: st
     with watching(browser, base) as page:  # any request to another place, and any breach of the policy, is a fault
         page.goto(f"{base}docs")
         page.locator(".opblock").first.wait_for()
-        shown = [tuple(text.split("\n")[:2]) for text in page.locator(".opblock-summary-control").all_inner_texts()]
-        assert sorted((method.lower(), path.replace("\u200b", "")) for method, path in shown) == sorted(operations)
+        blocks = [tuple(text.split("\n")[:2]) for text in page.locator(".opblock-summary-control").all_inner_texts()]
+        assert sorted((method.lower(), path.replace("\u200b", "")) for method, path in blocks) == sorted(operations)
         assert json.loads(search(page))["hits"][0]["id"] == "b"
         assert page.locator("form").first.is_hidden()
 

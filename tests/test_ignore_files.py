@@ -139,8 +139,8 @@ def test_what_is_read_is_what_git_lists(number: int, tmp_path: Path) -> None:
 
 
 def test_names_are_equal_as_people_see_them(tmp_path: Path) -> None:
-    apart, composed = (normalize(form, "Übung.md") for form in ("NFD", "NFC"))
-    for number, (pattern, name) in enumerate([(apart, composed), (composed, apart)]):
+    nfd, nfc = (normalize(form, "Übung.md") for form in ("NFD", "NFC"))
+    for number, (pattern, name) in enumerate([(nfd, nfc), (nfc, nfd)]):
         folder = texts(tmp_path / str(number), name, "a.md")
         write(folder, {".gitignore": f"{pattern}\n"})
         assert ids(folder) == ["a.md"]
@@ -197,8 +197,8 @@ def test_an_ignore_file_that_cannot_be_read_is_named(name: str, tmp_path: Path) 
     assert problems(tmp_path) == [(f"b/{name}", "not a regular file; it leaves nothing out")]
     path.unlink()
     path.symlink_to(path)
-    ((where, reason),) = problems(tmp_path)
-    assert where == f"b/{name}"
+    ((file_name, reason),) = problems(tmp_path)
+    assert file_name == f"b/{name}"
     assert "cannot be read" in reason
     path.unlink()
     path.write_bytes("a.md\n".encode("utf-16"))

@@ -67,10 +67,10 @@ def test_substitutions_and_pictures_of_restructured_text() -> None:
         "Версия |v| и |x| по модулю, a|b|c.\n\n.. |v| replace:: 2.1\n\n.. |лого| image:: a.png\n   :alt: знак\n\n"
         ".. figure:: b.png\n   :alt: схема\n\n   Подпись к схеме.\n\n|лого| End."
     )
-    shown = text_of_file("a.rst", text)
-    assert "Версия 2.1 и |x| по модулю, a|b|c." in shown
-    assert {"знак", "схема", "Подпись к схеме."} <= set(shown.split("\n"))
-    assert "|лого|" not in shown
+    page_text = text_of_file("a.rst", text)
+    assert "Версия 2.1 и |x| по модулю, a|b|c." in page_text
+    assert {"знак", "схема", "Подпись к схеме."} <= set(page_text.split("\n"))
+    assert "|лого|" not in page_text
 
 
 @pytest.mark.parametrize(
@@ -140,19 +140,19 @@ def test_results_of_a_notebook() -> None:
     assert text_of_file("a.ipynb", json.dumps(notebook)) == "run()\n\nKeyError: 'болт'\n\nитог: 7\n\n**结果**"
 
 
-def mail_of(*parts: tuple[str, str], kind: str = "alternative") -> str:
-    body = "".join(f"--b\nContent-Type: {name}; charset=utf-8\n\n{text}\n" for name, text in parts)
+def mail_of(*bodies: tuple[str, str], kind: str = "alternative") -> str:
+    body = "".join(f"--b\nContent-Type: {name}; charset=utf-8\n\n{text}\n" for name, text in bodies)
     return f"From: a@example.org\nSubject: s\nContent-Type: multipart/{kind}; boundary=b\n\n{body}--b--\n"
 
 
 def test_of_twins_in_a_mail_the_one_with_the_words_is_read_once() -> None:
-    same = mail_of(("text/plain", "Стрелка 14\nисправна."), ("text/html", "<p>Стрелка 14 исправна.</p>"))
-    assert text_of_file("a.eml", same).count("исправна") == 1
-    nested = (
+    mail = mail_of(("text/plain", "Стрелка 14\nисправна."), ("text/html", "<p>Стрелка 14 исправна.</p>"))
+    assert text_of_file("a.eml", mail).count("исправна") == 1
+    inner_mail = (
         'multipart/related; boundary="c"',
         "--c\nContent-Type: text/html; charset=utf-8\n\n<p>Слово дня.</p>\n--c--",
     )
-    assert text_of_file("a.eml", mail_of(("text/plain", "Слово дня."), nested)).count("Слово дня.") == 1
+    assert text_of_file("a.eml", mail_of(("text/plain", "Слово дня."), inner_mail)).count("Слово дня.") == 1
     pointer = mail_of(("text/plain", "请用浏览器查看。"), ("text/html", "<p>辙叉每套一百二十元。</p>"))
     assert "一百二十元" in text_of_file("a.eml", pointer)
     assert "浏览器" not in text_of_file("a.eml", pointer)
@@ -174,9 +174,9 @@ def test_a_mailbox_is_its_messages() -> None:
         "From a@x Mon Jan  1 00:00:00 2026\nSubject: Первая\n\nСлова.\nFrom here on\n\n"
         "From b@x Tue Jan  2 00:00:00 2026\nSubject: Zweite\n\nWorte.\n"
     )
-    found = documents("a.mbox", box)
-    assert [(item.title, item.metadata["message"]) for item in found] == [("Первая", 1), ("Zweite", 2)]
-    assert found[0].text.endswith("From here on")
+    messages = documents("a.mbox", box)
+    assert [(item.title, item.metadata["message"]) for item in messages] == [("Первая", 1), ("Zweite", 2)]
+    assert messages[0].text.endswith("From here on")
     with pytest.raises(InputError, match="no line begins with From"):
         documents("b.mbox", "nothing")
 
