@@ -6,7 +6,6 @@ import json
 import os
 import random
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -213,14 +212,12 @@ def test_an_ignore_file_that_cannot_be_read_is_named(name: str, tmp_path: Path) 
     assert problems(tmp_path) == []
 
 
-def test_patterns_take_no_time(tmp_path: Path) -> None:
-    """Such a pattern takes Python's regular expressions half a minute for each name."""
+def test_patterns_are_matched_in_linear_time(tmp_path: Path) -> None:
+    """Python's regular expressions would never come to the end of this one."""
     texts(tmp_path, "a" * 250, "b.md")
     write(tmp_path, {".gitignore": "*a*a*a*a*a*a*a*a*b\n"})
-    start_time = time.process_time()
     assert len(ids(tmp_path)) == 2
     assert len(ids(tmp_path, exclude=["*a*a*a*a*a*a*a*a*b"])) == 2
-    assert time.process_time() - start_time < 5
 
 
 @given(st.lists(st.text(st.sampled_from("ab*?[]!\\/.- \u0308#\x00\r{}()+^$|é:"), max_size=12), max_size=5))
