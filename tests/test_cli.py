@@ -656,7 +656,7 @@ def names_in(value: Any) -> set[str]:
         return {name for item in value for name in names_in(item)}
     if not isinstance(value, dict):
         return set()
-    free = {"metadata", "weights", "ndcg", "gain_at_least"}
+    free = {"metadata", "weights", "ndcg", "gain_at_least", "values"}
     inner_names = {name for key, item in value.items() if key not in free for name in names_in(item)}
     return set(value) | inner_names
 

@@ -34,7 +34,7 @@ WORDS: Final[Mapping[str, tuple[str, str, str]]] = {
         "没有相关结果：最佳候选的相关概率为 {chance}，需要 {wanted}；最接近的是 {id}",
         "Подходящего нет: лучший кандидат подходит с вероятностью {chance}, а нужно {wanted}; ближайший — {id}",
     ),
-    "min_relevance": (
+    "too_irrelevant": (
         "No relevant results: the closest, {id}, has relevance {chance}; at least {wanted} is required",
         "没有相关结果：最接近的 {id} 相关概率为 {chance}，至少需要 {wanted}",
         "Подходящего нет: ближайший, {id}, подходит с вероятностью {chance}; нужно не меньше {wanted}",

@@ -123,7 +123,7 @@ def too_irrelevant(hits: Sequence[Hit], minimum: float) -> tuple[Mapping[HitKey,
         return reasons, None
     nearest = hits[0]
     reason = Reason.of(
-        "min_relevance", id=f"{nearest.id!r:.80}", chance=f"{nearest.relevance:.2f}", wanted=f"{minimum:g}"
+        "too_irrelevant", id=f"{nearest.id!r:.80}", chance=f"{nearest.relevance:.2f}", wanted=f"{minimum:g}"
     )
     return reasons, Refusal(reason, nearest, nearest.relevance, minimum, "relevance", tuple(hits))
 
