@@ -41,6 +41,7 @@ QUESTIONS_LEFT_OUT: Final[Mapping[str, str]] = {
 """Questions whose answers are meant to differ, with the reason."""
 
 REFUSES: Final = "answers that are refused in one and not in the other"
+_SAID_OTHERWISE: Final = {"verdict", "reason", "reasons", "detail"}
 _NEEDED: Final = re.compile(
     r"(?:the best candidate has relevance |refused: )[\d.]+(?:, and | < )[\d.]+(?: is needed)?|"
     + re.escape(UNSURE)
@@ -138,10 +139,10 @@ def differences(recorded: Any, now: Any, tolerance: float, place: str = "") -> I
 
 
 def comparable(value: Any) -> Any:
-    """Return an answer without what every answer has since: a verdict, and other figures of what is needed."""
+    """Return an answer without what is said in other words since: verdicts, reasons, figures of what is needed."""
     if isinstance(value, Mapping):
         members = {"summary" if name == "verdict" and "steps" in value else name: item for name, item in value.items()}
-        return {name: comparable(item) for name, item in members.items() if name != "verdict"}
+        return {name: comparable(item) for name, item in members.items() if name not in _SAID_OTHERWISE}
     if isinstance(value, list):
         return [comparable(item) for item in value]
     return _NEEDED.sub("", value) if isinstance(value, str) else value
