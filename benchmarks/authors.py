@@ -22,6 +22,7 @@ from typing import Any, Final
 from fastapi.testclient import TestClient
 
 import pointsman
+from _cases import outcome, print_cases
 from pointsman import (
     BM25IndexManager,
     Dataset,
@@ -291,11 +292,8 @@ def main(chosen: list[str]) -> int:
     wrong = 0
     for row in chosen or sorted(ROWS):
         with tempfile.TemporaryDirectory() as folder, chdir(folder):
-            for tried, is_right in ROWS[row]():
-                wrong += not is_right
-                print(f"{row:>6}  {'right' if is_right else 'WRONG'}  {tried}", flush=True)
-    print(f"{wrong} wrong")
-    return 1 if wrong else 0
+            wrong += print_cases(row, ROWS[row]())
+    return outcome(wrong)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ import uvicorn
 from fastapi import FastAPI
 
 import pointsman
+from _cases import outcome, print_cases
 from pointsman import (
     BaseRetriever,
     Dataset,
@@ -631,11 +632,8 @@ def main(chosen: list[str]) -> int:
     wrong = 0
     for row in map(int, chosen) if chosen else sorted(ROWS):
         with in_new_folder():
-            for tried, is_right in ROWS[row]():
-                wrong += not is_right
-                print(f"{row:>2}  {'right' if is_right else 'WRONG'}  {tried}", flush=True)
-    print(f"{wrong} wrong")
-    return 1 if wrong else 0
+            wrong += print_cases(row, ROWS[row]())
+    return outcome(wrong)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 import pointsman
+from _cases import outcome, print_cases
 from pointsman import Document
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.evaluation.leak_cases import TwinCase, Write
@@ -93,11 +94,8 @@ def main(chosen: list[str]) -> int:
     wrong = 0
     for row in map(int, chosen) if chosen else sorted(ROWS):
         with tempfile.TemporaryDirectory() as folder:
-            for tried, is_right in ROWS[row](Path(folder)):
-                wrong += not is_right
-                print(f"{row:>2}  {'right' if is_right else 'WRONG'}  {tried}", flush=True)
-    print(f"{wrong} wrong")
-    return 1 if wrong else 0
+            wrong += print_cases(row, ROWS[row](Path(folder)))
+    return outcome(wrong)
 
 
 if __name__ == "__main__":
