@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
 import anyio
 
-from pointsman.retrieval.plan.routers import ContentRouter, ImageRouter
 from pointsman.retrieval.request import SearchRequest, WorkspaceOptions
 from pointsman.retrieval.run.source import check_all_searchable
 from pointsman.retrieval.workflow import several
-from pointsman.selector.heuristic_route import router_select
 from pointsman.store.local.folder_backend import holds_workspace, no_workspace
 from pointsman.tools import byte_cache
 from pointsman.tools.errors import ReplacedError, RetrievalError
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pointsman.retrieval.plan.recommended_strategy import Recommendation
-    from pointsman.retrieval.plan.routers import RouteDecision
+    from pointsman.retrieval.plan.routers import ContentRouter, RouteDecision
     from pointsman.selector.heuristic_route import RouteChoice
     from pointsman.values.retrieval_context import RetrievalContext
     from pointsman.values.settings import Settings
@@ -305,6 +303,9 @@ class Workspace(StoredWorkspace):
             datasets: datasets to choose from, or their names; by default all.
             strategy: the strategy that a search would be given.
         """
+        from pointsman.retrieval.plan.routers import ImageRouter  # here: few who open a workspace route by hand
+        from pointsman.selector.heuristic_route import router_select
+
         question = Query.of(query)
         choices = self._choices(self.names() if datasets is None else datasets)
         check_all_searchable(choices)
@@ -317,6 +318,8 @@ class Workspace(StoredWorkspace):
 
     @cached_property
     def _router(self) -> ContentRouter:
+        from pointsman.retrieval.plan.routers import ContentRouter
+
         return ContentRouter()  # keeps a sketch of each dataset
 
     def plan(self, datasets: str | Sequence[str | Dataset], strategy: str = "auto", query: str | Query = "") -> Plan:
