@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -99,18 +100,24 @@ class Designation:
         text: as it stands in the question.
         words: what to search the keyword index for: its usual notations.
         dates: what it may mean, if it is a date.
+        pattern: what a text that holds it matches, once both are folded; None for a date.
     """
 
     text: str
     words: str
     dates: frozenset[Date] = frozenset()
-    _pattern: re.Pattern[str] | None = field(default=None, repr=False)
+    pattern: re.Pattern[str] | None = field(default=None, repr=False)
 
     def is_in(self, text: str) -> bool:
         """Whether a text holds it, in any usual notation."""
-        if self._pattern is not None:
-            return self._pattern.search(_comparable(text)) is not None
-        return any(not self.dates.isdisjoint(date.dates) for date in dates_in(text))
+        return _is_in(self, text)
+
+
+@lru_cache(maxsize=512)  # several stages of a search ask the same of its hits
+def _is_in(name: Designation, text: str) -> bool:
+    if name.pattern is not None:
+        return name.pattern.search(_comparable(text)) is not None
+    return any(not name.dates.isdisjoint(date.dates) for date in dates_in(text))
 
 
 def designations_in(question: str) -> tuple[Designation, ...]:
