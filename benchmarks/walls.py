@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -22,9 +22,6 @@ from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.evaluation.leak_cases import TwinCase, Write
 from pointsman.evaluation.leaktest import LeakReport, ShippedEmbedder, TwinPair
 from pointsman.retrieval.judge.kept_calibrations import Calibration
-from pointsman.service.server.protocol.problems import HttpProblem
-from pointsman.service.server.protocol.request_body import FORM, Bodies
-from pointsman.service.server.protocol.request_limits import Limits
 from pointsman.values.views import ACCESS
 
 Case = Callable[[Path], Iterator[tuple[str, bool]]]
@@ -57,22 +54,6 @@ def kept_calibrations(folder: Path) -> Iterator[tuple[str, bool]]:
             yield "Python: replay", workspace.replay(str(answer.receipt)).to_dict()["hits"] == answer.to_dict()["hits"]
 
 
-def uploads_at_once(_: Path) -> Iterator[tuple[str, bool]]:
-    """Row 11: files that are uploaded at once are bounded in number."""
-
-    async def nothing(*_: Any) -> None:
-        """Answer nothing."""
-
-    bodies = Bodies(nothing, Limits(max_uploads=1))
-    with bodies._room_for(FORM):
-        try:
-            bodies._room_for(FORM).__enter__()
-        except HttpProblem as problem:
-            yield "HTTP: a second file", problem.slug == "too-many-requests"
-        else:
-            yield "HTTP: a second file", False
-
-
 def alone_or_among_others(_: Path) -> Iterator[tuple[str, bool]]:
     """Row 13: the default embedder gives a text the same vector, alone or among others."""
     embedder = pointsman.default_embedder()
@@ -84,7 +65,6 @@ def alone_or_among_others(_: Path) -> Iterator[tuple[str, bool]]:
 ROWS: Final[dict[int, Case]] = {
     6: hidden_times,
     8: kept_calibrations,
-    11: uploads_at_once,
     13: alone_or_among_others,
 }
 

@@ -173,7 +173,6 @@ def bodies() -> list[dict[str, Any]]:
 
 
 FILE = "own-1"
-FORM = '--x\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nquokka\r\n--x--\r\n'
 """A form that has no file."""
 
 
@@ -211,10 +210,9 @@ def requests() -> dict[tuple[str, str], list[Request]]:
     search, many_path = "/api/search", "/api/search_many"
     dataset_path, documents = "/api/datasets/{name}", "/api/datasets/{name}/documents"
     stores, store = "/v1/vector_stores", "/v1/vector_stores/{name}"
-    batches, model = f"{store}/file_batches", HashingEmbedder().name
+    model = HashingEmbedder().name
     ids = ["quokka-1", "own-1", "nobody"]
     texts = ["A railway switch.", "Zanzibar ledger 7341", OTHER_DATASET, ABSENT]
-    upload = {"file_id": "quokka-1", "attributes": {"ledger": "zanzibar"}}
     lines = {"content-type": "application/x-ndjson"}
     policy = {"chosen": "default"}
     by_route = {
@@ -332,26 +330,7 @@ def requests() -> dict[tuple[str, str], list[Request]]:
             Request("GET", stores, params=params)
             for params in ({}, {"after": OTHER_DATASET}, {"limit": "1"}, {"order": "desc", "after": OWN_DATASET})
         ],
-        ("POST", stores): [
-            Request("POST", stores, {"name": name, **fields})
-            for name in (OTHER_DATASET, ABSENT, OWN_DATASET, "later", "../own", OTHER_DATASET.upper())
-            for fields in (
-                {},
-                {"description": "Trains", "metadata": {"kind": "rail"}},
-                {"file_ids": ["quokka-1"]},
-                {"expires_after": {"anchor": "last_active_at", "days": 1}},
-                {"chunking_strategy": {"type": "static"}},
-            )
-        ],
         ("GET", store): requests_by_name("GET", store),
-        ("POST", store): [
-            *requests_by_name("POST", store, json={"metadata": {"kind": "rail"}}),
-            *requests_by_name("POST", store, json={}),
-            *(
-                Request("POST", f"{stores}/{OWN_DATASET}", {"name": name})
-                for name in (OWN_DATASET, OTHER_DATASET, ABSENT)
-            ),
-        ],
         ("POST", f"{store}/search"): [
             *requests_by_name("POST", f"{store}/search", json={"query": QUERIES[:2], "max_num_results": 50}),
             *requests_by_name(
@@ -368,33 +347,6 @@ def requests() -> dict[tuple[str, str], list[Request]]:
             *requests_by_name("GET", f"{store}/files/{FILE}"),
             *requests_by_name("GET", f"{store}/files/quokka-1"),
             *requests_by_name("GET", f"{store}/files/quokka-1/content"),
-        ],
-        ("POST", f"{store}/files/{{file_id}}"): [
-            *requests_by_name("POST", f"{store}/files/{FILE}", json={"attributes": {"kind": "rail", "year": 1}}),
-            *requests_by_name("POST", f"{store}/files/quokka-7", json={"attributes": {"ledger": "own"}}),
-            *requests_by_name("POST", f"{store}/files/quokka-7", json={"attributes": None}),
-        ],
-        ("POST", f"{store}/files"): requests_by_name("POST", f"{store}/files", json=upload),
-        ("POST", batches): requests_by_name("POST", batches, json={"file_ids": ids}),
-        ("GET", f"{batches}/{{batch_id}}"): [
-            *requests_by_name("GET", f"{batches}/{FILE}"),
-            *requests_by_name("GET", f"{batches}/quokka-1"),
-        ],
-        ("GET", f"{batches}/{{batch_id}}/files"): requests_by_name("GET", f"{batches}/{FILE}/files"),
-        ("POST", f"{batches}/{{batch_id}}/cancel"): requests_by_name("POST", f"{batches}/{FILE}/cancel"),
-        ("GET", "/v1/files"): [Request("GET", "/v1/files", params=params) for params in ({}, {"after": "quokka-1"})],
-        ("POST", "/v1/files"): [
-            Request("POST", "/v1/files", upload),
-            Request("POST", "/v1/files", content=FORM, headers={"content-type": "multipart/form-data; boundary=x"}),
-        ],
-        ("POST", "/v1/uploads"): [
-            Request("POST", "/v1/uploads", {"filename": name}) for name in (OTHER_DATASET, ABSENT)
-        ],
-        ("GET", "/v1/files/{file_id}"): [
-            Request("GET", f"/v1/files/{id_}") for id_ in (*ids, OWN_DATASET, OTHER_DATASET, ABSENT)
-        ],
-        ("GET", "/v1/files/{file_id}/content"): [
-            Request("GET", f"/v1/files/{id_}/content") for id_ in (*ids, OWN_DATASET, OTHER_DATASET, ABSENT)
         ],
         ("GET", "/v1/models"): [Request("GET", "/v1/models")],
         ("GET", "/v1/models/{name}"): [
@@ -426,14 +378,6 @@ def requests() -> dict[tuple[str, str], list[Request]]:
         ("PUT", "/api/policy"): [Request("PUT", "/api/policy", policy)],
         ("DELETE", "/api/policy"): [Request("DELETE", "/api/policy")],
         ("GET", "/api/openapi.json"): [Request("GET", "/api/openapi.json")],
-        ("DELETE", "/v1/files/{file_id}"): [
-            Request("DELETE", f"/v1/files/{id_}") for id_ in (*ids, OTHER_DATASET, ABSENT)
-        ],
-        ("DELETE", f"{store}/files/{{file_id}}"): [
-            *requests_by_name("DELETE", f"{store}/files/{FILE}"),
-            *requests_by_name("DELETE", f"{store}/files/quokka-7"),
-        ],
-        ("DELETE", store): requests_by_name("DELETE", store),
         ("DELETE", dataset_path): requests_by_name(
             "DELETE", dataset_path
         ),  # the last ones, as they take away what the others are about
@@ -633,33 +577,8 @@ def test_scopes(worlds: tuple[World, World]) -> None:
     }  # fmt: skip
     writes = {
         ("POST", "/api/datasets/{name}/documents"), ("DELETE", "/api/datasets/{name}/documents"),
-        ("DELETE", "/api/datasets/{name}"), ("POST", "/v1/vector_stores"), ("PATCH", "/api/datasets/{name}/documents"),
+        ("DELETE", "/api/datasets/{name}"), ("PATCH", "/api/datasets/{name}/documents"),
     }  # fmt: skip
-    reading_or_writing = {  # what is unknown is refused, or the answer shows what is stored, which tells what is known
-        ("POST", "/v1/vector_stores/{name}"), ("DELETE", "/v1/vector_stores/{name}"),
-        ("POST", "/v1/vector_stores/{name}/files/{file_id}"), ("DELETE", "/v1/vector_stores/{name}/files/{file_id}"),
-        ("POST", "/v1/vector_stores/{name}/files"), ("POST", "/v1/vector_stores/{name}/file_batches"),
-    }  # fmt: skip
-    batches = {
-        ("GET", "/v1/vector_stores/{name}/file_batches/{batch_id}"),
-        ("GET", "/v1/vector_stores/{name}/file_batches/{batch_id}/files"),
-        ("POST", "/v1/vector_stores/{name}/file_batches/{batch_id}/cancel"),
-    }
-    for route in batches:
-        assert worlds[0].ask("writer", ROUTES[route][0]).status_code == 403, route
-        assert worlds[0].ask("reader", ROUTES[route][0]).status_code == 404, route
-    files = {  # for keys that write, of which each has its own
-        ("GET", "/v1/files"), ("POST", "/v1/files"), ("GET", "/v1/files/{file_id}"),
-        ("GET", "/v1/files/{file_id}/content"), ("DELETE", "/v1/files/{file_id}"),
-    }  # fmt: skip
-    for route in files:
-        assert {worlds[0].ask("reader", request).status_code for request in ROUTES[route]} <= {403, 415}, route
-        assert {worlds[0].ask("writer", request).status_code for request in ROUTES[route]} <= {200, 400, 404, 415}, (
-            route
-        )
-    assert {worlds[0].ask(key, ROUTES["POST", "/v1/uploads"][0]).status_code for key in ("own", "reader")} == {404}
-    for route in reading_or_writing:
-        assert {worlds[0].ask(key, ROUTES[route][0]).status_code for key in ("reader", "writer")} == {403}, route
     for route in reads:
         assert worlds[0].ask("writer", ROUTES[route][0]).status_code == 403, route
         status = 404 if route == ("POST", "/api/replay") else 200  # the receipt is of what the reader does not see
@@ -667,9 +586,7 @@ def test_scopes(worlds: tuple[World, World]) -> None:
     for route in writes:
         assert worlds[0].ask("reader", ROUTES[route][0]).status_code == 403, route
     assert worlds[0].ask("reader", Request("POST", "/api/datasets", {"name": OWN_DATASET})).status_code == 403
-    everything = (
-        reads | writes | reading_or_writing | files | batches | {("POST", "/v1/uploads")} | {("POST", "/api/datasets")}
-    )
+    everything = reads | writes | {("POST", "/api/datasets")}
     closed = {route for route in ROUTES if route[1].startswith(_DOORS) and route not in everything}
     assert closed == {
         ("GET", "/api/me"), ("GET", "/api/openapi.json"), ("GET", "/api/evaluations"), ("GET", "/api/policy"),
@@ -694,16 +611,10 @@ def test_without_a_key_there_is_nothing_but_the_door(worlds: tuple[World, World]
 def test_z_deleting_ones_own_leaves_the_others(worlds: tuple[World, World]) -> None:
     """The last one: it deletes."""
     deletions = [route for route in ROUTES if route[0] == "DELETE" and route[1] != "/api/policy"]
-    assert deletions[-2:] == [("DELETE", "/v1/vector_stores/{name}"), ("DELETE", "/api/datasets/{name}")]
+    assert deletions[-1] == ("DELETE", "/api/datasets/{name}")
     for route in deletions:
         for key in ("own", "writer"):
             assert_same_answers(worlds, key, ROUTES[route])
-        if route == deletions[-2]:  # made again, for the other way to delete them
-            assert worlds[0].ask("own", Request("GET", "/api/datasets")).json() == {"datasets": []}
-            names = (OWN_DATASET, "empty", "later", OTHER_DATASET, ABSENT)
-            assert_same_answers(worlds, "own", [Request("POST", "/v1/vector_stores", {"name": name}) for name in names])
-            datasets = worlds[0].ask("own", Request("GET", "/api/datasets")).json()["datasets"]
-            assert {entry["name"] for entry in datasets} == {OWN_DATASET, "empty", "later"}
     assert worlds[0].ask("own", Request("GET", "/api/datasets")).json() == {"datasets": []}
     assert worlds[0].ask("own", Request("POST", "/api/search", {"query": QUERY})).status_code == 200
     dataset = worlds[0].ask("theirs", Request("GET", f"/api/datasets/{OTHER_DATASET}")).json()

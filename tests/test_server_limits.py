@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
 import math
-import os
 import re
-import tempfile
 import threading
-import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +27,7 @@ from pointsman.service.server.access.request_access import Access, access_of
 from pointsman.service.server.protocol import strict_json
 from pointsman.service.server.protocol.headers import RequestHead, SecurityHeaders
 from pointsman.service.server.protocol.problems import HttpProblem
-from pointsman.service.server.protocol.request_body import UPLOADS, Bodies
+from pointsman.service.server.protocol.request_body import Bodies
 from pointsman.service.server.protocol.request_limits import Limits
 from pointsman.service.server.protocol.strict_json import MAX_DEPTH, json_lines, parse_json
 from pointsman.service.server.request_checks import secure
@@ -464,66 +460,6 @@ def test_a_streamed_body_is_counted_as_it_comes() -> None:
     free = Bodies(unlimited, Limits(max_ingest_bytes=None))
     run(ask(free, post(INGEST, **kind, transfer_encoding="chunked"), [b"x" * 1_000_000] * 5))
     assert len(unlimited.bodies[0]) == 5_000_000
-
-
-def form_scope() -> Scope:
-    return post(UPLOADS, content_type="multipart/form-data; boundary=x", transfer_encoding="chunked")
-
-
-def test_an_uploaded_file_is_kept_on_disk() -> None:
-    sizes = list[int]()
-
-    async def consume(scope: Scope, receive: Receive, send: Send) -> None:
-        message = await receive()
-        while message.get("more_body"):
-            sizes.append(len(message["body"]))
-            message = await receive()
-        sizes.append(len(message["body"]))
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
-
-    chunks = [b"x" * 65_536] * 400  # one object
-    tracemalloc.start()
-    try:
-        answer = run(ask(Bodies(consume, Limits()), form_scope(), chunks))
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert (answer.status, sum(sizes)) == (200, 400 * 65_536)
-    assert max(sizes) <= 65_536
-    assert peak < 4_000_000
-
-
-def test_files_that_are_uploaded_at_once_are_bounded_in_number() -> None:
-    may_end = asyncio.Event()
-
-    async def wait(scope: Scope, receive: Receive, send: Send) -> None:
-        await may_end.wait()
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
-
-    async def upload() -> list[Answer]:
-        application = Bodies(wait, Limits(max_uploads=2))
-        waiting = [asyncio.ensure_future(ask(application, form_scope(), [b"x"])) for _ in range(2)]
-        await asyncio.sleep(0)
-        refusal = await ask(application, form_scope(), [b"x"])
-        may_end.set()
-        return [refusal, *await asyncio.gather(*waiting), await ask(application, form_scope(), [b"x"])]
-
-    answers = run(upload())
-    assert [answer.status for answer in answers] == [429, 200, 200, 200]
-    assert b"--limit max_uploads=NUMBER" in answers[0].body
-    assert answers[0].header("retry-after") == "1"
-
-
-def test_a_full_temporary_folder_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    def write(self: Any, data: bytes) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(tempfile.SpooledTemporaryFile, "write", write)
-    answer = run(ask(Bodies(Service(), Limits()), form_scope(), [b"x"]))
-    assert (answer.status, answer.problem) == (503, "unavailable")
-    assert b"No space left" in answer.body
 
 
 JSON_TYPE = ("content-type", "application/json")

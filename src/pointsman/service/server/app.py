@@ -39,7 +39,6 @@ from pointsman.service.server.routes import console_page as console
 from pointsman.service.server.routes import datasets, dify, health_and_metrics, retrieval_endpoints, vector_stores
 from pointsman.service.server.routes import model_endpoints as models
 from pointsman.service.server.routes import search_endpoints as search
-from pointsman.service.server.routes import vector_store_files as files
 from pointsman.service.server.schemas import DocumentsRequest, ProblemDocument, Progress
 from pointsman.service.server.service_metrics import Measuring, Metrics
 from pointsman.service.server.state import State
@@ -134,7 +133,6 @@ _ROUTERS: Final = (
     health_and_metrics.router,
     dify.router,
     vector_stores.router,
-    files.router,
     models.router,
 )
 
@@ -287,7 +285,9 @@ async def _http_problem(request: Request, error: Exception) -> Response:
         if "GET" in methods:
             methods.add("HEAD")
         headers["Allow"] = ", ".join(sorted(methods))
-    problem = problems.of_status(error.status_code, str(error.detail), headers)
+    is_of_openai = error.status_code in {404, 405} and vector_stores.OF_OPENAI.fullmatch(request.url.path)
+    detail = vector_stores.WRITTEN_ELSEWHERE if is_of_openai else str(error.detail)
+    problem = problems.of_status(error.status_code, detail, headers)
     return problems.response(problem, getattr(request.state, "request_id", None), request.url.path)
 
 

@@ -48,7 +48,6 @@ class State:
         store_away: whether the workspace's server does not answer.
         writers: threads for what writes.
         vectors_due: set when documents were added whose vectors are to be made.
-        storing: held while an uploaded file is in memory: one at a time.
     """
 
     workspace: Workspace
@@ -61,7 +60,6 @@ class State:
     store_away: Callable[[], bool] = lambda: False
     writers: Executor = field(default_factory=lambda: ThreadPoolExecutor(_WRITERS, "pointsman-writer"))
     vectors_due: asyncio.Event = field(default_factory=asyncio.Event)
-    storing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def datasets(
         self, access: Access, names: list[str] | None = None, principals: list[str] | None = None

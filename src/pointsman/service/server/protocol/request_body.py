@@ -5,17 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from contextlib import ExitStack, contextmanager
-from io import BytesIO
-from tempfile import SpooledTemporaryFile
-from typing import IO, TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final
 
 from pointsman.service.server.protocol.problems import HttpProblem
 from pointsman.service.server.protocol.refusals import CLOSE, RequestReader, lingering, path_of, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from pointsman.service.server.protocol.request_limits import Limits
@@ -25,17 +20,12 @@ NDJSON: Final = "application/x-ndjson"
 FORM: Final = "multipart/form-data"
 
 NO_FILES: Final = (
-    "files are uploaded to POST /v1/files alone; everything else takes JSON. Many files are best indexed with "
-    "`pointsman index`"
+    "files are not uploaded here: index them with `pointsman index`, or send their text as JSON to "
+    "POST /api/datasets/NAME/documents"
 )
-"""The answer to an upload elsewhere."""
-
-UPLOADS: Final = "/v1/files"
-"""Where files are uploaded."""
+"""The answer to an upload."""
 
 _INGEST: Final = re.compile(r"/api/datasets/[^/]+/documents")
-_MEGABYTE: Final = 1_000_000  # also what is held in memory of an uploaded file; a longer one is on disk
-_CHUNK: Final = 65_536  # bytes of an uploaded file that are passed on at a time
 _BODY_METHODS: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _OF_TYPE: Final = (b"content-type", b"content-encoding")
 _DIGITS: Final = re.compile(rb"[0-9]{1,18}")
@@ -45,9 +35,9 @@ _CHARSET: Final = re.compile(r';[ \t]*charset="?utf-?8"?', re.IGNORECASE)
 class Bodies:
     """Refuses bodies that are too large, not JSON, or of unclear length.
 
-    A JSON body, or a form with a file, is read completely before the application is called, so a body that is too large
-    or never ends goes no further. A form is kept on disk meanwhile, and only so many are read at once. A streamed body
-    (`NDJSON`, for adding documents) is counted while it is read; reading past the limit raises the problem.
+    A JSON body is read completely before the application is called, so a body that is too large or never ends goes no
+    further. A streamed body (`NDJSON`, for adding documents) is counted while it is read; reading past the limit raises
+    the problem.
 
     Args:
         app: handles accepted requests.
@@ -56,7 +46,6 @@ class Bodies:
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self._app, self._limits = app, limits
-        self._uploads = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on with its body, or refuse it."""
@@ -64,43 +53,19 @@ class Bodies:
             await self._app(scope, receive, send)
             return
         reading = RequestReader(receive)
-        with ExitStack() as stack:
-            try:
-                kind = self._announcement(scope)
-                if kind == NDJSON:
-                    receive, send = self._count_bytes(reading), lingering(reading, send)
-                else:
-                    body = stack.enter_context(self._room_for(kind))
-                    if kind is not None and not await self._read_body(reading, kind, body):  # else it is not read
-                        return  # the client has gone
-                    receive = _replay(body, receive, _CHUNK if kind == FORM else -1)
-            except HttpProblem as problem:
-                await refuse(problem, scope, reading, send)
-                return
-            await self._app(scope, receive, send)
-
-    @contextmanager
-    def _room_for(self, kind: str | None) -> Iterator[IO[bytes]]:
-        """Yield where a body of this type is kept until its request is answered.
-
-        Raises:
-            Problem: ``too-many-requests``: too many files are being uploaded.
-        """
-        if kind != FORM:
-            yield BytesIO()
-            return
-        if self._uploads >= self._limits.max_uploads:
-            raise HttpProblem(
-                "too-many-requests",
-                f"{self._uploads} files are being uploaded; try again, or serve with --limit max_uploads=NUMBER",
-                headers={**CLOSE, "Retry-After": "1"},
-            )
-        self._uploads += 1
         try:
-            with SpooledTemporaryFile(_MEGABYTE) as file:
-                yield file
-        finally:
-            self._uploads -= 1
+            kind = self._announcement(scope)
+            if kind == NDJSON:
+                receive, send = self._count_bytes(reading), lingering(reading, send)
+            else:
+                body = b"" if kind is None else await self._read_body(reading)
+                if body is None:
+                    return  # the client has gone
+                receive = _replay(body, receive)
+        except HttpProblem as problem:
+            await refuse(problem, scope, reading, send)
+            return
+        await self._app(scope, receive, send)
 
     def _announcement(self, scope: Scope) -> str | None:
         """Return the media type of the body announced by the headers; None if there is no body."""
@@ -112,41 +77,31 @@ class Bodies:
             return None
         kind = JSON  # a body without a meaning is read too, or it would be taken for the next request
         if scope["method"] in _BODY_METHODS:
-            kind = _type(types, encodings, _other_type(scope))
-        limit = self._limits.max_ingest_bytes if kind == NDJSON else self._largest(kind)
+            is_ingest = scope["method"] == "POST" and _INGEST.fullmatch(path_of(scope)) is not None
+            kind = _type(types, encodings, is_ingest=is_ingest)
+        limit = self._limits.max_ingest_bytes if kind == NDJSON else self._limits.max_body_bytes
         if limit is not None and length is not None and length > limit:
             raise _too_large(limit)
         return kind
 
-    def _largest(self, kind: str) -> int:
-        """Return how many bytes a body of this type may have that is read completely."""
-        return self._limits.max_file_bytes if kind == FORM else self._limits.max_body_bytes
-
-    async def _read_body(self, receive: Receive, kind: str, body: IO[bytes]) -> bool:
-        """Read the body, and turn back to its start; return False if the client has gone."""
-        limit, seconds, size = self._largest(kind), self._limits.body_seconds, 0
-        start = asyncio.get_running_loop().time()
+    async def _read_body(self, receive: Receive) -> bytes | None:
+        """Return the body; None if the client has gone."""
+        chunks, size = list[bytes](), 0
         try:
-            async with asyncio.timeout(seconds) as time_limit:
+            async with asyncio.timeout(self._limits.body_seconds):
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        return False
+                        return None
                     chunk = message.get("body", b"")
                     size += len(chunk)
-                    if size > limit:
-                        raise _too_large(limit)
-                    body.write(chunk)
+                    if size > self._limits.max_body_bytes:
+                        raise _too_large(self._limits.max_body_bytes)
+                    chunks.append(chunk)
                     if not message.get("more_body", False):
-                        body.seek(0)
-                        return True
-                    if kind == FORM:
-                        time_limit.reschedule(start + seconds * (1 + size // _MEGABYTE))
+                        return b"".join(chunks)
         except TimeoutError as error:
             raise self._too_slow() from error
-        except OSError as error:
-            reason = f"the file cannot be kept in the service's temporary folder: {error.strerror or error}"
-            raise HttpProblem("unavailable", reason, headers=CLOSE) from error
 
     def _count_bytes(self, receive: Receive) -> Receive:
         limit, size = self._limits.max_ingest_bytes, 0
@@ -208,18 +163,8 @@ def _length(lengths: list[bytes], codings: list[bytes]) -> int | None:
     return int(lengths[0])
 
 
-def _other_type(scope: Scope) -> str | None:
-    """Return the media type that a request may have instead of, or beside, JSON."""
-    path = path_of(scope)
-    if scope["method"] != "POST":
-        return None
-    if path == UPLOADS:
-        return FORM
-    return NDJSON if _INGEST.fullmatch(path) is not None else None
-
-
-def _type(types: list[bytes], encodings: list[bytes], content_type: str | None) -> str:
-    """Return the media type of a body if it is accepted here: JSON, or the other one that the path takes.
+def _type(types: list[bytes], encodings: list[bytes], *, is_ingest: bool) -> str:
+    """Return the media type of a body if it is accepted here: JSON, or lines of JSON where documents are added.
 
     Raises:
         Problem: ``unsupported-media-type``.
@@ -229,32 +174,28 @@ def _type(types: list[bytes], encodings: list[bytes], content_type: str | None) 
     media_type = types[0].decode("latin-1") if len(types) == 1 else ""
     kind, mark, parameters = media_type.partition(";")
     kind = kind.strip().lower()
-    if content_type == FORM:
-        if kind == FORM:
-            return FORM  # its parameter is the boundary, which the form's parser checks
-        raise HttpProblem("unsupported-media-type", f"a body here is {FORM} with a file", headers=CLOSE)
-    if kind in {JSON, content_type} and (not mark or _CHARSET.fullmatch(f";{parameters.strip()}")):
+    allowed_types = (JSON, NDJSON) if is_ingest else (JSON,)
+    if kind in allowed_types and (not mark or _CHARSET.fullmatch(f";{parameters.strip()}")):
         return kind
     if kind == FORM:
         raise HttpProblem("unsupported-media-type", NO_FILES, headers=CLOSE)
-    allowed_types = f"{JSON} or {NDJSON}" if content_type else JSON
-    raise HttpProblem("unsupported-media-type", f"a body here is {allowed_types}, in UTF-8", headers=CLOSE)
+    reason = f"a body here is {' or '.join(allowed_types)}, in UTF-8"
+    raise HttpProblem("unsupported-media-type", reason, headers=CLOSE)
 
 
 def _too_large(limit: int) -> HttpProblem:
     return HttpProblem("too-large", f"the body is larger than {limit:,} bytes", headers=CLOSE, limit=limit)
 
 
-def _replay(body: IO[bytes], receive: Receive, size: int) -> Receive:
-    """Return what passes a body on, so many bytes at a time; -1: at once."""
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Return what passes a body on."""
     is_exhausted = False
 
     async def replay() -> Message:
         nonlocal is_exhausted
         if is_exhausted:
             return await receive()  # this can only be the message that the client has gone
-        chunk = body.read(size)
-        is_exhausted = len(chunk) < size or size < 0
-        return {"type": "http.request", "body": chunk, "more_body": not is_exhausted}
+        is_exhausted = True
+        return {"type": "http.request", "body": body, "more_body": False}
 
     return replay

@@ -27,9 +27,6 @@ class Limits:
 
     Attributes:
         max_body_bytes: of a JSON body.
-        max_file_bytes: of an uploaded file, with the form around it.
-        max_file_chars: of the text that is stored of one uploaded file; the rest is left out, and the answer says so.
-        max_uploads: files that are uploaded at the same time.
         max_line_bytes: of a line of a streamed body.
         max_ingest_bytes: of a whole streamed body, which is never held in memory; None means no limit.
         max_header_bytes: of all headers together.
@@ -42,7 +39,7 @@ class Limits:
         max_connections: open at the same time; by default half of the file descriptors that the process may open.
         head_seconds: for a connection to send the whole head of a request.
         idle_seconds: between an answer and the next request on the same connection.
-        body_seconds: for a JSON body to arrive, for each line of a streamed one, and for each megabyte of a file.
+        body_seconds: for a JSON body to arrive, and for each line of a streamed one.
         stream_seconds: for a whole streamed body; None means no limit.
         write_seconds: for a client to take more of an answer.
         concurrency: searches that run at the same time.
@@ -58,9 +55,6 @@ class Limits:
     """
 
     max_body_bytes: int = 1_000_000
-    max_file_bytes: int = 30_000_000
-    max_file_chars: int = 5_000_000
-    max_uploads: int = 8
     max_line_bytes: int = 1_000_000
     max_ingest_bytes: int | None = 100_000_000_000
     max_header_bytes: int = 16_384
