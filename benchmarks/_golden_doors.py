@@ -181,15 +181,6 @@ def commands(ask: Answers, world: World) -> None:
     if DATA.is_dir():
         evaluate = ["eval", str(DATA / "ru_faq_java"), "--limit-queries", "12", "--json"]
         ask("commands/eval", partial(run, evaluate))
-        choose = [
-            "eval-select",
-            str(DATA / "tool_ultratool_en_dev"),
-            "--limit-queries",
-            "40",
-            "--selector",
-            "description",
-        ]
-        ask("commands/eval-select", partial(run, [*choose, "--json"]))
 
 
 def service(ask: Answers, world: World) -> None:

@@ -61,6 +61,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "commands/json/4 ": "a setting is new: cache_megabytes", "commands/text/4 ": "a setting is new: cache_megabytes",
     "commands/help/serve ": "what --allow-origin does is said in other words",
     "commands/help/delete ": "--all asks, --yes does not",
+    "commands/eval-select": _GONE, "commands/help/eval-select": _GONE,
     "commands/help/eval ": "where the figures are stored is said",
     "commands/json/54 delete -d notes --all": "refused without --yes",
     "commands/text/54 delete -d notes --all": "refused without --yes",

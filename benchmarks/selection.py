@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from _data import DATA
+from _selector_figures import SelectionTask, SelectorReport, evaluate_task, read_selection
 from pointsman.embedders import CachedEmbedder, HashingEmbedder, default_embedder
-from pointsman.evaluation.selector_figures import SelectionTask, SelectorReport, evaluate_task, read_selection
 from pointsman.selector.base_selector import BaseSelector, Choices, SelectorResult, SingleSelection, ToolMetadata
 from pointsman.selector.choices.choice_bm25 import ChoiceIndex
 from pointsman.selector.description_selector import DescriptionSelector

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from _data import DATA
+from _selector_figures import read_selection
 from pointsman.embedders import CachedEmbedder, default_embedder
-from pointsman.evaluation.selector_figures import read_selection
 from pointsman.selector import DescriptionSelector
 from pointsman.selector.multi_step import step_scores, steps
 

@@ -338,7 +338,7 @@ def test_route_shows_three_decisions_and_one_without_a_workspace(notes_cli: Cli)
     assert "filters_or_mixed_signals" in notes_cli("route", "новости channel:tech после:2024-01-01").stdout
 
 
-def test_eval_and_eval_select_on_a_small_collection(cli: Cli) -> None:
+def test_eval_on_a_small_collection(cli: Cli) -> None:
     folder = cli.folder / "collection"
     folder.mkdir()
     words = {"weather": "forecast rain sun temperature", "music": "play song album band", "maps": "route drive map way"}
@@ -352,8 +352,6 @@ def test_eval_and_eval_select_on_a_small_collection(cli: Cli) -> None:
     assert (report["dataset"], report["documents"], report["queries"]) == ("collection", 3, 3)
     assert report["strategies"]["bm25"]["ndcg@10"] == 1.0
     assert set(report["strategies"]["hybrid"]) == {"ndcg@10", "recall@10", "recall@100", "mrr@10", "latency_ms"}
-    [evaluation] = cli.json("eval-select", "collection", "--selector", "description")
-    assert evaluation["accuracy@1"] == 1.0
     assert "bm25" in cli("eval", "collection", "--strategies", "bm25").stdout
 
 
@@ -369,8 +367,6 @@ BAD_INPUT = [
     (["delete", "--dataset", "notes"], "give ids, --source PATH, --under PATH or --all"),
     (["search", "x", "--embedder", "telepathy"], "telepathy"),
     (["eval", "docs"], "corpus.jsonl"),
-    (["eval-select", "docs"], "docs"),
-    (["eval-select", "docs", "--selector", "oracle"], "no selector named 'oracle'"),
     (["route", "x", "--dataset", "nonsense"], "no dataset named 'nonsense'"),
     (["search", "x", "-k", "0"], "-k"),
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,10 @@ import pytest
 from rich.console import Console
 
 from pointsman.embedders import HashingEmbedder
-from pointsman.evaluation.selector_figures import (
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+
+from _selector_figures import (
     SELECTORS,
     SelectionTask,
     evaluate_selector,

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from pointsman.evaluation import Report
-    from pointsman.evaluation.selector_figures import SelectorReport
     from pointsman.evaluation.tune import Tuning
     from pointsman.store.store_values import Repair, Verification
     from pointsman.values.settings import Settings
@@ -469,16 +468,6 @@ def calibrating(result: Calibrating, *, is_kept: bool, as_json: bool) -> None:
         "kept": is_kept,
     }
     say(value, result.reason + ("" if is_kept else " (nothing was stored)"), as_json=as_json)
-
-
-def selection(reports: Sequence[SelectorReport], *, as_json: bool) -> None:
-    """Print the results of `pointsman eval-select`."""
-    if as_json:
-        print_json([report.to_json() for report in reports])
-        return
-    from pointsman.evaluation.selector_figures import render_selection
-
-    console().print(render_selection(reports))
 
 
 def table(headings: list[str], rows: list[list[Any]], right: Sequence[int] = ()) -> None:

@@ -1,4 +1,4 @@
-"""`pointsman eval`, `tune`, `calibrate`, `eval-select`: figures on labelled questions, and what is fitted to them."""
+"""`pointsman eval`, `tune`, `calibrate`: figures on labelled questions, and what is fitted to them."""
 
 from __future__ import annotations
 
@@ -204,31 +204,3 @@ def calibrate(
         with output.progress("Calibrating") as on_progress:
             result = open_workspace.calibrate(dataset, queries, qrels, keep=not dry_run, on_progress=on_progress)
         output.calibrating(result, is_kept=not dry_run and result.calibration is not None, as_json=as_json)
-
-
-def evaluate_select(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Choices and labelled queries (see the docs).")],
-    selector: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="description, embedding, centred, random or fitted; may be repeated."),
-    ] = None,
-    limit_queries: Annotated[int | None, typer.Option(min=1, metavar="N", help="At most N, evenly sampled.")] = None,
-    examples: Annotated[int, typer.Option(min=0, metavar="N", help="Examples per label, if there are any.")] = 20,
-    embedder: EmbedderOption = "default",
-    as_json: JsonOption = False,
-) -> None:
-    """Measure selectors on labelled queries.
-
-    Prints accuracy@1, recall, calibration and time per query. DIR is a BEIR-form folder whose corpus lists the
-    choices, or one with train.jsonl and test.jsonl of labelled texts.
-    """
-    from pointsman.evaluation.selector_figures import evaluate_selector
-
-    with output.progress("Evaluating") as on_progress:
-        reports = [
-            evaluate_selector(
-                folder, name, limit=limit_queries, examples=examples, embedder=embedder, on_progress=on_progress
-            )
-            for name in selector or ["description"]
-        ]
-    output.selection(reports, as_json=as_json)

@@ -1,4 +1,4 @@
-"""Evaluates selectors on queries with known right choices."""
+"""Selectors measured on queries with known right choices; read by `selection.py` and `tools.py`."""
 
 from __future__ import annotations
 
