@@ -202,8 +202,8 @@ def _characters_and_pairs(run: str, stop_words: re.Pattern[str] | None = None) -
     characters = run.translate(FOLDS)  # complete folding for a run in normal form
     if stop_words is None:
         return [*characters, *map(add, characters, characters[1:])]
-    pieces = stop_words.split(characters)
-    return [*chain.from_iterable(pieces), *chain.from_iterable(map(add, piece, piece[1:]) for piece in pieces)]
+    words = stop_words.split(characters)
+    return [*chain.from_iterable(words), *chain.from_iterable(map(add, word, word[1:]) for word in words)]
 
 
 def _terms(word: str) -> list[str]:

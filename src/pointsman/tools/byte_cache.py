@@ -41,16 +41,16 @@ class _Budget:
 
     def fit(self, at_least: int = 0) -> list[Any]:
         """Remove entries until the others fit, and return them, so that they are freed outside the lock."""
-        evicted = []
+        evicted_values = []
         while self.used > self.limit and len(self.entries) > at_least:
-            evicted.append(self.remove(next(iter(self.entries))))
-        return evicted
+            evicted_values.append(self.remove(next(iter(self.entries))))
+        return evicted_values
 
     def forget(self, cache: int) -> None:
         """Remove the entries of a cache."""
         with self.lock:
-            evicted = [self.remove(name) for name in list(self.entries) if name[0] == cache]
-        del evicted
+            evicted_values = [self.remove(name) for name in list(self.entries) if name[0] == cache]
+        del evicted_values
 
 
 _budget = _Budget()
@@ -62,8 +62,8 @@ def set_limit(limit: int) -> None:
     """Set how many bytes all caches of this process may take together."""
     with _budget.lock:
         _budget.limit = limit
-        evicted = _budget.fit()
-    del evicted
+        evicted_values = _budget.fit()
+    del evicted_values
 
 
 def use() -> dict[str, int]:
@@ -110,10 +110,10 @@ class ByteCache(Generic[K, V]):
             former = _budget.remove(name)
             _budget.entries[name], self._values[key] = (weakref.ref(self), size), value
             _budget.used += size
-            evicted = _budget.fit(1)
+            evicted_values = _budget.fit(1)
             while self._most is not None and len(self._values) > self._most:
-                evicted.append(_budget.remove((self._number, next(iter(self._values)))))
-        del former, evicted
+                evicted_values.append(_budget.remove((self._number, next(iter(self._values)))))
+        del former, evicted_values
 
     def clear(self) -> None:
         """Remove all values."""

@@ -511,12 +511,12 @@ class Candidates:
         """Return the logarithm of the evidence of all candidates, as a multiple of the best one's."""
         import numpy as np
 
-        others = float(np.exp((self.scores - self.best) / _WIDTH).sum()) - 1
+        competition = float(np.exp((self.scores - self.best) / _WIDTH).sum()) - 1
         if self.near is not None and len(self.scores) <= LEAST:  # in a dataset of five, few others compete
-            others *= LEAST / max(len(self.scores) - 1, 1)
+            competition *= LEAST / max(len(self.scores) - 1, 1)
             if len(self.scores) < FEW:  # at least as much as passages of no evidence have
-                others = max(others, LEAST * math.exp(-max(self.best, 0.0) / _WIDTH))
-        return math.log1p(others)
+                competition = max(competition, LEAST * math.exp(-max(self.best, 0.0) / _WIDTH))
+        return math.log1p(competition)
 
     def hits(self, places: NDArray[np.int64]) -> dict[str, Any]:
         """Return the features of hits that predict whether each is relevant.

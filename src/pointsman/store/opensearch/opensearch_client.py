@@ -226,10 +226,10 @@ class Cluster:
         """
         retries = Retries(time.monotonic() + PATIENCE, first=0.3, longest=1.0, most=_REPEATS)
         while True:
-            parts = list(ask())
-            failure = next((part for part in parts if "error" in part), None)
+            responses = list(ask())
+            failure = next((response for response in responses if "error" in response), None)
             if failure is None:
-                return parts
+                return responses
             error, status = failure["error"], status_of(failure)
             pause = retries.pause() if is_passing(error.get("type"), status) else None
             if pause is None:

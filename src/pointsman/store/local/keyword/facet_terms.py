@@ -53,12 +53,12 @@ def narrowing(schema: tantivy.Schema, filters: Filter, values: Values) -> tantiv
         case Range() | PartOfText():
             return _with_values(schema, filters.key, values(filters, _MOST_VALUES))
         case And() | Or():
-            of_parts = [narrowing(schema, part, values) for part in filters.parts]
-            narrowed = [query for query in of_parts if query is not None]
-            if not narrowed or (isinstance(filters, Or) and len(narrowed) < len(of_parts)):
+            of_operands = [narrowing(schema, operand, values) for operand in filters.parts]
+            queries = [query for query in of_operands if query is not None]
+            if not queries or (isinstance(filters, Or) and len(queries) < len(of_operands)):
                 return None
             occur = tantivy.Occur.Must if isinstance(filters, And) else tantivy.Occur.Should
-            return tantivy.Query.boolean_query([(occur, query) for query in narrowed])
+            return tantivy.Query.boolean_query([(occur, query) for query in queries])
     return None
 
 

@@ -88,9 +88,9 @@ class VectorCodes:
         centroids, sample = self._centroids, self._sample
         cosines = sample @ centroids.T
         nearest = cosines.argmax(axis=1)
-        off = sample - cosines.max(axis=1)[:, None] * centroids[nearest]
-        off /= np.maximum(np.linalg.norm(off, axis=1, keepdims=True), _ROUNDING)
-        return np.asarray(np.sqrt(np.mean((off @ (centroids - centroids.mean(axis=0)).T) ** 2, axis=0)))
+        residuals = sample - cosines.max(axis=1)[:, None] * centroids[nearest]
+        residuals /= np.maximum(np.linalg.norm(residuals, axis=1, keepdims=True), _ROUNDING)
+        return np.asarray(np.sqrt(np.mean((residuals @ (centroids - centroids.mean(axis=0)).T) ** 2, axis=0)))
 
     @cached_property
     def _sample(self) -> NDArray[np.float32]:

@@ -345,11 +345,11 @@ def _is_untidy(state: VectorState) -> bool:
 
 def _gather_changes(batches: Iterator[VectorChanges]) -> Iterator[list[VectorChanges]]:
     """Combine batches until they have about `_APPLY_ROWS` vectors."""
-    together: list[VectorChanges] = []
+    group: list[VectorChanges] = []
     for batch in batches:
-        together.append(batch)
-        if sum(len(batch_.keys) for batch_ in together) >= _APPLY_ROWS:
-            yield together
-            together = []
-    if together:
-        yield together
+        group.append(batch)
+        if sum(len(batch_.keys) for batch_ in group) >= _APPLY_ROWS:
+            yield group
+            group = []
+    if group:
+        yield group
