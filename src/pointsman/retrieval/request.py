@@ -100,8 +100,9 @@ class SearchOptions(_CommonOptions, total=False):
         spelling: False searches for the question as written; True lets ``"auto"`` correct probable typos, which the
             answer reports in ``spelling``.
         syntax: whether ``"exact phrase"``, ``-word``, ``-"phrase"`` and ``+word`` in a question are obeyed: ``"auto"``
-            obeys them in keywords, ``"hard"`` always, ``"plain"`` never; see `pointsman.text.written_syntax`. The
-            plan says what was understood.
+            obeys them in keywords, ``"hard"`` always, ``"plain"`` never; see `pointsman.text.written_syntax`.
+            ``field:value``, ``field:>=2020`` and ``before:2024`` are obeyed wherever documents have the field, unless
+            ``"plain"``; see `pointsman.text.field_syntax`. The plan says what was understood.
         effort: the effort of ``"auto"``: ``"fast"``, ``"balanced"``, ``"thorough"``, or `EffortLimits`.
         timeout: seconds for the whole search.
         principals: who asks, such as ``["user:anna", "group:finance"]``: where access is on, only documents that these
@@ -218,7 +219,7 @@ class SearchRequest:
         Syntax,
         "auto",
         'Whether `"exact phrase"`, `-word`, `-"phrase"` and `+word` are obeyed: `auto` in keywords, `hard` always, '
-        "`plain` never.",
+        "`plain` never. `field:value`, `field:>=2020` and `before:2024` where documents have the field.",
     )
     effort: EffortName | EffortLimits = _option(EffortName, "balanced", "For `auto`: `fast`, `balanced` or `thorough`.")
     timeout: float | None = _option(

@@ -181,9 +181,9 @@ def _pattern(words: str) -> re.Pattern[str]:
     """The words in a row, in a folded text; Chinese characters have no bounds."""
     pattern = r"\s+".join(map(re.escape, fold(words).split()))
     first, last = fold(words).strip()[:1], fold(words).strip()[-1:]
-    before = r"(?<!\w)" if _is_bounded(first) else ""
-    after = r"(?!\w)" if _is_bounded(last) else ""
-    return re.compile(f"{before}{pattern}{after}")
+    left_edge = r"(?<!\w)" if _is_bounded(first) else ""
+    right_edge = r"(?!\w)" if _is_bounded(last) else ""
+    return re.compile(f"{left_edge}{pattern}{right_edge}")
 
 
 def _is_bounded(character: str) -> bool:

@@ -204,6 +204,7 @@ async def plan(routings: Sequence[Route], search: Search) -> list[SearchPlan]:
 def _search_plan(routing: Route, search: Search) -> SearchPlan:
     """Apply the recipe to the routed sources, and transform the query if that is a matter of microseconds."""
     inquiry, names, start = routing.inquiry, routing.names, perf_counter()
+    inquiry, field_decision = _with_written_filter(inquiry, names)
     recipe = inquiry.recipe.for_sources(names, partial(RoutedLookup, carry_out=search))
     plan = recipe.plan
     plan = replace(plan, reason=Reason.join_all(routing.reason, plan.reason)) if routing.reason else plan
@@ -211,6 +212,8 @@ def _search_plan(routing: Route, search: Search) -> SearchPlan:
         plan = replace(
             plan, decisions=(*plan.decisions, _syntax_decision(inquiry.written_query, inquiry.recipe.syntax))
         )
+    if field_decision is not None:
+        plan = replace(plan, decisions=(*plan.decisions, field_decision))
     if inquiry.journal.listener is not None:
         inquiry.journal.tell(plan)
     detail = f"{plan.strategy} over {', '.join(names) or 'nothing'}: {plan.reason}"
@@ -223,6 +226,27 @@ def _search_plan(routing: Route, search: Search) -> SearchPlan:
         except Exception as error:  # noqa: BLE001  (reported in the answer by `transform`)
             transformation = error
     return SearchPlan(inquiry, names, plan, recipe, transformation, start)
+
+
+def _with_written_filter(inquiry: Inquiry, names: Sequence[str]) -> tuple[Inquiry, Decision | None]:
+    """Put the conditions on fields that a question has in words into its filter; the rest has a syntax of its own."""
+    asked_query, recipe, journal = inquiry.asked_query, inquiry.recipe, inquiry.journal
+    if recipe.syntax == "plain" or not (":" in asked_query.text or "：" in asked_query.text):
+        return inquiry, None
+    from pointsman.retrieval.stages.written_filters import with_written_filter
+
+    start = perf_counter()
+    stores = [inquiry.readings[name].store for name in names if name in inquiry.readings]
+    try:
+        understood = with_written_filter(asked_query, stores, recipe.syntax, journal)
+    except Exception as error:  # noqa: BLE001  (reported in the answer)
+        journal.failed("syntax", start, error, "conditions on fields are searched as words")
+        return inquiry, None
+    if understood is None:
+        return inquiry, None
+    query, decision = understood
+    new_inquiry = Inquiry.of(recipe, query, inquiry.mode, inquiry.readings, journal)
+    return replace(new_inquiry, asked_query=asked_query), decision
 
 
 def _syntax_decision(conditions: WrittenQuery, syntax: Syntax) -> Decision:

@@ -1,0 +1,173 @@
+"""Conditions on fields that a query has in words, such as ``author:smith``, become its filter.
+
+`pointsman.text.field_syntax` reads them; which fields there are, and what a value means there, the documents tell: only
+those that the asker may see. A filter that no document matches is dropped, unless ``syntax="hard"`` insists; the answer
+says so.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from pointsman.retrieval.stages.answer_limits import absence_of
+from pointsman.store.store_values import Capability
+from pointsman.text.field_syntax import DATE, FieldTerm, is_date_word, period_of, read_fields, written_names
+from pointsman.values.filters import And, Contains, EndsWith, Equals, Exists, Filter, In, Not, Or, Range, StartsWith
+from pointsman.values.metadata import folded, typed_values
+from pointsman.values.types import Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pointsman.retrieval.run.journal import Journal
+    from pointsman.store.base_store import Store
+    from pointsman.text.field_syntax import Comparison
+    from pointsman.text.written_syntax import Syntax
+    from pointsman.values.types import Query
+
+_SAMPLE: Final = 100
+"""Documents of a dataset whose metadata are read for the names of its fields."""
+
+_MOST_NAMES: Final = 12
+"""Names of a query that are looked for among the fields."""
+
+_NUMBER: Final = re.compile(r"[-+]?\d{1,15}(?:[.,]\d{1,15})?")
+_BOUNDS: Final[dict[Comparison, str]] = {"<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
+
+
+def with_written_filter(
+    query: Query, stores: Sequence[Store], syntax: Syntax, journal: Journal
+) -> tuple[Query, Decision] | None:
+    """Return the query with its conditions on fields in its filter, and what was understood; None if it has none.
+
+    Args:
+        query: as the caller sent it.
+        stores: the open datasets that are searched.
+        syntax: whether to insist on conditions that no document meets.
+        journal: of the search; told what cannot be obeyed.
+    """
+    candidates = written_names(query.text)[:_MOST_NAMES]
+    if not candidates:
+        return None
+    stores = [store for store in stores if store.info.can(Capability.FILTERS)]
+    keys = {folded(key): key for store in stores for key in _keys(store)}
+    keys |= {folded(name): name for name in candidates if folded(name) not in keys and _has_match(stores, Exists(name))}
+    known_names = {name for name in candidates if folded(name) in keys}
+    date_keys = [keys[DATE]] if DATE in keys else []
+    if not date_keys and any(is_date_word(name) for name in candidates if name not in known_names):
+        date_keys = _date_keys(stores)
+        if len(date_keys) != 1:
+            journal.degrade(_no_date(date_keys))
+    own_words, terms = read_fields(query.text, known_names, has_date=len(date_keys) == 1)
+    for name in candidates:
+        if name not in known_names and not is_date_word(name):
+            journal.degrade(f"{absence_of(name, keys.values(), 'syntax')}; its words are searched")
+    if not terms:
+        return None
+    condition = _conjunction([_condition(stores, keys.get(folded(term.name)) or date_keys[0], term) for term in terms])
+    filters: Filter | None = condition if query.filters is None else query.filters & condition
+    query = replace(query, text=own_words or " ".join(value for term in terms for value in term.values))
+    advice = "syntax='plain' searches for the question as written"
+    if _has_match(stores, filters or condition):
+        reason = f"searched for {query.text!r:.200}, hits have {condition!s:.200}; {advice}"
+    else:
+        journal.degrade(f"no document that was searched has {condition!s:.200}; {advice}")
+        reason = f"no document has {condition!s:.200}"
+        if syntax == "auto":
+            filters, reason = query.filters, f"{reason}, so the nearest without it are shown"
+    decision = Decision("syntax", f"{condition}", "request" if syntax == "hard" else "default", reason)
+    return replace(query, filters=filters), decision
+
+
+def _keys(store: Store) -> Iterator[str]:
+    """Yield the fields of a dataset: all, or those of its first documents if the store would have to ask its server."""
+    known_keys = store.metadata_keys()
+    if known_keys is not None:
+        yield from known_keys
+        return
+    for document in store.page(None, _SAMPLE).documents:
+        yield from document.metadata
+
+
+def _date_keys(stores: Sequence[Store]) -> list[str]:
+    """Return the fields that hold dates in the first documents of all datasets."""
+    is_date: dict[str, bool] = {}
+    for store in stores:
+        for document in store.page(None, _SAMPLE).documents:
+            for key, value in document.metadata.items():
+                for kind, text in typed_values(value):
+                    dated = kind == "string" and period_of(text[:10]) is not None and text[4:5] == "-"
+                    is_date[key] = is_date.get(key, True) and dated
+    return [key for key, dated in is_date.items() if dated]
+
+
+def _no_date(date_keys: Sequence[str]) -> str:
+    if not date_keys:
+        return "syntax: no field of the documents that were searched is a date, so before: and after: are words"
+    fields = " or ".join(f"{key}:<2024" for key in date_keys[:3])
+    return f"syntax: the documents that were searched have several dates; say which, such as {fields}"
+
+
+def _has_match(stores: Sequence[Store], condition: Filter) -> bool:
+    """Whether a document of any dataset matches."""
+    return any(store.page(None, 1, condition).documents for store in stores)
+
+
+def _condition(stores: Sequence[Store], key: str, term: FieldTerm) -> Filter:
+    """The filter that a term means among these documents."""
+    if term.comparison != "is":
+        condition = _disjunction([_bound(key, term.comparison, value) for value in term.values])
+    else:
+        condition = _disjunction([_equality(key, value) for value in term.values])
+        is_name = all(not any(map(str.isdigit, value)) for value in term.values)
+        if is_name and not _has_match(stores, condition):  # smith: no author is so, but John Smith
+            condition = _disjunction([Contains(key, value.strip("*"), ignore_case=True) for value in term.values])
+    return Not(condition) if term.is_excluded else condition
+
+
+def _conjunction(conditions: Sequence[Filter]) -> Filter:
+    return conditions[0] if len(conditions) == 1 else And(tuple(conditions))
+
+
+def _disjunction(conditions: Sequence[Filter]) -> Filter:
+    return conditions[0] if len(conditions) == 1 else Or(tuple(conditions))
+
+
+def _equality(key: str, value: str) -> Filter:
+    """The field is the value: a text in any usual case, a number, a truth value, or a date within the period."""
+    part_of_value = value.strip("*")
+    if value.startswith("*") and part_of_value:
+        return (Contains if value.endswith("*") else EndsWith)(key, part_of_value, ignore_case=True)
+    if value.endswith("*") and part_of_value:
+        return StartsWith(key, part_of_value, ignore_case=True)
+    texts = dict.fromkeys((value, value.lower(), value.upper(), value.capitalize(), value.title()))
+    conditions: list[Filter] = [In(key, tuple(texts))]
+    if (number := _number(value)) is not None:
+        conditions.append(Equals(key, number))
+    if value.lower() in {"true", "false"}:
+        conditions.append(Equals(key, value.lower() == "true"))
+    if (period := period_of(value)) is not None:
+        is_day = len(period.first) == len("2024-05-14")
+        conditions += [Equals(key, period.first), StartsWith(key, period.first + ("T" if is_day else "-"))]
+    return _disjunction(conditions)
+
+
+def _bound(key: str, comparison: Comparison, value: str) -> Filter:
+    """The field is above or below a value: as a number, and as a date or a text."""
+    conditions: list[Filter] = []
+    if (number := _number(value)) is not None:
+        conditions.append(Range(key, **{_BOUNDS[comparison]: number}))
+    if (period := period_of(value)) is None:
+        if number is None:
+            conditions.append(Range(key, **{_BOUNDS[comparison]: value}))
+    elif comparison in {"<", ">="}:
+        conditions.append(Range(key, **{_BOUNDS[comparison]: period.first}))
+    else:
+        conditions.append(Range(key, **{"lt" if comparison == "<=" else "gte": period.following}))
+    return _disjunction(conditions)
+
+
+def _number(value: str) -> float | None:
+    return float(value.replace(",", ".")) if _NUMBER.fullmatch(value) else None

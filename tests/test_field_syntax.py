@@ -1,0 +1,175 @@
+"""Conditions on fields that a query has in words are obeyed where the documents have such fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pointsman
+from pointsman import Document, Workspace
+from pointsman.embedders import HashingEmbedder
+from pointsman.text.field_syntax import written_names
+
+REPORTS: dict[str, dict[str, Any]] = {
+    "smith": {"author": "John Smith", "year": 2023, "status": "open", "date": "2023-04-05", "room": "4"},
+    "lee": {"author": "Lee", "year": 2024, "status": "Closed", "date": "2024-05-14T10:00:00+00:00", "room": "14"},
+    "ivanova": {"author": "Иванова", "year": 2025, "status": "reopened", "date": "2025-01-01", "room": "41"},
+    "wang": {"author": "王芳", "year": "2026", "tags": ["budget", "draft"], "room": "44"},
+}
+
+
+@pytest.fixture(scope="module", params=["folder", "postgres"])
+def reports(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    if request.param == "postgres":
+        location = f"{request.getfixturevalue('postgres').url}?schema=fields"
+    else:
+        location = str(tmp_path_factory.mktemp("fields"))
+    with pointsman.open(location, embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("reports").add(
+            [Document(id_, f"The budget report of {id_}.", metadata) for id_, metadata in REPORTS.items()]
+        )
+        yield workspace
+
+
+def ids(workspace: Workspace, query: str, **options: Any) -> set[str]:
+    return {hit.id for hit in workspace.search(query, refuse=False, **options).hits}
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("budget author:lee", {"lee"}),
+        ("budget Author:LEE", {"lee"}),
+        ("budget author:smith", {"smith"}),  # no author is so; one is John Smith
+        ('budget author:"john smith"', {"smith"}),
+        ("budget author:(lee OR 王芳)", {"lee", "wang"}),
+        ("бюджет author:(иванова ИЛИ lee)", {"ivanova", "lee"}),
+        ("预算 author:(王芳 或 lee)", {"wang", "lee"}),
+        ("budget -author:lee", {"smith", "ivanova", "wang"}),
+        ("budget year:2024", {"lee"}),
+        ("budget year:2026", {"wang"}),  # a text
+        ("budget year:>=2024", {"lee", "ivanova", "wang"}),
+        ("budget year:<2024", {"smith"}),
+        ("budget year:>2023 year:<=2025", {"lee", "ivanova"}),
+        ("budget status:open", {"smith"}),  # not reopened
+        ("budget status:*open*", {"smith", "ivanova"}),
+        ("budget status:clo*", {"lee"}),
+        ("budget room:4", {"smith"}),  # not 14
+        ("budget tags:draft", {"wang"}),
+        ("budget before:2024", {"smith"}),
+        ("budget after:2024", {"ivanova"}),
+        ("budget after:2024-04", {"lee", "ivanova"}),
+        ("budget since:14.05.2024", {"lee", "ivanova"}),
+        ("budget until:14.05.2024", {"smith", "lee"}),
+        ("бюджет до:2024", {"smith"}),
+        ("бюджет с:2025", {"ivanova"}),
+        ("预算 之后:2024", {"ivanova"}),
+        ("预算 之前:2024年5月", {"smith"}),
+        ("budget date:2024-05", {"lee"}),
+        ("budget date:2024", {"lee"}),
+        ("budget дата:14.05.2024", {"lee"}),
+        ("what does the budget report say author:lee?", {"lee"}),  # in a sentence, too: the field is there
+        ("author:lee", {"lee"}),
+        ("-author:lee", {"smith", "ivanova", "wang"}),
+    ],
+)
+def test_a_field_is_obeyed(reports: Workspace, query: str, expected: set[str]) -> None:
+    assert ids(reports, query) == expected
+
+
+@pytest.mark.parametrize("strategy", ["bm25", "vector", "hybrid", "auto"])
+def test_every_strategy_obeys(reports: Workspace, strategy: str) -> None:
+    assert ids(reports, "budget -author:lee year:<2026", strategy=strategy) == {"smith", "ivanova"}
+
+
+def test_a_filter_counts_besides(reports: Workspace) -> None:
+    assert ids(reports, "budget year:>=2024", filters="year < 2025") == {"lee"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["at 10:30", "note: this", "std::sort", r"C:\temp", "https://a.example", "3:4", "a:", ":b", "ratio 3 :4", "x:/etc"],
+)
+def test_what_is_no_field(text: str) -> None:
+    assert written_names(text) == ()
+
+
+def test_plain_reads_no_field(reports: Workspace) -> None:
+    assert ids(reports, "budget author:lee", syntax="plain") == set(REPORTS)
+
+
+def test_what_was_understood_is_said(reports: Workspace) -> None:
+    answer = reports.search("budget author:lee -status:open", refuse=False)
+    (decision,) = [decision for decision in answer.plan.decisions if decision.what == "syntax"]
+    assert "searched for 'budget'" in decision.reason
+    assert 'author in ["lee"' in decision.reason
+    assert 'status not in ["open"' in decision.reason
+    assert answer.asked is not None
+    assert answer.asked.text == "budget author:lee -status:open"
+    assert answer.query.text == "budget"
+
+
+def test_an_unknown_field_is_words_and_said(reports: Workspace) -> None:
+    answer = reports.search("budget autor:lee", refuse=False)
+    assert {hit.id for hit in answer.hits} == set(REPORTS)
+    assert any("has the key 'autor'; did you mean 'author'?" in note for note in answer.degraded)
+
+
+def test_what_no_document_has_is_said_with_the_nearest(reports: Workspace) -> None:
+    answer = reports.search("budget author:nobody", refuse=False)
+    assert {hit.id for hit in answer.hits} == set(REPORTS)
+    assert any("no document that was searched has author" in note for note in answer.degraded)
+    assert not reports.search("budget author:nobody", refuse=False, syntax="hard").hits
+
+
+def test_other_syntax_stands_beside_fields(reports: Workspace) -> None:
+    assert ids(reports, "budget -wang year:>=2024") == {"lee", "ivanova"}
+
+
+def test_dates_need_one_field(tmp_path: Path) -> None:
+    with pointsman.open(tmp_path, embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("two").add(
+            [
+                Document("a", "a budget", {"created": "2024-01-02", "updated": "2025-01-02", "note": "x"}),
+                Document("b", "b budget", {"created": "2025-01-02", "updated": "2025-02-02", "note": "2024-01-01"}),
+            ]
+        )
+        answer = workspace.search("budget before:2025", refuse=False)
+        assert len(answer.hits) == 2
+        assert any("several dates" in note and "created:<2024" in note for note in answer.degraded)
+        assert ids(workspace, "budget created:<2025") == {"a"}
+        workspace.dataset("none").add([Document("c", "c budget", {"note": "x"})])
+        notes = workspace.search("budget before:2025", datasets="none", refuse=False).degraded
+        assert any("no field of the documents that were searched is a date" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    "value", ["nan", "inf", "1e999", "9" * 5000, "*", "**", "(", "()", '"', "\x00", "a" * 5000, ">=", "<"]
+)
+def test_no_value_breaks_a_search(reports: Workspace, value: str) -> None:
+    for field in ("year", "author", "before", "-year", "_id"):
+        assert reports.search(f"budget {field}:{value}", refuse=False).asked is not None
+
+
+def test_many_names_are_bounded(reports: Workspace) -> None:
+    query = " ".join(f"name{number}:x" for number in range(200))
+    assert len(reports.search(query, refuse=False).degraded) < 20
+
+
+def test_a_hidden_field_is_no_field(tmp_path: Path) -> None:
+    """What a reader may not see neither filters nor is offered as a name."""
+    with pointsman.open(tmp_path, embedder=HashingEmbedder()) as workspace:
+        dataset = workspace.dataset("mixed")
+        dataset.add(
+            [
+                Document("open", "open budget", {"_access": {"allow": ["everyone"]}}),
+                Document("secret", "secret budget", {"owner": "lee", "_access": {"allow": ["group:board"]}}),
+            ]
+        )
+        workspace.switch_access(on=True)
+        answer = workspace.search("budget owner:lee", refuse=False, principals=["group:staff"])
+        assert [hit.id for hit in answer.hits] == ["open"]
+        assert any("has the key 'owner'" in note and "did you mean" not in note for note in answer.degraded)
