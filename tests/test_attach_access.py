@@ -22,9 +22,8 @@ from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.evaluation.leak_cases import TwinCase, random_case
 from pointsman.evaluation.leaktest import LeakReport, ShippedEmbedder, TwinPair
 from pointsman.store.external.attachment import ATTACHED, Attachment
-from pointsman.store.external.faiss_file import _ExactRows
+from pointsman.store.postgres.attached_table import TableStore
 from pointsman.store.store_values import NEAR, SPREAD_NOTE, StoreQuery
-from pointsman.tools.errors import CorruptStoreError, StoreUnavailableError
 from pointsman.values.views import ACCESS, AccessColumns, View, permissions_of
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 EMBEDDER = HashingEmbedder()
 ANNA = ["user:anna", "group:rail"]
-FAISS: dict[str, Any] = {"table": "orders.jsonl", "id": "id", "text": "text", "vector": "vector"}
 ACCESS_OPTION = {"access": "readers,-barred"}
 UNSEEN: tuple[Any, ...] = ([], None, 5, True, {"group:rail": 1}, ["group:rail", 7], [["group:rail"]])
 """What a column may have that allows nobody."""
@@ -60,25 +58,6 @@ def row_of(document: Document) -> Row:
     return {**metadata, **readers_of(document), "id": document.id, "text": document.text}
 
 
-def write_faiss(folder: Path, rows: Sequence[Row], kind: str = "IndexFlatIP") -> str:
-    """Write a file of FAISS and one of its documents; return the URL."""
-    import faiss
-
-    folder.mkdir(parents=True, exist_ok=True)
-    vectors = EMBEDDER.embed_documents([row["text"] for row in rows]).reshape(-1, EMBEDDER.dimensions)
-    if kind == "IndexHNSWFlat":
-        index: Any = faiss.IndexHNSWFlat(EMBEDDER.dimensions, 8, faiss.METRIC_INNER_PRODUCT)
-    elif kind == "IndexIVFFlat":
-        index = faiss.IndexIVFFlat(faiss.IndexFlatIP(EMBEDDER.dimensions), EMBEDDER.dimensions, 2)
-        index.train(vectors)
-    else:
-        index = getattr(faiss, kind)(EMBEDDER.dimensions)
-    index.add(vectors)
-    faiss.write_index(index, str(folder / "orders.faiss"))
-    (folder / "orders.jsonl").write_text("\n".join(json.dumps(row) for row in rows), "utf-8")
-    return f"faiss:{folder / 'orders.faiss'}"
-
-
 def write_table(url: str, table: str, rows: Sequence[Row], vectors: np.ndarray, *, in_json: bool = False) -> None:
     """Make a table of somebody else; who may see a row is said by columns, or by keys of its JSON column."""
     import psycopg
@@ -101,6 +80,15 @@ def write_table(url: str, table: str, rows: Sequence[Row], vectors: np.ndarray, 
                 f"insert into {table} values ({marks})", (row["id"], row["text"], meta, str(vector.tolist()), *access)
             )
         connection.execute(f"create index on {table} using hnsw (v vector_cosine_ops)")
+
+
+def attach_table(workspace: Workspace, name: str, url: str, rows: Sequence[Row], *, in_json: bool = False) -> None:
+    """Attach a new table with these rows."""
+    table = f"orders_{uuid.uuid4().hex}"
+    vectors = EMBEDDER.embed_documents([row["text"] for row in rows]).reshape(-1, EMBEDDER.dimensions)
+    write_table(url, table, [{"readers": None, "barred": None, **row} for row in rows], vectors, in_json=in_json)
+    columns: dict[str, Any] = {"id": "id", "text": "text", "vector": "v", "metadata": ["meta"]}
+    workspace.attach(name, url, table=table, **columns, **ACCESS_OPTION)
 
 
 # ── twins ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -144,41 +132,23 @@ def differences(attach: Attach, pairs: int, questions: int, seed: int) -> LeakRe
     return report
 
 
-def test_answers_over_a_file_of_faiss_are_equal_to_the_byte_at_every_door(tmp_path: Path) -> None:
-    numbers = iter(range(1000))
-
-    def attach(workspace: Workspace, name: str, rows: Sequence[Row]) -> None:
-        kind = random.Random(name).choice(["IndexFlatIP", "IndexFlatL2", "IndexHNSWFlat"])
-        url = write_faiss(tmp_path / f"files{next(numbers)}", rows, kind)
-        workspace.attach(name, url, **FAISS, **ACCESS_OPTION)
-
-    report = differences(attach, 12, 12, seed=5)
-    assert report.comparisons == 144
-    assert set(report.doors) == {"search", "explain", "search_many", "route", "documents", "http", "mcp"}
-    assert report.differing == 0, report.leaks[:3]
-
-
 @pytest.mark.parametrize("in_json", [False, True], ids=["columns", "json"])
 def test_answers_over_a_table_are_equal_to_the_byte_at_every_door(postgres: PostgresServer, in_json: bool) -> None:
     def attach(workspace: Workspace, name: str, rows: Sequence[Row]) -> None:
-        table = f"twin_{uuid.uuid4().hex}"
-        vectors = EMBEDDER.embed_documents([row["text"] for row in rows]).reshape(-1, EMBEDDER.dimensions)
-        write_table(postgres.url, table, rows, vectors, in_json=in_json)
-        columns: dict[str, Any] = {"id": "id", "text": "text", "vector": "v", "metadata": ["meta"]}
-        workspace.attach(name, postgres.url, table=table, **columns, **ACCESS_OPTION)
+        attach_table(workspace, name, postgres.url, rows, in_json=in_json)
 
     report = differences(attach, 6, 12, seed=6)
     assert report.comparisons == 72
     assert report.differing == 0, report.leaks[:3]
 
 
-def test_without_the_columns_the_same_comparison_finds_leaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    numbers = iter(range(1000))
-    monkeypatch.setattr(AccessColumns, "admit", lambda *_: True)
+def test_without_the_columns_the_same_comparison_finds_leaks(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TableStore, "_access", lambda *_: "true")
 
     def attach(workspace: Workspace, name: str, rows: Sequence[Row]) -> None:
-        url = write_faiss(tmp_path / f"files{next(numbers)}", rows)
-        workspace.attach(name, url, **FAISS, **ACCESS_OPTION)
+        attach_table(workspace, name, postgres.url, rows)
 
     assert differences(attach, 2, 12, seed=5).differing > 3
 
@@ -203,18 +173,11 @@ ROWS: list[Row] = [
 FOR_ANNA, FOR_EVERYONE = {"rail", "all"}, {"all", "barred"}
 
 
-@pytest.fixture(params=["faiss", "postgresql"])
-def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Workspace]:
+@pytest.fixture
+def shop(postgres: PostgresServer, tmp_path: Path) -> Iterator[Workspace]:
     with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as workspace:
         workspace.dataset("own").add([Document("own", "signal of our own")], access=["everyone"])
-        if request.param == "faiss":
-            workspace.attach("orders", write_faiss(tmp_path / "files", ROWS), **FAISS, **ACCESS_OPTION)
-        else:
-            url, table = request.getfixturevalue("postgres").url, f"orders_{uuid.uuid4().hex}"
-            rows = [{"readers": None, "barred": None, **row} for row in ROWS]
-            write_table(url, table, rows, EMBEDDER.embed_documents([row["text"] for row in rows]))
-            columns: dict[str, Any] = {"id": "id", "text": "text", "vector": "v", "metadata": ["meta"]}
-            workspace.attach("orders", url, table=table, **columns, **ACCESS_OPTION)
+        attach_table(workspace, "orders", postgres.url, ROWS)
         workspace.switch_access(on=True)
         yield workspace
 
@@ -266,28 +229,6 @@ def test_statistics_are_those_of_the_rows_that_exist(shop: Workspace) -> None:
     assert mean != pytest.approx(stored_spread[0], abs=1e-3)
 
 
-@pytest.mark.parametrize("is_product", [True, False], ids=["product", "distance"])
-def test_rows_of_a_file_are_compared_exactly_whatever_lies_between_them(is_product: bool) -> None:
-    chance = np.random.default_rng(4)
-    vectors = chance.normal(size=(3000, 48)).astype(np.float32) * chance.uniform(0.1, 9, (3000, 1)).astype(np.float32)
-    vectors[100:140] = vectors[100]  # ties
-    visible = np.flatnonzero(chance.random(3000) < 0.3)
-    index, visible_index = (_ExactRows(rows, is_product=is_product) for rows in (vectors, vectors[visible]))
-    position = {int(number): row for row, number in enumerate(visible)}
-    for query in (*chance.normal(size=(20, 48)).astype(np.float32), vectors[100]):
-        scores, numbers = index.search(query[None], 3000)
-        expected = [
-            (position[number], score)
-            for number, score in zip(numbers[0].tolist(), scores[0].tolist(), strict=True)
-            if number in position
-        ]
-        for size in (1, 7, 50, len(visible)):
-            scores, numbers = visible_index.search(query[None], size)
-            assert list(zip(numbers[0].tolist(), scores[0].tolist(), strict=True)) == expected[:size]
-    vectors[5, 0] = np.nan
-    assert len(_ExactRows(vectors, is_product=is_product).search(vectors[:1], 9)[1][0]) == 9
-
-
 def test_best_cosines_are_those_of_searches(shop: Workspace) -> None:
     store = shop.dataset("orders").in_view([*ANNA, "group:money"]).store
     questions = EMBEDDER.embed_queries(["signal", "timetable of the yard", "zanzibarko", "elsewhere"])
@@ -303,15 +244,6 @@ def test_while_access_is_off_the_columns_decide_nothing(shop: Workspace) -> None
     answer = shop.search("signal", 50, refuse=False, datasets="orders")
     assert len(answer.hits) == len(ROWS)
     assert not any({"readers", "barred"} & hit.document.metadata.keys() for hit in answer)
-
-
-def test_a_change_of_a_file_counts_from_the_next_search_on(tmp_path: Path) -> None:
-    with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as workspace:
-        workspace.attach("orders", write_faiss(tmp_path / "files", ROWS), **FAISS, **ACCESS_OPTION)
-        workspace.switch_access(on=True)
-        assert ids(workspace, "signal", ANNA) == FOR_ANNA
-        write_faiss(tmp_path / "files", [{**row, "readers": ["group:money"]} for row in ROWS])
-        assert ids(workspace, "signal", ANNA) == set()
 
 
 def test_a_change_of_a_table_counts_from_the_next_search_on(postgres: PostgresServer, tmp_path: Path) -> None:
@@ -360,6 +292,20 @@ def test_all_vectors_of_a_view_are_compared_and_none_chosen_by_an_index(postgres
     store.close()
 
 
+def texts_in(column: object) -> set[str] | None:
+    """The texts that a column has; None if it is neither a text nor a list of texts."""
+    texts = [column] if isinstance(column, str) else column
+    return set(texts) if isinstance(texts, list) and all(isinstance(text, str) for text in texts) else None
+
+
+def admits(view: View, allow: object, deny: object) -> bool:
+    """Whether a row with these values of its two columns exists in a view."""
+    allowed_names, denied_names = texts_in(allow), set() if deny is None else texts_in(deny)
+    if allowed_names is None or denied_names is None or view.principals is None:
+        return False
+    return not allowed_names.isdisjoint(view.principals) and denied_names.isdisjoint(view.identity)
+
+
 principals = st.sampled_from(["group:rail", "group:money", "user:anna", "everyone", "", "group:"])
 columns_of_rows = st.recursive(
     st.one_of(principals, st.none(), st.integers(0, 3), st.booleans()),
@@ -399,41 +345,23 @@ def conditions(postgres: PostgresServer) -> Iterator[Any]:
     rows=st.lists(st.tuples(columns_of_rows, columns_of_rows), min_size=1, max_size=12),
     asker=st.sets(st.sampled_from(["group:rail", "group:money", "user:anna"])),
 )
-def test_columns_mean_the_same_in_a_table_and_in_a_file(conditions: Any, rows: Any, asker: set[str]) -> None:
-    view, columns = View.of(asker), AccessColumns("readers", "barred")
-    assert conditions(rows, view) == [columns.admit(view, allow, deny) for allow, deny in rows]
+def test_columns_admit_whom_they_name(conditions: Any, rows: Any, asker: set[str]) -> None:
+    view = View.of(asker)
+    assert conditions(rows, view) == [admits(view, allow, deny) for allow, deny in rows]
 
 
 # ── what cannot keep to it ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("url", ["chroma://127.0.0.1:1", "meilisearch://127.0.0.1:1", "opensearch://127.0.0.1:1"])
+@pytest.mark.parametrize(
+    "url", ["chroma://127.0.0.1:1", "meilisearch://127.0.0.1:1", "opensearch://127.0.0.1:1", "faiss:orders.faiss"]
+)
 def test_other_kinds_are_refused_by_the_name_of_the_capability(tmp_path: Path, url: str) -> None:
     with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as workspace:
         columns = {"id": "id", "text": "document", "vector": "embedding"}
         with pytest.raises(UnmetNeedError, match="lacks the capability 'views': it chooses candidates"):
             workspace.attach("orders", url, table="orders", **columns, access="readers")
         assert workspace.names() == []
-
-
-@pytest.mark.parametrize("kind", ["IndexIVFFlat", "IndexLSH"])
-def test_an_index_that_arranges_its_vectors_by_all_of_them_is_refused(tmp_path: Path, kind: str) -> None:
-    import faiss
-
-    if kind == "IndexLSH":
-        index = faiss.IndexLSH(EMBEDDER.dimensions, 64)
-        (tmp_path / "files").mkdir()
-        index.add(EMBEDDER.embed_documents([row["text"] for row in ROWS]))
-        faiss.write_index(index, str(tmp_path / "files" / "orders.faiss"))
-        (tmp_path / "files" / "orders.jsonl").write_text("\n".join(map(json.dumps, ROWS)), "utf-8")
-        url = f"faiss:{tmp_path / 'files' / 'orders.faiss'}"
-    else:
-        url = write_faiss(tmp_path / "files", ROWS, kind)
-    with (
-        pointsman.open(tmp_path / "work", embedder=EMBEDDER) as workspace,
-        pytest.raises(UnmetNeedError, match=f"a {kind} arranges its vectors by all of them"),
-    ):
-        workspace.attach("orders", url, **FAISS, access="readers")
 
 
 def test_what_a_table_cannot_say_is_refused_with_the_reason(postgres: PostgresServer, tmp_path: Path) -> None:
@@ -468,66 +396,33 @@ def test_what_a_table_cannot_say_is_refused_with_the_reason(postgres: PostgresSe
         assert workspace.names() == ["orders"]
 
 
-def test_a_collection_without_columns_does_not_exist_for_writers_either(tmp_path: Path) -> None:
-    url = write_faiss(tmp_path / "files", ROWS)
+def test_a_collection_without_columns_does_not_exist_for_writers_either(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    name = f"orders_{uuid.uuid4().hex}"
+    write_table(postgres.url, name, [], np.zeros((0, EMBEDDER.dimensions), np.float32))
+    columns: dict[str, Any] = {"table": name, "id": "id", "text": "text", "vector": "v"}
     with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as workspace:
-        workspace.attach("orders", url, **FAISS)
+        workspace.attach("orders", postgres.url, **columns)
         workspace.switch_access(on=True)
         assert workspace.names() == []
         for ask in (workspace.drop, workspace.repair, workspace.status):
             with pytest.raises(InputError, match="no dataset named 'orders'"):
                 ask("orders")
-        workspace.attach("more", url, **FAISS, access={"allow": "readers", "deny": "barred"})
+        workspace.attach("more", postgres.url, **columns, access={"allow": "readers", "deny": "barred"})
         assert workspace.names() == ["more"]
 
 
-def test_a_damaged_file_does_not_tell_of_what_it_holds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    url = write_faiss(tmp_path / "files", ROWS)
-    with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as workspace:
-        workspace.dataset("own").add([Document("own", "signal of our own")], access=["everyone"])
-        workspace.attach("orders", url, **FAISS, **ACCESS_OPTION)
-        workspace.switch_access(on=True)
-        (tmp_path / "files" / "orders.jsonl").write_text(json.dumps(ROWS[0]), "utf-8")
-        answer = workspace.search("signal", principals=ANNA, refuse=False)
-        assert {hit.dataset for hit in answer} == {"own"}
-        assert any("is damaged; the log says how" in note for note in answer.degraded)
-        assert not any("vectors" in note for note in answer.degraded)
-        assert f"has {len(ROWS)} vectors" in caplog.text
-        with pytest.raises(CorruptStoreError, match="the log says how"):
-            workspace.dataset("orders").search("signal", principals=ANNA)
-        (tmp_path / "files" / "orders.faiss").unlink()
-        answer = workspace.search("signal", principals=ANNA, refuse=False)
-        assert {hit.dataset for hit in answer} == {"own"}
-        assert any(note.startswith("orders: ") and "cannot be read" in note for note in answer.degraded)
-        with pytest.raises(StoreUnavailableError):
-            workspace.dataset("orders").search("signal", principals=ANNA)
-
-
-def test_the_last_of_two_lines_with_one_id_says_who_may_see_it(tmp_path: Path) -> None:
-    url = write_faiss(tmp_path / "files", ROWS[:1])
-    lines = [ROWS[0], {**ROWS[0], "text": "salary", "readers": ["group:money"]}]
-    (tmp_path / "files" / "orders.jsonl").write_text("\n".join(map(json.dumps, lines)), "utf-8")
-    store = Attachment(url, "orders.jsonl", "id", "text", "vector", access=AccessColumns("readers")).open()
-    assert store.in_view(View.of(ANNA), lambda _: {}).ids() == []
-    assert store.in_view(View.of(["group:money"]), lambda _: {}).ids() == ["rail"]
-
-
-def test_a_table_that_does_not_answer_in_time_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_does_not_answer_in_time_is_left_out(shop: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     from threading import Event
 
-    from pointsman.store.external.faiss_file import FaissStore
-
     release = Event()
-    with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as workspace:
-        workspace.dataset("own").add([Document("own", "signal of our own")], access=["everyone"])
-        workspace.attach("orders", write_faiss(tmp_path / "files", ROWS), **FAISS, **ACCESS_OPTION)
-        workspace.switch_access(on=True)
-        monkeypatch.setattr(FaissStore, "in_view", lambda *_: release.wait(60))
-        monkeypatch.setattr("pointsman.workspace.workspace_lifecycle._VIEW_SECONDS", 0.05)
-        answer = workspace.search("signal", principals=ANNA, refuse=False)
-        release.set()
-        assert {hit.dataset for hit in answer} == {"own"}
-        assert any("has not said within 0.05 s" in note for note in answer.degraded)
+    monkeypatch.setattr(TableStore, "in_view", lambda *_: release.wait(60))
+    monkeypatch.setattr("pointsman.workspace.workspace_lifecycle._VIEW_SECONDS", 0.05)
+    answer = shop.search("signal", principals=ANNA, refuse=False)
+    release.set()
+    assert {hit.dataset for hit in answer} == {"own"}
+    assert any("has not said within 0.05 s" in note for note in answer.degraded)
 
 
 def test_columns_are_given_as_a_text_a_mapping_or_themselves() -> None:
@@ -536,10 +431,11 @@ def test_columns_are_given_as_a_text_a_mapping_or_themselves() -> None:
     assert AccessColumns.of("readers,-barred") == AccessColumns.of({"allow": "readers", "deny": "barred"}) == columns
 
 
-def test_columns_are_named_on_the_command_line_and_stay_in_the_record(tmp_path: Path) -> None:
-    url, place = write_faiss(tmp_path / "files", ROWS), str(tmp_path / "work")
-    options = ("--table", "orders.jsonl", "--id", "id", "--text", "text", "--vector", "vector", "--workspace", place)
-    arguments = ("attach", "orders", url, *options, "--access", "readers,-barred", "--json")
+def test_columns_are_named_on_the_command_line_and_stay_in_the_record(postgres: PostgresServer, tmp_path: Path) -> None:
+    name, place = f"orders_{uuid.uuid4().hex}", str(tmp_path / "work")
+    write_table(postgres.url, name, [], np.zeros((0, EMBEDDER.dimensions), np.float32))
+    options = ("--table", name, "--id", "id", "--text", "text", "--vector", "v", "--workspace", place)
+    arguments = ("attach", "orders", postgres.url, *options, "--access", "readers,-barred", "--json")
     answer = CliRunner().invoke(app, arguments, env={"POINTSMAN_EMBEDDER": "hashing"})
     assert answer.exit_code == 0, answer.output
     with pointsman.open(place, embedder=EMBEDDER) as workspace:

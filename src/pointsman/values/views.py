@@ -366,28 +366,6 @@ class AccessColumns:
             raise InputError(f"access is COLUMN, or COLUMN,-COLUMN with the one of those denied, not {text!r:.80}")
         return cls(allow[0], deny[0] if deny else None)
 
-    def admit(self, view: View, allow: object, deny: object) -> bool:
-        """Whether a row with these values of the two columns exists in a view.
-
-        >>> columns, view = AccessColumns("readers", "barred"), View.of(["group:hr"])
-        >>> [columns.admit(view, value, None) for value in ("group:hr", ["x", "group:hr"], ["group:hr", 7], [], None)]
-        [True, True, False, False, False]
-        """
-        allowed_names = _texts_in(allow)
-        denied_names = frozenset() if deny is None else _texts_in(deny)
-        if allowed_names is None or denied_names is None or view.principals is None:
-            return False
-        return not allowed_names.isdisjoint(view.principals) and denied_names.isdisjoint(view.identity)
-
-
-def _texts_in(column: object) -> frozenset[str] | None:
-    """Return the texts that a column has; None if it is neither a text nor a list of texts."""
-    if isinstance(column, str):
-        return frozenset((column,))
-    if isinstance(column, list) and all(isinstance(name, str) for name in column):
-        return frozenset(column)
-    return None
-
 
 @dataclass(frozen=True, slots=True)
 class AccessRule:

@@ -13,14 +13,13 @@ import time
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeVar
 
 import numpy as np
 
 from pointsman.store.base_store import Store
 from pointsman.store.prepared_documents import UNREADABLE, position
 from pointsman.store.store_values import NEAR, SPREAD_NOTE, Capability, Page, Scale, Statistics, StoreInfo
-from pointsman.store.store_views import StoreView
 from pointsman.text.unicode import canonical_forms
 from pointsman.tools.errors import CorruptStoreError, InputError, StoreError, StoreUnavailableError, UnmetNeedError
 from pointsman.tools.system.locations import redacted
@@ -267,29 +266,6 @@ class AttachedStore(Store):
         spread = self._attachment.spread
         notes = {} if spread is None else {SPREAD_NOTE: json.dumps(spread)}
         return Statistics(int(time.time() / CACHED_SECONDS), None, notes)
-
-
-class AttachedView(StoreView):
-    """The rows of an attached collection that exist in a view, as a store to read.
-
-    A subclass is a store of the collection's kind, too; it calls `measure_by` and sets ``_state`` when it is made.
-    """
-
-    has_answered = True
-    _state: str
-
-    @property
-    def state(self) -> str:
-        """See `StoreView`."""
-        return self._state
-
-    def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> NoReturn:  # noqa: ARG002
-        """See `Store`; always raises, as columns say nothing of days."""
-        self._check_part(view)
-        raise self._cannot(Capability.DAYS)
-
-    def close(self) -> None:
-        """See `Store`; what the view reads from belongs to the collection's store."""
 
 
 class UnusableStore(AttachedStore):

@@ -11,12 +11,11 @@ import math
 import re
 import threading
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from pointsman.store.external.attachment import (
     TEXT,
     AttachedStore,
-    AttachedView,
     CollectionFacts,
     as_written,
     keys_of,
@@ -29,6 +28,7 @@ from pointsman.store.postgres.postgres_connections import Connections
 from pointsman.store.postgres.statements import Condition
 from pointsman.store.prepared_documents import position, storable
 from pointsman.store.store_values import NEAR, Capability, Lists, Page
+from pointsman.store.store_views import StoreView
 from pointsman.tools.errors import InputError, UnmetNeedError
 from pointsman.values.metadata import ID
 from pointsman.values.metadata import TEXT as WHOLE
@@ -324,7 +324,7 @@ class TableStore(AttachedStore):
     def _access(self, columns: AccessColumns, types: Mapping[str, Sequence[Any]]) -> str:
         """Return the condition under which a row exists for the parameters ``principals`` and ``identity``, as SQL.
 
-        It means what `AccessColumns.admit` does.
+        A text is one principal, and a list of texts several; anything else, and an empty list, allows nobody.
 
         Raises:
             InputError: there is no such column, or it is of a type that holds no texts.
@@ -366,7 +366,7 @@ class TableStore(AttachedStore):
         return f"{is_proper} and {allows} and ({absent} or ({is_proper_denial} and not {denies}))"
 
 
-class TableView(AttachedView, TableStore):
+class TableView(StoreView, TableStore):
     """The rows of a table that exist in a view, as a store to read.
 
     Each statement asks the table who may see a row, and compares all vectors of those rows one by one.
@@ -379,6 +379,7 @@ class TableView(AttachedView, TableStore):
         notes: measures what `Statistics.notes` says of the rows; called once, when it is first needed.
     """
 
+    has_answered = True
     _store: TableStore
 
     def __init__(
@@ -402,6 +403,19 @@ class TableView(AttachedView, TableStore):
 
     def __repr__(self) -> str:
         return f"TableView({self._store!r}, state={self.state!r})"
+
+    @property
+    def state(self) -> str:
+        """See `StoreView`."""
+        return self._state
+
+    def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> NoReturn:  # noqa: ARG002
+        """See `Store`; always raises, as columns say nothing of days."""
+        self._check_part(view)
+        raise self._cannot(Capability.DAYS)
+
+    def close(self) -> None:
+        """See `Store`; what the view reads from belongs to the collection's store."""
 
     def _document_count(self) -> int:
         return int(self._documents)
