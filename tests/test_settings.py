@@ -386,7 +386,7 @@ class TestUnnamedSettings:
     def test_every_setting_of_an_address_a_key_a_path_or_a_provider_reaches(self) -> None:
         words = ("path", "url", "provider", "key", "workspace", "embedder")
         names = {item["name"] for item in describe(Settings()) if any(word in item["name"] for word in words)}
-        assert names | {"reranker", "audit_log"} == REACHING
+        assert names | {"reranker", "audit_log", "synonyms"} == REACHING
 
     def test_the_page_lists_them(self) -> None:
         page = (Path(__file__).parents[1] / "docs" / "settings.md").read_text("utf-8")

@@ -211,6 +211,13 @@ class Settings:
         "use the reranker of the settings, 'auto' unless measured not to gain; searches may say otherwise",
     )
 
+    synonyms: str = _setting(
+        "",
+        _or_empty(_path),
+        "file with synonyms of your own: 'car, automobile' in a line, or 'laptop => notebook' for one way; .txt",
+        reaches=True,
+    )
+
     bm25_index_path: str = _setting(
         "./data/bm25_index", _path, "folder of the keyword index for a vector store that has none", reaches=True
     )

@@ -158,6 +158,15 @@ class Judgements:
         """
         return max(self.datasets.values(), key=lambda evaluation: evaluation.best - evaluation.minimum, default=None)
 
+    def or_better(self, other: Judgements) -> Judgements:
+        """Return the better of two judgements of each dataset and of each hit."""
+        datasets, relevance = {**other.datasets, **self.datasets}, {**other.relevance, **self.relevance}
+        for name, evaluation in other.datasets.items():
+            datasets[name] = max(datasets[name], evaluation, key=lambda one: one.best - one.minimum)
+        for key, level in other.relevance.items():
+            relevance[key] = max(relevance[key], level)
+        return Judgements(datasets, relevance)
+
     def of(self, hits: Sequence[Hit]) -> tuple[Hit, ...]:
         """Return the hits with their relevance; those that a stage made from other hits keep what they came with."""
         levels = [self.relevance.get(key, hit.relevance) for key, hit in zip(keys_of(hits), hits, strict=True)]

@@ -21,6 +21,7 @@ class Variant:
             itself. A dataset that lacks the index for it is searched with the ones it has.
         as_passage: it reads like a document, not like a question, and is embedded as one (HyDE).
         by_model: a language model wrote it; it is left out if it has nothing to do with the query.
+        means_the_same: what answers it answers the query, so that hits are judged by it, too.
     """
 
     text: str
@@ -29,6 +30,7 @@ class Variant:
     method: str | None = None
     as_passage: bool = False
     by_model: bool = False
+    means_the_same: bool = False
 
     @property
     def is_sound(self) -> bool:

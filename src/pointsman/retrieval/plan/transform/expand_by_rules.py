@@ -40,6 +40,7 @@ _SYNONYM_VARIANTS = 3
 _LONGEST_TERM = 6
 """The number of words in the longest thesaurus term to look for; twice as many characters for Chinese."""
 
+_COMMA = late("[,，、]")
 _WORD = late(r"[^\W_]+(?:[-'’][^\W_]+)*")
 
 _EN_POLITE = late(
@@ -130,6 +131,7 @@ class RuleExpander(BaseTransformer):
         *,
         weights: Mapping[str, float] | None = None,
         least_likeness: float = 0.0,
+        any_form: bool = False,
     ) -> None:
         """Choose the kinds and their sources; a kind without a source gives no variants.
 
@@ -142,6 +144,7 @@ class RuleExpander(BaseTransformer):
             speller: knows the words of the corpus.
             weights: of the lists that the variants find, by kind; 1 for other kinds.
             least_likeness: neighbours below it are ignored.
+            any_form: find a term of the thesaurus in any form of its words; the synonym stands as it is written.
 
         Raises:
             InputError: a kind does not exist, or the thesaurus is invalid.
@@ -158,6 +161,7 @@ class RuleExpander(BaseTransformer):
         )
         self._longest = max((len(term.split()) for term in self._synonyms), default=1)
         self._longest_han = max((len(term) for term in self._synonyms if HAN_RUN.fullmatch(term)), default=0)
+        self._by_stems = {_stems(term): synonyms for term, synonyms in self._synonyms.items()} if any_form else {}
         self._is_default = thesaurus is None and neighbours is None
 
     def transform(self, query: str | Query) -> Transformed:
@@ -210,7 +214,9 @@ class RuleExpander(BaseTransformer):
         return list(rounds)[:_SYNONYM_VARIANTS], degraded
 
     def _synonyms_of(self, term: str) -> tuple[str, ...]:
-        return everyday_synonyms(term) if self._is_default else self._synonyms.get(_key(term), ())
+        if self._is_default:
+            return everyday_synonyms(term)
+        return self._synonyms.get(_key(term)) or (self._by_stems.get(_stems(term), ()) if self._by_stems else ())
 
     def _terms(self, text: str) -> Iterator[tuple[int, int, tuple[str, ...]]]:
         """Yields the places of thesaurus terms, the longest first if they overlap."""
@@ -276,10 +282,14 @@ def without_request(text: str) -> str:
 
 
 def read_thesaurus(path: str | Path) -> dict[str, list[str]] | dict[str, dict[str, list[str]]]:
-    """Read a thesaurus: ``.json`` of terms and their synonyms (by language or not), or ``.tsv`` with one term per line.
+    """Read a thesaurus.
+
+    ``.txt`` has a group in each line, as search engines write them: ``car, automobile`` both ways, ``laptop =>
+    notebook`` one way; a line that begins with ``#`` is a comment. ``.tsv`` has a term and its synonyms in each line,
+    ``.json`` terms and lists of synonyms, by language or not.
 
     Raises:
-        InputError: the file is neither, or its content is invalid.
+        InputError: the file is none of these, or its content is invalid.
     """
     path = Path(path)
     try:
@@ -289,7 +299,9 @@ def read_thesaurus(path: str | Path) -> dict[str, list[str]] | dict[str, dict[st
             if not isinstance(data, dict):
                 raise InputError(f"{path}: a thesaurus is an object of terms and lists of synonyms")
             return data
-        if path.suffix.lower() in {".tsv", ".txt"}:
+        if path.suffix.lower() == ".txt":
+            return _read_groups(path.name, content)
+        if path.suffix.lower() == ".tsv":
             rows = csv.reader(content.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
             terms: dict[str, list[str]] = {}
             for row in rows:
@@ -299,7 +311,28 @@ def read_thesaurus(path: str | Path) -> dict[str, list[str]] | dict[str, dict[st
             return terms
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, csv.Error) as error:
         raise InputError(f"cannot read the thesaurus {path}: {error}") from error
-    raise InputError(f"a thesaurus is a .json or .tsv file, not {path.name!r}")
+    raise InputError(f"a thesaurus is a .txt, .tsv or .json file, not {path.name!r}")
+
+
+def _read_groups(name: str, content: str) -> dict[str, list[str]]:
+    """Return the synonyms of each term of the groups.
+
+    Raises:
+        InputError: a line is no group.
+    """
+    synonyms: dict[str, list[str]] = {}
+    for number, line in enumerate(content.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        sides = [[term for cell in _COMMA.split(side) if (term := cell.strip())] for side in line.split("=>")]
+        if not all(sides) or len(sides) > 2 or len(sides) == len(sides[0]) == 1:
+            raise InputError(
+                f"{name}, line {number}: synonyms are a group such as 'car, automobile', or 'laptop => notebook' for "
+                f"one way, not {line!r:.80}"
+            )
+        for term in sides[0]:
+            synonyms.setdefault(term, []).extend(other for other in sides[-1] if other != term)
+    return synonyms
 
 
 def _fold_thesaurus(thesaurus: Thesaurus | Mapping[str, Thesaurus]) -> dict[str, tuple[str, ...]]:
@@ -325,6 +358,10 @@ def _are_texts(values: object) -> bool:
 
 def _key(text: str) -> str:
     return " ".join(fold(text).split())
+
+
+def _stems(text: str) -> tuple[str, ...]:
+    return tuple(DEFAULT_ANALYZER.tokens(text))
 
 
 def _content_words(text: str) -> Iterator[tuple[int, int, str]]:
