@@ -1,9 +1,9 @@
-"""Indexing on a Dask cluster whose workers are killed at random: ``python benchmarks/cluster.py``.
+"""Indexing by workers that are killed at random: ``python benchmarks/cluster.py``.
 
-A scheduler and workers run on this machine as processes of their own. First one worker and then all index the same
-files, which gives the speed-up to compare with the number of cores. Then workers are killed with ``SIGKILL`` at random
-moments, ``--kills`` times in all, over as many runs into fresh datasets as that takes. Each dataset must hold every
-passage once, with the vector that one process computes.
+Workers run on this machine as processes of their own. First one worker and then all index the same files, which gives
+the speed-up to compare with the number of cores. Then workers are killed with ``SIGKILL`` at random moments, and
+started again at the same address, ``--kills`` times in all, over as many runs into fresh datasets as that takes. Each
+dataset must hold every passage once, with the vector that one process computes.
 
 Exit status 1: a passage or vector was missing, doubled or different.
 """
@@ -14,7 +14,6 @@ import argparse
 import os
 import random
 import resource
-import signal
 import sys
 import tempfile
 import threading
@@ -25,14 +24,16 @@ from typing import TYPE_CHECKING
 from _passages import passages
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from cluster_kit import DaskProcesses
+from cluster_kit import KEY, WorkerProcesses
 from pointsman import Workspace
 from pointsman.embedders import load_embedder
 from pointsman.ingest import FileReader, FoundFile, find_files
 from pointsman.workspace.indexing.folder_sync import index_paths
-from pointsman.workspace.indexing.indexing_cluster import DaskCluster
+from pointsman.workspace.indexing.indexing_cluster import IndexingCluster
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pointsman.workspace.dataset import Dataset
 
 DATASET = "passages"
@@ -68,23 +69,28 @@ def content(dataset: Dataset) -> dict[str, tuple[str, bytes]]:
     }
 
 
-def killing(dask: DaskProcesses, stop: threading.Event, chance: random.Random, limit: int) -> int:
+def killing(workers: WorkerProcesses, stop: threading.Event, chance: random.Random, limit: int) -> int:
     """Kill a worker every now and then, at most ``limit`` times; return how many were killed."""
     count = 0
     while count < limit and not stop.wait(chance.uniform(0.2, 2.0)):
-        ids = dask.worker_ids()
-        if ids:
-            os.kill(chance.choice(ids), signal.SIGKILL)
-            count += 1
+        workers.restart(chance.randrange(len(workers.processes)))
+        count += 1
     return count
 
 
-def indexed(folder: Path, files: Path, address: str, embedder: str) -> tuple[float, dict[str, tuple[str, bytes]]]:
+def indexed(
+    folder: Path,
+    files: Path,
+    workers: WorkerProcesses,
+    embedder: str,
+    when_connected: Callable[[], None] = lambda: None,
+) -> tuple[float, dict[str, tuple[str, bytes]]]:
     """Index files on a cluster into a fresh dataset; return the seconds and what is stored."""
     with Workspace(folder, embedder=load_embedder(embedder)) as workspace:
         dataset = workspace.dataset(DATASET)
         began = perf_counter()
-        with DaskCluster(address, embedder=embedder) as cluster:
+        with IndexingCluster(workers.addresses, KEY) as cluster:
+            when_connected()
             index_paths(dataset, [files], cluster=cluster)
         return perf_counter() - began, content(dataset)
 
@@ -103,11 +109,9 @@ def main() -> int:
         print(f"reading and splitting alone: {reading_rate(root / 'files'):.0f} passages a second of processor time")
         seconds: dict[int, float] = {}
         for workers in dict.fromkeys((1, arguments.workers)):
-            (root / f"dask-{workers}").mkdir()
-            with DaskProcesses(root / f"dask-{workers}", workers) as dask:
-                dask.wait_for_workers(workers)
+            with WorkerProcesses(root / "files", workers, arguments.embedder) as processes:
                 seconds[workers], expected = indexed(
-                    root / f"whole-{workers}", root / "files", dask.address, arguments.embedder
+                    root / f"whole-{workers}", root / "files", processes, arguments.embedder
                 )
         count = len(expected)
         print(f"{count} passages: 1 worker {count / seconds[1]:.1f}/s", end="")
@@ -122,17 +126,16 @@ def _kill(
     killed = run = wrong = 0
     while killed < arguments.kills:
         run += 1
-        (root / f"killed-{run}").mkdir()
-        with DaskProcesses(root / f"killed-{run}", arguments.workers) as dask:
-            dask.wait_for_workers(arguments.workers)
+        with WorkerProcesses(root / "files", arguments.workers, arguments.embedder) as processes:
             stop, counts = threading.Event(), list[int]()
             limit = arguments.kills - killed
             killer = threading.Thread(
-                target=lambda: counts.append(killing(dask, stop, chance, limit))  # noqa: B023  (joined below)
+                target=lambda: counts.append(killing(processes, stop, chance, limit))  # noqa: B023  (joined below)
             )
-            killer.start()
             try:
-                _, stored = indexed(root / f"run-{run}", root / "files", dask.address, arguments.embedder)
+                _, stored = indexed(
+                    root / f"run-{run}", root / "files", processes, arguments.embedder, when_connected=killer.start
+                )
             finally:
                 stop.set()
                 killer.join()

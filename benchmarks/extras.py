@@ -33,13 +33,6 @@ PROGRAMS = {
         from pointsman import Client, open
         Client("http://127.0.0.1:9"), open("http://127.0.0.1:9")
     """,
-    "cluster": """
-        from distributed import LocalCluster
-        with LocalCluster(n_workers=1, processes=False, protocol="tcp", dashboard_address=None) as cluster:
-            pathlib.Path("signals.md").write_text("# Signals\\n\\nA red signal stops every train.\\n")
-            run("index", "signals.md", "--dataset", "signals", "--cluster", cluster.scheduler_address)
-        assert "signals.md" in run("search", "What stops trains?", "--dataset", "signals")
-    """,
     "docs": "import mkdocs, mkdocstrings",
     "eval": """
         pathlib.Path("questions.csv").write_text("query,source\\nWhat guides trains?,notes.md\\n")

@@ -1,75 +1,63 @@
-"""A real Dask cluster on this machine: a scheduler and worker processes, each of which can be killed."""
+"""Real workers on this machine, each a process that can be killed."""
 
 from __future__ import annotations
 
-import json
 import os
-import signal
+import select
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
-from time import monotonic, sleep
-from typing import IO, Self
+from typing import Self
 
-_QUIET = {"DASK_DISTRIBUTED__DASHBOARD__LINK": "", "DASK_DISTRIBUTED__SCHEDULER__WORK_STEALING": "True"}
+KEY = "a key of the tests' workers"
 
 
-class DaskProcesses:
-    """A scheduler and workers of one thread each, which a nanny starts again when they die.
+class WorkerProcesses:
+    """Processes of ``pointsman worker``, of one task each.
 
     Args:
-        folder: for their files and logs.
-        workers: number of worker processes.
+        folder: whose files they read.
+        count: number of processes.
+        embedder: their embedder.
     """
 
-    def __init__(self, folder: Path, workers: int = 2) -> None:
-        self._file = folder / "scheduler.json"
-        self._log: IO[bytes] = (folder / "dask.log").open("wb")
-        self._folder = folder
-        self.scheduler = self._start("scheduler", "--port", "0", "--no-dashboard", "--scheduler-file", str(self._file))
-        deadline = monotonic() + 60
-        while not self._file.exists() or not self._file.read_text():
-            assert monotonic() < deadline, "the scheduler does not start"
-            sleep(0.05)
-        self.address: str = json.loads(self._file.read_text())["address"]
-        self._workers = self._start(
-            "worker", self.address, "--nworkers", str(workers), "--nthreads", "1", "--host", "127.0.0.1",
-            "--no-dashboard", "--local-directory", str(folder), "--memory-limit", "0",
-        )  # fmt: skip
+    def __init__(self, folder: Path, count: int = 2, embedder: str = "hashing") -> None:
+        command = [sys.executable, "-m", "pointsman", "worker", str(folder), "--tasks", "1", "--embedder", embedder]
+        self._command = command
+        self.processes = [self._start("0") for _ in range(count)]
+        self.addresses = [_address(process) for process in self.processes]
 
-    def _start(self, command: str, *arguments: str) -> subprocess.Popen[bytes]:
-        if command == "scheduler":
-            arguments = (*arguments, "--host", "127.0.0.1")
-        return subprocess.Popen(
-            [sys.executable, "-m", f"distributed.cli.dask_{command}", *arguments],
-            stdout=self._log, stderr=self._log, env=os.environ | _QUIET, cwd=self._folder, start_new_session=True,
-        )  # fmt: skip
+    def _start(self, port: str) -> subprocess.Popen[bytes]:
+        environment = os.environ | {"POINTSMAN_WORKER_KEY": KEY}
+        return subprocess.Popen([*self._command, "--port", port], stderr=subprocess.PIPE, env=environment)
 
-    def worker_ids(self) -> list[int]:
-        """Return the process ids of the workers that are there now."""
-        from distributed import Client
-
-        with Client(self.address, timeout=30, set_as_default=False) as client:
-            return sorted(client.run(os.getpid).values())
-
-    def wait_for_workers(self, count: int) -> None:
-        """Wait until so many workers have announced themselves."""
-        from distributed import Client
-
-        with Client(self.address, timeout=30, set_as_default=False) as client:
-            client.wait_for_workers(count, timeout=120)
+    def restart(self, number: int) -> None:
+        """Kill a process, and start another one at its address."""
+        _end(self.processes[number])
+        self.processes[number] = self._start(self.addresses[number].rpartition(":")[2])
 
     def close(self) -> None:
         """End all processes."""
-        for process in (self._workers, self.scheduler):
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        self._log.close()
+        for process in self.processes:
+            _end(process)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+    if process.stderr is not None:
+        process.stderr.close()
+
+
+def _address(process: subprocess.Popen[bytes]) -> str:
+    assert process.stderr is not None
+    assert select.select([process.stderr], [], [], 120)[0], "a worker does not start"
+    line = process.stderr.readline().decode()
+    assert "listens at" in line, line
+    return line.split()[-1]

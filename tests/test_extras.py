@@ -19,7 +19,6 @@ PROGRAMS = {
     "from pointsman.embedders import load_embedder\n"
     "pointsman.Client('http://127.0.0.1:9'), pointsman.open('http://127.0.0.1:9')\n"
     "load_reranker('http://127.0.0.1:9'), load_embedder('jina:m@http://127.0.0.1:9')",
-    "cluster": "import pointsman.workspace.indexing.indexing_cluster",
     "eval": "import pointsman.evaluation.ranking_metrics, pointsman.evaluation.run_collection",
     "haystack": "import pointsman.integrations.haystack",
     "langchain": "import pointsman.integrations.langchain",

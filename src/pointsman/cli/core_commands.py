@@ -38,6 +38,7 @@ from pointsman.cli.commands.leaktest_command import leaktest
 from pointsman.cli.commands.mcp_command import mcp
 from pointsman.cli.commands.measuring_commands import calibrate, evaluate, tune
 from pointsman.cli.commands.serve_command import serve
+from pointsman.cli.commands.worker_command import worker
 from pointsman.cli.shared_options import (
     DATASET,
     DatasetsOption,
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
     from pointsman.values.citations import Style
     from pointsman.workspace.dataset import Dataset
     from pointsman.workspace.indexing.index_report import IndexReport
-    from pointsman.workspace.indexing.indexing_cluster import DaskCluster
+    from pointsman.workspace.indexing.indexing_cluster import IndexingCluster
 
 
 app = typer.Typer(
@@ -124,12 +125,8 @@ def index(
         typer.Option("--access", metavar="RULE", help="Who may see files: FOLDER=group:hr,-user:eve; may be repeated."),
     ] = None,
     cluster: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Read and embed on a Dask cluster, by its scheduler: tcp://HOST:8786.",
-            show_default=False,
-        ),
+        list[str] | None,
+        typer.Option(metavar="URL", help="Read and embed by a 'pointsman worker'; may be repeated."),
     ] = None,
     *,
     workspace: WorkspaceOption,
@@ -150,7 +147,7 @@ def index(
     from pointsman.workspace.indexing.folder_sync import index_paths, watch_paths
     from pointsman.workspace.indexing.index_report import IndexingInterrupted
 
-    if cluster is not None and watch:
+    if cluster and watch:
         raise InputError("--watch reads the changes here; index them with --cluster from time to time instead")
     service = "embed pictures" if images else None
     with workspace_at(workspace, embedder, create=True, service=service) as target_workspace:
@@ -161,7 +158,7 @@ def index(
         )
         was_interrupted = False
         try:
-            with output.indexing_progress() as on_progress, _cluster(cluster, embedder) as workers:
+            with output.indexing_progress() as on_progress, _cluster(cluster) as workers:
                 indexing = partial(
                     watch_paths if watch else partial(index_paths, cluster=workers),
                     target, paths, hidden=hidden, include=include or (), exclude=exclude or (),
@@ -191,14 +188,13 @@ def index(
         raise typer.Exit(130 if was_interrupted else 1)
 
 
-def _cluster(address: str | None, embedder: str) -> AbstractContextManager[DaskCluster | None]:
-    """Return a connection to the cluster of this address, if one is given; its workers load the same embedder."""
-    if address is None:
+def _cluster(addresses: list[str] | None) -> AbstractContextManager[IndexingCluster | None]:
+    """Return connections to the workers at these addresses, if any are given."""
+    if not addresses:
         return nullcontext()
-    from pointsman.values.settings import Settings
-    from pointsman.workspace.indexing.indexing_cluster import DaskCluster
+    from pointsman.workspace.indexing.indexing_cluster import IndexingCluster
 
-    return DaskCluster(address, embedder=Settings.load().embedder if embedder == "default" else embedder)
+    return IndexingCluster(addresses)
 
 
 def _watch(reports: Iterator[IndexReport], dataset: Dataset, *, as_json: bool) -> None:
@@ -503,6 +499,7 @@ app.command(rich_help_panel=KEEPING)(copy)
 app.command(rich_help_panel=KEEPING)(attach)
 app.command(rich_help_panel=KEEPING)(detach)
 app.command(rich_help_panel=SERVING)(mcp)
+app.command(rich_help_panel=SERVING)(worker)
 app.command(rich_help_panel=CHECKING)(leaktest)
 
 

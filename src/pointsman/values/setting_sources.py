@@ -27,7 +27,14 @@ CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
 
 
 _NO_SETTINGS: Final = frozenset(
-    {CONFIG_VARIABLE, f"{PREFIX}API_KEY", f"{PREFIX}CACHE", f"{PREFIX}TEST_DATA", f"{PREFIX}SERVE"}
+    {
+        CONFIG_VARIABLE,
+        f"{PREFIX}API_KEY",
+        f"{PREFIX}CACHE",
+        f"{PREFIX}TEST_DATA",
+        f"{PREFIX}SERVE",
+        f"{PREFIX}WORKER_KEY",
+    }
 )
 """Variables of Pointsman that are not settings."""
 

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_LARGEST: Final = 16 * 2**20
-"""The maximum size of an answer in bytes."""
+_LARGEST: Final = 16 * 2**20  # bytes of an answer
 
 _LONGEST_PAUSE: Final = 30.0
 
@@ -59,12 +58,15 @@ class JSONClient:
         api_key: None for servers that need none.
         insecure: send the key to another machine without encryption.
         retries: how often a request that may succeed later is retried.
+        largest: the maximum size of an answer in bytes.
 
     Raises:
         InputError: an argument is invalid, or the key would be sent unencrypted.
     """
 
-    def __init__(self, url: SplitResult, api_key: str | None, *, insecure: bool, retries: int) -> None:
+    def __init__(
+        self, url: SplitResult, api_key: str | None, *, insecure: bool, retries: int, largest: int = _LARGEST
+    ) -> None:
         if not isinstance(retries, int) or retries < 0:
             raise InputError(f"retries is an int from 0 up, not {retries!r}")
         if api_key is not None and not (api_key and api_key.isascii() and api_key.isprintable()):
@@ -79,6 +81,7 @@ class JSONClient:
         from pointsman.tools.network.http_calls import BoundedTransport, proxy_of
 
         self._httpx, self._key, self._retries = httpx, api_key or "", retries
+        self._largest = largest
         self._transport = partial(BoundedTransport, proxy_of(url))
         self._open_client: httpx.Client | None = None
         self._lock = threading.Lock()
@@ -157,8 +160,8 @@ class JSONClient:
         content = bytearray()
         for block in response.iter_raw():
             content += block
-            if len(content) > _LARGEST:
-                raise UnusableAnswerError(f"it is larger than {_LARGEST // 2**20} MB")
+            if len(content) > self._largest:
+                raise UnusableAnswerError(f"it is larger than {self._largest // 2**20} MB")
         return bytes(content)
 
     def _client(self) -> httpx.Client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 import tempfile
@@ -9,6 +10,7 @@ import threading
 import time
 import weakref
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -23,7 +25,7 @@ from pointsman.store.prepared_documents import storable
 from pointsman.store.store_values import SCALES_OF
 from pointsman.text.unicode import compose
 from pointsman.tools.byte_cache import ByteCache
-from pointsman.tools.errors import InputError, UnknownNameError, UnmetNeedError
+from pointsman.tools.errors import InputError, PointsmanError, UnknownNameError, UnmetNeedError
 from pointsman.tools.sync_and_async import async_twin
 from pointsman.tools.system.locations import with_home
 
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from pointsman.store.store_values import Verification
     from pointsman.tools.audit_log import AuditLog
     from pointsman.values.protocols import Embedder
+
+log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"(?!\.)[\w.\-]{1,64}(?<!\.)", re.UNICODE)
 _NAME_BYTES = 200  # file names have at most 255 bytes, and temporary ones are longer than the dataset's
@@ -299,8 +303,23 @@ class StoredDataset(Source):
         )
 
     def verify(self) -> Verification:
-        """Compare documents and indexes."""
-        return self._own_store.verify()
+        """Compare documents and indexes, and the dimensions of the vectors with those of the embedder."""
+        verification = self._own_store.verify()
+        if not verification.in_vector_index:
+            return verification
+        stored = self._own_store.info
+        try:
+            dimensions = self.embedder.dimensions if self.embedder.name == stored.embedder else stored.dimensions
+        except (PointsmanError, OSError) as error:  # its server is away, or its files are
+            log.warning("the dimensions of the vectors of %r are not compared: %s", self.name, error)
+            return verification
+        if dimensions == stored.dimensions:
+            return verification
+        problem = (
+            f"its vectors have {stored.dimensions} dimensions, and those of its embedder {stored.embedder!r} have "
+            f"{dimensions}; index the documents into a new dataset"
+        )
+        return replace(verification, problems=(*verification.problems, problem))
 
     averify = async_twin(verify)
 

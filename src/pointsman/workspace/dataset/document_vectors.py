@@ -15,7 +15,7 @@ from pointsman.retrieval.judge.relevance import shipped
 from pointsman.retrieval.run.reading import BACKGROUND_NOTE, USUAL_SIGMA
 from pointsman.retrieval.run.source import SCRIPTS_NOTE
 from pointsman.store.store_values import SPREAD_NOTE, WORDS_FIRST, Capability
-from pointsman.tools.errors import InputError
+from pointsman.tools.errors import InputError, ModelError
 from pointsman.tools.sync_and_async import async_twin
 from pointsman.values.types import AddResult, Document
 from pointsman.workspace.dataset.dataset_lifecycle import StoredDataset
@@ -90,6 +90,8 @@ class EmbeddedDataset(StoredDataset):
             batches = list(in_batches(documents[: None if limit is None else limit - total], SOON))
             texts = ([document.searchable for document in batch] for batch in batches)
             for batch, vectors in zip(batches, embed(texts), strict=True):
+                if vectors.shape != (shape := (len(batch), self.embedder.dimensions)):
+                    raise ModelError(f"vectors of shape {vectors.shape} in place of {shape}; nothing of them is stored")
                 with self.writing(PATIENCE):
                     count += store.write(batch, vectors, self.embedder.name, stored_only=True).updated
                 self._measure_spread(store, embed=True)

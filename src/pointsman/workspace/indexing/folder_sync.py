@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from pointsman.workspace.dataset import Dataset
     from pointsman.workspace.dataset.document_vectors import Embedding
-    from pointsman.workspace.indexing.indexing_cluster import ClusterReader, DaskCluster
+    from pointsman.workspace.indexing.indexing_cluster import ClusterReader, IndexingCluster
 
 _WORDS_BATCH = 1000
 """Passages committed together in a dataset that searches words."""
@@ -59,7 +59,7 @@ def index_paths(
     dataset: Dataset,
     paths: str | Path | Iterable[str | Path],
     *,
-    cluster: DaskCluster | None = None,
+    cluster: IndexingCluster | None = None,
     **options: Unpack[IndexOptions],
 ) -> IndexReport:
     """Synchronise a dataset with the current contents of ``paths``; other paths indexed into it are left unchanged.
@@ -89,7 +89,7 @@ def index_paths(
     stored_documents = (document for document in dataset if document.metadata.get("root") in roots)
     run = _Run(dataset, roots, list(find_files(roots, **file_options)), stored_documents, options)
     if cluster is not None:
-        with cluster.reader(run.files, **_reading(options)) as cluster_reader:
+        with cluster.reader(dataset, run.files, **_reading(options)) as cluster_reader:
             run.index(cluster_reader)
         embedder = dataset.embedder
         run.embed(embedding=partial(cluster.embed, name=embedder.name, dimensions=embedder.dimensions))

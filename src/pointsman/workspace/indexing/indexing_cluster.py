@@ -1,87 +1,111 @@
-"""Indexing on several machines: a Dask cluster reads, splits and embeds, and this process alone writes the results.
+"""Indexing on several machines: workers read, split and embed, and this process alone writes the results.
 
-Nothing is kept in the cluster that is needed later. A passage that is stored is not read into the store again, one that
-has a vector is not embedded again; so whatever is killed, the same call continues. Tasks are named by what they
-compute, a file by its path, size and time of change, a batch by its texts: a repeat that the scheduler still knows is
-free. A task that a dead worker had is computed by another one, and its result is written once, by this process.
+A worker is ``pointsman worker`` (`pointsman.service.indexing_worker`). It is asked by HTTP, and its answers are JSON:
+nothing that it sends is run, and all of it is compared with what it was asked. Nothing is kept by workers that is
+needed later. A passage that is stored is not read into the store again, one that has a vector is not embedded again; so
+whatever is killed, the same call continues. What a lost worker had is computed by another one.
 """
 
 from __future__ import annotations
 
-import json
+import os
+import threading
 from collections import deque
-from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import lru_cache, partial
-from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, Final, Self
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass, field
+from itertools import count
+from queue import PriorityQueue
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-import xxhash
-
-from pointsman.embedders import load_embedder
-from pointsman.ingest import FileReader, Problem, ReadResult
-from pointsman.tools.errors import InputError, MissingDependencyError, ModelError, ServiceError, UnmetNeedError
+from pointsman.ingest import Problem, ReadResult
+from pointsman.store.prepared_documents import prepare
+from pointsman.tools.audit_log import without_record
+from pointsman.tools.errors import InputError, ModelError, ServiceError, UnmetNeedError
+from pointsman.tools.network.http_addresses import address, one_line, options_of
+from pointsman.tools.network.json_client import JSONClient, UnknownShapeError, UnusableAnswerError
 from pointsman.tools.network.retries import Retries
+from pointsman.tools.vectors import decode_vector
+from pointsman.tools.version import __version__
 from pointsman.values.types import Document
 from pointsman.values.views import ACCESS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
-    from pointsman.embedders import BaseEmbedder
     from pointsman.ingest import FoundFile
     from pointsman.workspace.dataset import Dataset
 
+T = TypeVar("T")
+
+KEY_VARIABLE: Final = "POINTSMAN_WORKER_KEY"
+"""The environment variable with the key that workers ask for."""
+
 _FILES: Final = 32  # files of one task, which share a process that converts them
 _BYTES: Final = 4 << 20  # the same, in bytes
-_TASKS_PER_THREAD: Final = 4  # tasks for each thread of the cluster that are under way, to limit memory
+_TASKS_PER_THREAD: Final = 4  # tasks for each that is computed at the same time, to limit memory
+_MOST_THREADS: Final = 256  # of one worker
 _ATTEMPTS: Final = 20  # how often a task is given out that workers die of, or with
-_TIMEOUT: Final = 10.0  # seconds until a scheduler that does not answer counts as away
-_PAUSE: Final = 0.5  # seconds before the second attempt to reach it
+_TIMEOUT: Final = 10.0  # seconds until a worker that does not answer to its name counts as away
+_LONGEST_TASK: Final = 7200.0  # seconds; a scan of hundreds of pages takes long
+_PAUSE: Final = 0.5  # seconds before a worker that is away is asked again
+_LARGEST: Final = 512 << 20  # bytes of an answer: all that the limits of reading let through
 
 
 @dataclass(eq=False, slots=True)
 class _ClusterTask:
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    key: str
+    path: str
+    fields: dict[str, Any]
+    number: int
     attempt: int = 0
-    future: Any = field(default=None)
+    answer: Future[tuple[str, Any]] = field(default_factory=Future)
+    """The address of the worker that answered, and what it said."""
 
 
-class DaskCluster:
-    """A connection to a Dask cluster whose workers have this package and see the same files at the same paths.
+@dataclass(frozen=True, slots=True)
+class _WorkerConnection:
+    address: str
+    client: JSONClient
+    threads: int
+    embedder: str
 
-    For example::
+    def ask(self, path: str, fields: dict[str, Any], seconds: float) -> Any:
+        return self.client.post(f"{self.address}{path}", fields, monotonic() + seconds)
 
-        with DaskCluster("tcp://10.0.0.5:8786") as cluster:
+
+class IndexingCluster:
+    """Connections to workers that see the same files at the same paths, and have this version and the same embedder.
+
+    For example, after ``pointsman worker /mnt/shared/papers --host 10.0.0.5`` there::
+
+        with IndexingCluster(["http://10.0.0.5:8082?insecure=true"], key) as cluster:
             index_paths(dataset, ["/mnt/shared/papers"], cluster=cluster)
 
-    Schedulers run whatever programs their clients send, and Dask unpickles here what workers return: whoever runs one
-    can run programs here. Use machines that you trust, in a private network, or ``tls://``. What workers return is
-    checked against what was sent to them, so that one that is broken does not spoil the dataset.
-
     Args:
-        address: of the scheduler, such as ``tcp://10.0.0.5:8786``.
-        embedder: the specification by which each worker loads the dataset's embedder; see `load_embedder`.
-        patience: seconds to wait for a scheduler that is lost on the way.
+        addresses: of the workers; ``?insecure=true`` for one that is reached without TLS on another machine.
+        key: theirs; by default that in the environment, see `KEY_VARIABLE`.
+        patience: seconds to wait for a worker that is lost on the way.
 
     Raises:
-        InputError: the address is not one.
-        MissingDependencyError: the package ``distributed`` is not installed.
-        ServiceError: no scheduler answers.
+        InputError: an address is none, there is no key, or a worker has another version.
+        ServiceError: a worker does not answer.
     """
 
-    def __init__(self, address: str, *, embedder: str = "default", patience: float = 60.0) -> None:
-        if not address.startswith(("tcp://", "tls://", "ws://", "wss://")):
-            raise InputError(f"{address!r:.80} is not the address of a scheduler, such as tcp://10.0.0.5:8786")
-        self._address, self._embedder, self._patience = address, embedder, patience
-        self._client: Any = None
-        self._waiting: deque[_ClusterTask] = deque()
-        self._connect(0.0)
+    def __init__(self, addresses: Sequence[str], key: str | None = None, *, patience: float = 60.0) -> None:
+        self._patience, self._numbers, self._closing = patience, count(), threading.Event()
+        self._tasks: PriorityQueue[tuple[float, _ClusterTask | None]] = PriorityQueue()
+        key = worker_key(key)
+        self._workers = [_connect(url, key) for url in dict.fromkeys(addresses)]
+        if not self._workers:
+            raise InputError("a cluster has at least one worker; give its address, such as https://10.0.0.5:8082")
+        self._lock = threading.Lock()  # of the number of threads, and of what waits when it becomes 0
+        self._threads = self._all_threads = sum(worker.threads for worker in self._workers)
+        for worker in self._workers:
+            for _ in range(worker.threads):
+                threading.Thread(target=self._work, args=(worker,), name="pointsman-cluster", daemon=True).start()
 
     def __enter__(self) -> Self:
         return self
@@ -90,69 +114,57 @@ class DaskCluster:
         self.close()
 
     def close(self) -> None:
-        """Give up the tasks under way, and the connection."""
-        if self._client is not None and self._client.status == "running":
-            for task in self._waiting:
-                task.future.cancel()
-        self._waiting.clear()
-        self._disconnect()
+        """Give up the tasks that wait, and the connections; a task under way is computed, and its result dropped."""
+        self._closing.set()
+        for number in range(self._all_threads):
+            self._tasks.put((-1.0 - number, None))
+        for worker in self._workers:
+            worker.client.close()
 
     def check(self, dataset: Dataset) -> None:
-        """Check that the cluster can embed for a dataset.
+        """Check that the cluster can read and embed for a dataset.
 
         Raises:
-            UnmetNeedError: it holds pictures, or its vectors cannot follow its words.
+            InputError: a worker has another embedder.
+            UnmetNeedError: the dataset holds pictures, or its vectors cannot follow its words.
         """
         if dataset.holds_images or dataset.indexing_technique == "vector":
             kind = "holds pictures" if dataset.holds_images else "is searched by vectors alone"
             raise UnmetNeedError(f"dataset {dataset.name!r} {kind}; a cluster indexes hybrid and keyword datasets")
+        if dataset.indexing_technique == "keyword":
+            return
+        for worker in self._workers:
+            if worker.embedder != dataset.embedder.name:
+                raise InputError(
+                    f"the dataset's embedder is {dataset.embedder.name!r}, and that of the worker at {worker.address} "
+                    f"is {worker.embedder!r:.200}; give the same --embedder to both"
+                )
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def reader(self, files: Sequence[FoundFile], **options: Any) -> ClusterReader:
-        """Return what reads these files, in this order; ``options`` are those of `FileReader`."""
-        results = self._in_order(_reading(files, options))
-        return ClusterReader(self._checked_parts(files, results))
+    def reader(self, dataset: Dataset, files: Sequence[FoundFile], **options: Any) -> ClusterReader:
+        """Return what reads these files, in this order, for a dataset; ``options`` are those of `FileReader`."""
+        return ClusterReader(self._results_of_each(dataset, files, options))
 
-    def _checked_parts(self, files: Sequence[FoundFile], results: Iterator[Any]) -> Iterator[list[ReadResult]]:
+    def _results_of_each(
+        self, dataset: Dataset, files: Sequence[FoundFile], options: dict[str, Any]
+    ) -> Iterator[list[ReadResult]]:
         """Yield the results of each file, in order.
 
         Raises:
             ServiceError: a worker returned something else than passages of the file.
         """
-        remaining_files = iter(files)
-        for group in results:
-            for parts in self._list_in(group, "the results of some files"):
-                file = next(remaining_files, None)
-                if file is None:
-                    raise self._nonsense("more results than it was sent files")
-                yield [self._checked_part(file, part) for part in self._list_in(parts, f"the results of {file.id!r}")]
-        if (file := next(remaining_files, None)) is not None:
-            raise self._nonsense(f"no result of {file.id!r:.200}")
-
-    def _list_in(self, value: Any, subject: str) -> list[Any]:
-        if type(value) is not list:
-            raise self._nonsense(f"{type(value).__name__} in place of {subject:.200}")
-        return value
-
-    def _checked_part(self, file: FoundFile, part: Any) -> ReadResult:
-        """Return a result made anew of plain values: the worker's own objects are not used."""
-        try:
-            documents = tuple(_plain_document(file, document) for document in part.documents)
-            problems = tuple(
-                Problem(_plain_text(problem.path), _plain_text(problem.reason)) for problem in part.problems
-            )
-            if part.path != file.id or part.image or type(part.is_stopped) is not bool:
-                raise ValueError("it is of another file, or of a picture")
-        except (AttributeError, TypeError, ValueError, RecursionError, InputError) as error:
-            raise self._nonsense(f"what is no result of {file.id!r:.200}: {error!s:.300}") from error
-        return ReadResult(file.id, documents, problems, part.is_stopped)
-
-    def _nonsense(self, description: str) -> ServiceError:
-        return ServiceError(
-            f"a worker at {self._address} returned {description}; nothing of it is stored; check that workers have "
-            "this version and see the same files, and index again"
+        limits = options.pop("limits", None)
+        options = {**options, "limits": None if limits is None else asdict(limits)}
+        groups = list(_groups(files))
+        tasks = (
+            ("/read", {"files": [[str(file.path), file.id, file.is_single] for file in group], "options": options})
+            for group in groups
         )
+        for group, (worker, answer) in zip(groups, self._in_order(tasks), strict=True):
+            check = _WorkerAnswer(worker, answer)
+            for file, parts in zip(group, check.lists("files", len(group)), strict=True):
+                yield [check.result(file, part, dataset) for part in check.list_in(parts, f"results of {file.id!r}")]
 
     # ── embedding ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -165,107 +177,87 @@ class DaskCluster:
             dimensions: of its vectors.
 
         Raises:
-            InputError: the workers' embedder has another name.
-            ModelError: it failed.
-            ServiceError: the scheduler is lost, workers keep dying, or one returned something else than vectors.
+            ModelError: the embedder of a worker failed, or is another one.
+            ServiceError: no worker is left, workers keep dying, or one returned something else than vectors.
         """
-        import numpy as np
+        sizes = deque[int]()
 
-        compute, sizes = partial(_embed, self._embedder, name), deque[int]()
-
-        def tasks() -> Iterator[_ClusterTask]:
+        def tasks() -> Iterator[tuple[str, dict[str, Any]]]:
             for texts in batches:
                 sizes.append(len(texts))
-                yield _ClusterTask(compute, (texts,), f"pointsman-embed-{_digest(self._embedder, name, *texts)}")
+                yield "/embed", {"embedder": name, "texts": texts}
 
-        for vectors in self._in_order(tasks()):
-            shape = sizes.popleft(), dimensions
-            if type(vectors) is not np.ndarray or vectors.dtype != np.float32 or vectors.shape != shape:
-                form = getattr(vectors, "shape", type(vectors).__name__)
-                raise self._nonsense(f"{form!s:.80} in place of {shape[0]} vectors of {dimensions} dimensions")
-            if not np.isfinite(vectors).all():
-                raise self._nonsense("a vector with a number that is not finite")
-            yield vectors
+        for worker, answer in self._in_order(tasks()):
+            yield _WorkerAnswer(worker, answer).vectors(sizes.popleft(), dimensions)
 
     # ── internals ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _in_order(self, tasks: Iterable[_ClusterTask]) -> Iterator[Any]:
-        """Yield the results of tasks in order, while those that follow are being computed."""
-        for task in tasks:
-            if self._client.status in {"closing", "closed"}:  # it has given up its scheduler
-                self._recover()
-            self._waiting.append(task)
-            self._submit(task)
-            while len(self._waiting) >= _TASKS_PER_THREAD * self._threads():
-                yield self._first_result()
-        while self._waiting:
-            yield self._first_result()
-
-    def _first_result(self) -> Any:
-        """Return the result of the task that was given out first; give it out again if workers died with it.
+    def _in_order(self, requests: Iterable[tuple[str, dict[str, Any]]]) -> Iterator[tuple[str, Any]]:
+        """Yield the answers to requests in order, while those that follow are being computed.
 
         Raises:
-            ServiceError: the scheduler is lost, or workers keep dying.
+            ServiceError: no worker is left, or workers keep dying.
         """
-        from distributed import CancelledError, KilledWorker
+        waiting = deque[_ClusterTask]()
+        for path, fields in requests:
+            waiting.append(_ClusterTask(path, fields, next(self._numbers)))
+            with self._lock:
+                if not self._threads:
+                    raise self._no_worker_error("all have been lost before")
+                self._tasks.put((waiting[-1].number, waiting[-1]))
+            while len(waiting) >= _TASKS_PER_THREAD * self._all_threads:
+                yield waiting.popleft().answer.result()
+        while waiting:
+            yield waiting.popleft().answer.result()
 
-        task = self._waiting[0]
-        while True:
+    def _work(self, worker: _WorkerConnection) -> None:
+        """Compute tasks with a worker, until it is lost or the cluster is closed."""
+        reason = ""
+        while not self._closing.is_set():
+            task = self._tasks.get()[1]
+            if task is None:
+                break
             try:
-                result = task.future.result()
-            except KilledWorker as error:
-                task.attempt += 1
-                if task.attempt == _ATTEMPTS:
-                    raise ServiceError(f"workers at {self._address} died {_ATTEMPTS} times with one task") from error
-                self._submit(task)
-            except (CancelledError, OSError) as error:  # also those of a lost connection
-                if not _is_loss(error):
-                    raise
-                self._recover()
+                answer = worker.ask(task.path, task.fields, _LONGEST_TASK)
+            except (UnusableAnswerError, UnknownShapeError) as error:
+                task.attempt, reason = task.attempt + 1, f"{worker.address}: {error!s:.300}"
+                if task.attempt < _ATTEMPTS:
+                    self._tasks.put((task.number, task))
+                else:
+                    task.answer.set_exception(
+                        ServiceError(f"workers failed {_ATTEMPTS} times with one task, at last that at {reason}")
+                    )
+                if not self._is_back(worker):
+                    break
+            except Exception as error:  # noqa: BLE001  (it is raised where the result is waited for)
+                task.answer.set_exception(error)
             else:
-                self._waiting.popleft()
-                return result
+                task.answer.set_result((worker.address, answer))
+        with self._lock:
+            self._threads -= 1
+            while not self._threads and not self._tasks.empty():
+                if (task := self._tasks.get()[1]) is not None:
+                    task.answer.set_exception(self._no_worker_error(reason))
 
-    def _submit(self, task: _ClusterTask) -> None:
-        key = f"{task.key}-{task.attempt}" if task.attempt else task.key
-        task.future = self._client.submit(task.function, *task.arguments, key=key, pure=True)
-
-    def _recover(self) -> None:
-        """Connect to the scheduler, or to one that took its place, and give out what is under way again."""
-        self._disconnect()
-        self._connect(self._patience)
-        for task in self._waiting:
-            self._submit(task)
-
-    def _connect(self, patience: float) -> None:
-        try:
-            from distributed import Client
-        except ImportError:
-            raise MissingDependencyError("distributed", "cluster", "Indexing on a cluster") from None
-        retries = Retries(monotonic() + patience, first=_PAUSE, longest=4 * _PAUSE)
-        while True:
+    def _is_back(self, worker: _WorkerConnection) -> bool:
+        """Wait until a worker that did not answer is there; return False if that takes too long."""
+        retries = Retries(monotonic() + self._patience, first=_PAUSE, longest=4 * _PAUSE)
+        while not self._closing.is_set():
             try:
-                self._client = Client(self._address, timeout=_TIMEOUT, set_as_default=False)
-            except (OSError, ValueError) as error:  # ValueError: a version that does not match
+                worker.ask("/hello", {}, _TIMEOUT)
+            except (UnusableAnswerError, UnknownShapeError):
                 pause = retries.pause()
                 if pause is None:
-                    raise ServiceError(
-                        f"no Dask scheduler answers at {self._address} ({error}); start one with 'dask scheduler'; "
-                        "what is stored is kept, and indexing again continues"
-                    ) from error
-                sleep(pause)
+                    return False
+                self._closing.wait(pause)
             else:
-                return
+                return True
+        return False
 
-    def _disconnect(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            with suppress(OSError, TimeoutError):
-                client.close(timeout=1)
-
-    def _threads(self) -> int:
-        workers = self._client.scheduler_info(n_workers=-1).get("workers", {})  # none while it is away
-        return max(1, sum(int(worker["nthreads"]) for worker in workers.values()))
+    def _no_worker_error(self, reason: str) -> ServiceError:
+        return ServiceError(
+            f"no worker answers any more ({reason}); what is stored is kept, and indexing again continues"
+        )
 
 
 class ClusterReader:
@@ -285,92 +277,174 @@ class ClusterReader:
         yield from next(self._results)
 
 
-def _plain_document(file: FoundFile, document: Any) -> Document:
-    """Return a passage of a file, made anew of plain values.
+def worker_key(key: str | None = None) -> str:
+    """Return the key of workers, by default that in the environment.
 
     Raises:
-        ValueError, TypeError, AttributeError: it is none, or is of another file, or says who may see it.
+        InputError: there is none, or it is too short.
     """
-    id_, text = _plain_text(document.id), _plain_text(document.text)
-    metadata = json.loads(json.dumps(dict(document.metadata)))
-    if metadata.get("source") != file.id or not (file.is_single or id_ == file.id or id_.startswith(f"{file.id}#")):
-        raise ValueError(f"the passage {id_!r:.200} is of another file")
-    if ACCESS in metadata:
-        raise ValueError(f"the passage {id_!r:.200} says who may see it, which no worker decides")
-    return Document(id_, text, metadata)
+    key = os.environ.get(KEY_VARIABLE, "") if key is None else key
+    if len(key) < 16 or not key.isascii() or not key.isprintable():
+        raise InputError(
+            f"workers need a key of at least 16 printable ASCII characters, the same on all machines: put it into the "
+            f"variable {KEY_VARIABLE}"
+        )
+    return key
 
 
-def _plain_text(value: Any) -> str:
-    if type(value) is not str:
-        raise TypeError(f"{type(value).__name__} in place of a text")
-    return value
+def _connect(url: str, key: str) -> _WorkerConnection:
+    """Return a worker that has said what it is.
+
+    Raises:
+        InputError: its address is none, or it has another version.
+        ServiceError: it does not answer, or with something else.
+    """
+    parts = address(url)
+    insecure = options_of(parts.query, {"insecure"}).get("insecure") == "true"
+    base = parts._replace(query="", path=parts.path.rstrip("/"))
+    client = JSONClient(base, key, insecure=insecure, retries=0, largest=_LARGEST)
+    worker = _WorkerConnection(base.geturl(), client, 1, "")
+    try:
+        answer = worker.ask("/hello", {}, _TIMEOUT)
+    except (UnusableAnswerError, UnknownShapeError) as error:
+        client.close()
+        raise ServiceError(
+            f"no worker answers at {worker.address} ({error}); start one with 'pointsman worker FOLDER', and the same "
+            f"{KEY_VARIABLE}; what is stored is kept, and indexing again continues"
+        ) from None
+    check = _WorkerAnswer(worker.address, answer)
+    version, threads, embedder = check.value("version", str), check.value("tasks", int), check.value("embedder", str)
+    if version != __version__:
+        raise InputError(
+            f"the worker at {worker.address} has version {one_line(version)}, and this is {__version__}; install the "
+            "same on all machines, since they would cut files differently"
+        )
+    if not 1 <= threads <= _MOST_THREADS:
+        raise check.nonsense(f"{threads!s:.40} tasks at once in place of 1 to {_MOST_THREADS}")
+    return _WorkerConnection(worker.address, client, threads, embedder)
 
 
-def _reading(files: Sequence[FoundFile], options: Mapping[str, Any]) -> Iterator[_ClusterTask]:
-    """Yield a task for every few files."""
+def _groups(files: Sequence[FoundFile]) -> Iterator[list[FoundFile]]:
+    """Yield every few files."""
     group: list[FoundFile] = []
     for file in files:
         group.append(file)
         if len(group) == _FILES or sum(file.size for file in group) >= _BYTES:
-            yield _reading_task(group, options)
+            yield group
             group = []
     if group:
-        yield _reading_task(group, options)
+        yield group
 
 
-def _reading_task(files: Sequence[FoundFile], options: Mapping[str, Any]) -> _ClusterTask:
-    states = [(str(file.path), file.id, *_state(file)) for file in files]
-    key = f"pointsman-read-{_digest(states, sorted(options.items()))}"
-    return _ClusterTask(_read, (tuple(files), dict(options)), key)
-
-
-def _state(file: FoundFile) -> tuple[int, int]:
-    """Return the size of a file and when it was changed, 0 if that is not known here."""
-    try:
-        status = file.path.stat()
-    except OSError:  # whoever reads it reports that
-        return file.size, 0
-    return status.st_size, status.st_mtime_ns
-
-
-def _digest(*values: object) -> str:
-    digest = xxhash.xxh3_128()
-    for value in values:
-        digest.update(f"{value!r}\0".encode("utf-8", "surrogatepass"))
-    return digest.hexdigest()
-
-
-def _is_loss(error: BaseException) -> bool:
-    """Whether an error is that of a lost connection, not one of the task's own."""
-    from distributed import CancelledError
-    from distributed.comm.core import CommClosedError
-
-    return isinstance(error, CancelledError | CommClosedError | TimeoutError)
-
-
-def _read(files: Sequence[FoundFile], options: Mapping[str, Any]) -> list[list[ReadResult]]:
-    """Read files; runs on a worker."""
-    with FileReader(**options) as reader:
-        return [list(reader.read(file)) for file in files]
-
-
-@lru_cache(maxsize=1)
-def _embedder_of(spec: str) -> BaseEmbedder:
-    return load_embedder(spec)
-
-
-def _embed(spec: str, name: str, texts: list[str]) -> NDArray[np.float32]:
-    """Embed texts; runs on a worker.
+class _WorkerAnswer:
+    """What a worker answered, of which only plain values of the expected kinds are used.
 
     Raises:
-        InputError: the embedder of this specification has another name.
+        ModelError: it says that its embedder failed.
+        ServiceError: it says that it cannot do what it was asked, or it is no object.
     """
-    embedder = _embedder_of(spec)
-    if embedder.name != name:
-        raise InputError(
-            f"the dataset's embedder is {name!r}, and {spec!r} is {embedder.name!r} on a worker; give the same to both"
+
+    def __init__(self, worker: str, answer: Any) -> None:
+        self._worker, self._fields = worker, answer
+        if type(answer) is not dict:
+            raise self.nonsense(f"{type(answer).__name__} in place of an object")
+        for name, error in (("refusal", ServiceError), ("failure", ModelError)):
+            if name in answer:
+                raise error(f"the worker at {worker}: {one_line(self.value(name, str), 1000)}")
+
+    def nonsense(self, description: str) -> ServiceError:
+        """Return the error that says what the worker sent."""
+        return ServiceError(
+            f"the worker at {self._worker} returned {description}; nothing of it is stored; check that it has this "
+            "version and sees the same files, and index again"
         )
-    vectors = embedder.embed_documents(texts)
-    if len(vectors) != len(texts):
-        raise ModelError(f"{embedder.name} returned {len(vectors)} vectors for {len(texts)} texts")
-    return vectors
+
+    def value(self, name: str, kind: type[T]) -> T:
+        """Return a field of this kind."""
+        value = self._fields.get(name)
+        if type(value) is not kind:
+            raise self.nonsense(f"{type(value).__name__} in place of {name}")
+        return value
+
+    def list_in(self, value: Any, subject: str) -> list[Any]:
+        """Return a value that is a list."""
+        if type(value) is not list:
+            raise self.nonsense(f"{type(value).__name__} in place of {subject:.200}")
+        return value
+
+    def lists(self, name: str, length: int) -> list[Any]:
+        """Return a field that is a list of this length."""
+        values = self.list_in(self._fields.get(name), name)
+        if len(values) != length:
+            raise self.nonsense(f"{len(values):,} in place of {length:,} {name}")
+        return values
+
+    def vectors(self, size: int, dimensions: int) -> NDArray[np.float32]:
+        """Return so many vectors of so many dimensions."""
+        import numpy as np
+
+        texts = self.lists("vectors", size)
+        try:
+            vectors = [decode_vector(text) for text in texts]
+        except (InputError, TypeError) as error:
+            raise self.nonsense(f"what is no vector: {error!s:.200}") from None
+        for vector in vectors:
+            if vector.shape != (dimensions,):
+                raise self.nonsense(f"a vector of {len(vector):,} in place of {dimensions:,} dimensions")
+        rows = np.stack(vectors)
+        with np.errstate(over="ignore"):
+            lengths = np.einsum("ij,ij->i", rows, rows)
+        if not (np.isfinite(lengths) & (lengths > 0)).all():
+            raise self.nonsense("a vector of zeros, or with a number that is not finite")
+        return rows
+
+    def result(self, file: FoundFile, part: Any, dataset: Dataset) -> ReadResult:
+        """Return a part of a file, made anew of plain values."""
+        try:
+            if type(part) is not dict or type(part["stopped"]) is not bool:
+                raise ValueError("it is no part of a file")
+            documents = tuple(_passage(file, *fields) for fields in part["documents"])
+            problems = tuple(_problem(file, *fields) for fields in part["problems"])
+            if file.is_single:
+                _check_not_elsewhere(file, documents, dataset)
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise self.nonsense(f"what is no result of {file.id!r:.200}: {error!s:.300}") from None
+        return ReadResult(file.id, documents, problems, part["stopped"])
+
+
+def _passage(file: FoundFile, id_: Any, text: Any, metadata: Any) -> Document:
+    """Return a passage of a file.
+
+    Raises:
+        InputError, TypeError, ValueError: it is none that can be stored, is of another file, or says who may see it.
+    """
+    if type(id_) is not str or type(text) is not str or type(metadata) is not dict:
+        raise TypeError("a passage is an id, a text and metadata")
+    names = id_, str(metadata.get("parent", file.id))
+    is_own = file.is_single or all(name == file.id or name.startswith(f"{file.id}#") for name in names)
+    if metadata.get("source") != file.id or not is_own:
+        raise ValueError(f"the passage {id_!r:.200} is of another file")
+    if ACCESS in metadata:
+        raise ValueError(f"the passage {id_!r:.200} says who may see it, which no worker decides")
+    if not all(type(metadata.get(key)) is int for key in ("start", "end")):
+        raise ValueError(f"the passage {id_!r:.200} does not say where it stands")
+    return prepare(Document(id_, text, metadata)).document
+
+
+def _problem(file: FoundFile, path: Any, reason: Any) -> Problem:
+    if path != file.id or type(reason) is not str:
+        raise ValueError("a problem of another file")
+    return Problem(file.id, reason)
+
+
+def _check_not_elsewhere(file: FoundFile, documents: Sequence[Document], dataset: Dataset) -> None:
+    """Check that the ids of a single file's records, which may be any, are not those of another file's passages.
+
+    Raises:
+        ValueError: one is.
+    """
+    with without_record():
+        stored_documents = dataset.get_many([document.id for document in documents])
+    for document in stored_documents:
+        if document is not None and document.metadata.get("source") != file.id:
+            raise ValueError(f"the passage {document.id!r:.200} is of another file; index {file.id!r:.200} by itself")
