@@ -20,7 +20,7 @@ import pytest
 from pointsman import Document, Workspace
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.retrieval.plan.policy import measured
-from pointsman.tools.errors import CorruptStoreError, FormatVersionError, InputError, LockedError, PointsmanError
+from pointsman.tools.errors import CorruptStoreError, FormatVersionError, InputError, PointsmanError
 from pointsman.workspace.copies.backup import MANIFEST, _checksum, backup, restore
 
 WORKER = Path(__file__).with_name("backup_worker.py")
@@ -195,13 +195,15 @@ class TestWhileInUse:
         backup(workspace.path, target / "0")  # what was left there is in nobody's way
         assert [path.name for path in target.iterdir() if path.name.startswith(".0")] == []
 
-    def test_two_into_the_same_folder(self, workspace: Workspace, tmp_path: Path) -> None:
+    def test_of_two_into_the_same_folder_the_first_that_ends_stays(self, workspace: Workspace, tmp_path: Path) -> None:
         def back_up_again(_count: int, total: int, name: str) -> None:
             if name == "notes":
-                with pytest.raises(LockedError, match="another process"):
-                    backup(workspace, tmp_path / "b")
+                assert backup(workspace, tmp_path / "b").datasets["notes"] == 27
 
-        assert backup(workspace, tmp_path / "b", on_progress=back_up_again).datasets["notes"] == 27
+        with pytest.raises(InputError, match="not a new or empty folder"):
+            backup(workspace, tmp_path / "b", on_progress=back_up_again)
+        assert restore(tmp_path / "b", tmp_path / "again").datasets["notes"] == 27
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["again", "b", "ws"]
 
 
 class TestRefusals:

@@ -13,7 +13,7 @@ from pointsman.tools.errors import InputError
 from pointsman.tools.system.locations import is_url, redacted
 
 if TYPE_CHECKING:
-    from pointsman.workspace.copies.backup import BackupReport, RestoreReport
+    from pointsman.workspace.copies.backup import BackupReport
 
 
 def backup(
@@ -71,12 +71,12 @@ def _folder(workspace: str) -> Path:
     return Path(workspace)
 
 
-def _file_count(report: BackupReport | RestoreReport) -> str:
+def _file_count(report: BackupReport) -> str:
     documents = output.with_noun(sum(report.datasets.values()), "document")
     return f"{documents} of {output.with_noun(len(report.datasets), 'dataset')}"
 
 
-def _value(report: BackupReport | RestoreReport) -> dict[str, object]:
+def _value(report: BackupReport) -> dict[str, object]:
     return {
         "folder": str(report.folder),
         "time": report.time.isoformat(),

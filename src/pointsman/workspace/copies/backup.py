@@ -23,17 +23,19 @@ import shutil
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from pointsman.store.local.files_and_locks import (
-    ExclusiveLock,
+    collect_leftovers,
+    directory_aside,
     make_directory,
+    open_regular,
     replacing,
     store_error,
     sync_directory,
@@ -43,11 +45,11 @@ from pointsman.tools.errors import (
     CorruptStoreError,
     FormatVersionError,
     InputError,
-    LockedError,
     ReplacedError,
     StoreError,
     UnknownNameError,
 )
+from pointsman.tools.json_forms import form_of, of_form
 from pointsman.tools.sqlite import SQLITE_ERRORS
 from pointsman.tools.system.locations import with_home
 from pointsman.tools.version import __version__
@@ -69,7 +71,6 @@ _SINGLE: Final = ("workspace.json", "policy.json", "calibration.json", "access.j
 _FOLDERS: Final = ("evaluations", "attached", "former_calibrations")
 _OF_DATASET: Final = ("documents.sqlite", "manifest.json")
 _PATH_SEGMENT: Final = re.compile(r"(?!\.)[\w.\-+ %]{1,255}", re.UNICODE)
-_SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _DEEPEST: Final = 8
 _LARGEST_MANIFEST: Final = 256_000_000  # bytes, enough for more than a million files
 _BLOCK: Final = 1 << 20
@@ -77,15 +78,16 @@ _BLOCK: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
-    """The result of a backup.
+    """What a backup holds that was made or restored.
 
     Attributes:
-        folder: where the backup is.
-        time: when it began; it contains everything acknowledged before.
+        folder: where the backup, or the restored workspace, is.
+        time: when the backup began; it contains everything acknowledged before.
         datasets: number of documents by dataset.
         files: number of files.
         bytes: total size of all files.
         skipped: datasets that were deleted while the backup ran.
+        verified: whether a restore compared documents and indexes.
     """
 
     folder: Path
@@ -94,27 +96,7 @@ class BackupReport:
     files: int
     bytes: int
     skipped: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RestoreReport:
-    """The result of a restore.
-
-    Attributes:
-        folder: the workspace.
-        time: when the backup began.
-        datasets: number of documents by dataset.
-        files: number of files.
-        bytes: total size of all files.
-        verified: whether documents and indexes were compared.
-    """
-
-    folder: Path
-    time: datetime
-    datasets: Mapping[str, int]
-    files: int
-    bytes: int
-    verified: bool
+    verified: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +108,17 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class _Contents:
-    """The contents of ``backup.json``."""
+    """The contents of ``backup.json``, besides its format and checksum."""
 
-    time: datetime
-    files: tuple[_File, ...]
+    pointsman: str
+    time: str
     datasets: Mapping[str, int]
+    files: tuple[_File, ...]
+
+    def report(self, folder: Path, **outcome: Any) -> BackupReport:
+        """Return a report about a folder with these files."""
+        size = sum(file.size for file in self.files)
+        return BackupReport(folder, datetime.fromisoformat(self.time), self.datasets, len(self.files), size, **outcome)
 
 
 def backup(
@@ -147,7 +135,6 @@ def backup(
 
     Raises:
         InputError: there is no workspace, or the folder is not empty.
-        LockedError: another backup into this folder is running.
         StoreError: something cannot be read or written.
     """
     from pointsman.workspace.workspace_search import Workspace
@@ -160,11 +147,11 @@ def backup(
             opened_workspace = Workspace(root)
         with opened_workspace:
             return backup(opened_workspace, folder, on_progress=on_progress)
-    folder, start_time = with_home(folder), datetime.now(UTC)
+    folder, start_time = with_home(folder), datetime.now(UTC).isoformat()
     if folder.resolve().is_relative_to(workspace.path.resolve()):
         raise InputError(f"{folder} is inside the workspace {workspace.path}; name a folder outside")
     report = on_progress or (lambda _count, _total, _note: None)
-    with _directory_beside(folder, 0o700) as partial, _errors_told(partial):
+    with _new_directory(folder, 0o700) as partial, _errors_told(partial):
         datasets: dict[str, int] = {}
         skipped: list[str] = []
         names = workspace.own_names()
@@ -176,16 +163,19 @@ def backup(
             else:
                 datasets[name] = count
         for source, path in _other_files(workspace.path):
-            _copy(source, partial / path)
-        files = [_describe_file(partial, path) for path in sorted(_files(partial))]
-        _write_contents(partial, _Contents(start_time, tuple(files), datasets))
+            with source.open("rb") as file:
+                _copy(file, partial / path, stat.S_IMODE(os.fstat(file.fileno()).st_mode))
+        paths = sorted(path.relative_to(partial).as_posix() for path in partial.rglob("*") if path.is_file())
+        files = tuple(_describe_file(partial, path) for path in paths)
+        contents = _Contents(__version__, start_time, datasets, files)
+        _write_contents(partial, contents)
         report(len(names), len(names), "")
-    return BackupReport(folder, start_time, datasets, len(files), sum(file.size for file in files), tuple(skipped))
+    return contents.report(folder, skipped=tuple(skipped))
 
 
 def restore(
     backup: str | Path, folder: str | Path, *, verify: bool = True, on_progress: Progress | None = None
-) -> RestoreReport:
+) -> BackupReport:
     """Restore a workspace from a backup.
 
     Args:
@@ -199,13 +189,12 @@ def restore(
         InputError: there is no backup, it has file names that no workspace has, or the folder is not empty.
         CorruptStoreError: the backup is damaged; the message names the file.
         FormatVersionError: a newer Pointsman wrote it.
-        LockedError: another restore into this folder is running.
     """
     source, folder = with_home(backup), with_home(folder)
     contents = _read_contents(source)
     report = on_progress or (lambda _count, _total, _note: None)
     steps = len(contents.files) + (len(contents.datasets) if verify else 0)
-    with _directory_beside(folder) as partial, _errors_told(source):
+    with _new_directory(folder) as partial, _errors_told(source):
         for number, file in enumerate(contents.files):
             report(number, steps, file.path)
             _copy_checked(source, file, partial)
@@ -215,15 +204,14 @@ def restore(
         for path in _folders(partial):
             sync_directory(path)
         report(steps, steps, "")
-    size = sum(file.size for file in contents.files)
-    return RestoreReport(folder, contents.time, contents.datasets, len(contents.files), size, verify)
+    return contents.report(folder, verified=verify)
 
 
 # ── temporary folders ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @contextmanager
-def _directory_beside(folder: Path, mode: int = 0o777) -> Iterator[Path]:
+def _new_directory(folder: Path, mode: int = 0o777) -> Iterator[Path]:
     """Yield a temporary folder, renamed to the requested one if the block succeeds, else removed.
 
     Args:
@@ -232,36 +220,25 @@ def _directory_beside(folder: Path, mode: int = 0o777) -> Iterator[Path]:
 
     Raises:
         InputError: the folder is not empty.
-        LockedError: another process is writing a folder of this name.
     """
     folder = folder.absolute()
     _check_empty(folder)
     make_directory(folder.parent)
-    lock = ExclusiveLock(folder.with_name(f".{folder.name}.lock"))
-    with translated(folder):
-        if not lock.acquire():
-            raise LockedError(f"another process is writing {folder}; wait for it, or name another folder")
-    partial = folder.with_name(f".{folder.name}.partial")
+    collect_leftovers(folder.parent)
     try:
-        if partial.exists():
-            log.info("%s was left by an interrupted process; removing it", partial)
-            shutil.rmtree(partial)
-        partial.mkdir(mode=mode)
-        yield partial
-        sync_directory(partial)
-        _check_empty(folder)
-        partial.rename(folder)  # replaces an empty folder at once: others never see that there is none
+        with directory_aside(folder.parent) as aside:
+            partial = aside / folder.name
+            partial.mkdir(mode)
+            yield partial
+            sync_directory(partial)
+            _check_empty(folder)
+            partial.rename(folder)  # replaces an empty folder at once: others never see that there is none
         sync_directory(folder.parent)
     except OSError as error:
         if error.errno in {errno.ENOTEMPTY, errno.EEXIST}:  # somebody started to use it in the meantime
             raise _not_empty(folder) from error
         path = Path(error.filename or folder)
         raise store_error(path, error, "removing the incomplete copy") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-        with suppress(OSError):  # it may stay: only the lock on it counts
-            lock.path.unlink()
-        lock.release()
 
 
 def _check_empty(folder: Path) -> None:
@@ -336,16 +313,12 @@ def _files_below(folder: Path) -> list[Path]:
     )
 
 
-def _copy(source: Path, target: Path) -> None:
-    """Copy one file with its permissions; of a file replaced meanwhile, the copy is the old or the new one."""
+def _copy(source: IO[bytes], target: Path, mode: int) -> None:
+    """Copy an open file; of one that is replaced meanwhile, the copy is the old one."""
     make_directory(target.parent)
-    with source.open("rb") as reader, target.open("xb") as write:
-        target.chmod(stat.S_IMODE(os.fstat(reader.fileno()).st_mode))
-        shutil.copyfileobj(reader, write, _BLOCK)
-
-
-def _files(root: Path) -> Iterator[str]:
-    return (path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
+    with target.open("xb") as file:
+        target.chmod(mode)
+        shutil.copyfileobj(source, file, _BLOCK)
 
 
 def _folders(root: Path) -> Iterator[Path]:
@@ -355,25 +328,15 @@ def _folders(root: Path) -> Iterator[Path]:
 
 def _describe_file(root: Path, path: str) -> _File:
     """Flush a file to disk and return its size and checksum."""
-    digest, size = hashlib.sha256(), 0
     with (root / path).open("rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-            size += len(block)
         os.fsync(file.fileno())
-    return _File(path, size, digest.hexdigest())
+        return _File(path, os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest())
 
 
 def _write_contents(root: Path, contents: _Contents) -> None:
     for path in _folders(root):
         sync_directory(path)
-    value = {
-        "format": FORMAT,
-        "pointsman": __version__,
-        "time": contents.time.isoformat(),
-        "datasets": dict(contents.datasets),
-        "files": [{"path": file.path, "size": file.size, "sha256": file.sha256} for file in contents.files],
-    }
+    value = {"format": FORMAT, **form_of(contents)}
     value["checksum"] = _checksum(value)
     with replacing(root / MANIFEST) as file:
         file.write(json.dumps(value, ensure_ascii=False, indent=1).encode())
@@ -391,36 +354,20 @@ def _checksum(value: Mapping[str, Any]) -> str:
 def _read_contents(source: Path) -> _Contents:
     """Read the contents of a backup and check every name."""
     path = source / MANIFEST
-    try:
-        with path.open("rb") as file:
-            raw = file.read(_LARGEST_MANIFEST + 1)
-    except OSError as error:
-        raise InputError(
-            f"{source} is not a backup: {MANIFEST} cannot be read ({error.strerror}); "
-            "name a folder that 'pointsman backup' has finished"
-        ) from error
-    try:
-        value = json.loads(raw[:_LARGEST_MANIFEST])
-    except (ValueError, RecursionError) as error:
-        raise CorruptStoreError(f"{path} is damaged: it is not JSON; use another backup") from error
-    if not isinstance(value, dict) or "format" not in value:
-        raise CorruptStoreError(f"{path} is damaged, or not of a backup; use another backup")
-    if value["format"] != FORMAT:
-        raise FormatVersionError(
-            f"{source} is a backup in format {value['format']!r:.40}, this version of pointsman knows format {FORMAT}; "
-            "restore it with the version that wrote it"
-        )
+    value = _read_manifest(path)
     try:
         if value["checksum"] != _checksum(value):
             raise CorruptStoreError(f"{path} is damaged: its checksum is wrong; use another backup")
-        contents = _Contents(
-            datetime.fromisoformat(value["time"]),
-            tuple(_file_of(entry) for entry in value["files"]),
-            {_dataset_name(name): _number(count) for name, count in value["datasets"].items()},
-        )
+        for entry in value["files"]:
+            if not isinstance(entry["path"], str) or not _is_allowed(entry["path"]):
+                raise InputError(
+                    f"the backup lists {entry['path']!r:.100}, which is not a workspace file; it is not restored"
+                )
+        contents = of_form(_Contents, value)
+        contents.report(source)
+    except InputError:
+        raise
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        if isinstance(error, InputError):
-            raise
         raise CorruptStoreError(
             f"{path} is damaged, or not of a backup ({type(error).__name__}); use another backup"
         ) from error
@@ -428,22 +375,27 @@ def _read_contents(source: Path) -> _Contents:
     return contents
 
 
-def _file_of(value: Mapping[str, Any]) -> _File:
-    path, digest = value["path"], value["sha256"]
-    if not isinstance(path, str) or not _is_allowed(path):
-        raise InputError(f"the backup lists {path!r:.100}, which is not a workspace file; it is not restored")
-    if not isinstance(digest, str) or not _SHA256.fullmatch(digest):
-        raise ValueError("sha256")
-    return _File(path, _number(value["size"]), digest)
-
-
-def _dataset_name(name: str) -> str:
-    return check_name(name)
-
-
-def _number(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError("a number")
+def _read_manifest(path: Path) -> dict[str, Any]:
+    """Return ``backup.json`` if it is of the format that is known here."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(_LARGEST_MANIFEST)
+    except OSError as error:
+        raise InputError(
+            f"{path.parent} is not a backup: {MANIFEST} cannot be read ({error.strerror}); "
+            "name a folder that 'pointsman backup' has finished"
+        ) from error
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise CorruptStoreError(f"{path} is damaged: it is not JSON; use another backup") from error
+    if not isinstance(value, dict) or "format" not in value:
+        raise CorruptStoreError(f"{path} is damaged, or not of a backup; use another backup")
+    if value["format"] != FORMAT:
+        raise FormatVersionError(
+            f"{path.parent} is a backup in format {value['format']!r:.40}, this version of pointsman knows format "
+            f"{FORMAT}; restore it with the version that wrote it"
+        )
     return value
 
 
@@ -462,42 +414,36 @@ def _is_allowed(path: str) -> bool:
 
 
 def _check_complete(source: Path, contents: _Contents) -> None:
-    """Check that files and datasets match and that no file is listed twice."""
+    """Check that files and datasets match, that no file is listed twice, and that numbers are some."""
     paths = [file.path for file in contents.files]
     if len(set(paths)) < len(paths):
         raise InputError(f"{source} lists a file twice; it is not restored")
     names = {PurePosixPath(path).parts[1] for path in paths if path.startswith("datasets/")}
     required_paths = {f"datasets/{name}/{kind}" for name in contents.datasets for kind in _OF_DATASET}
-    if names != set(contents.datasets) or not required_paths <= set(paths):
+    numbers = [*contents.datasets.values(), *(file.size for file in contents.files)]
+    are_numbers = all(type(number) is int and number >= 0 for number in numbers)  # True is none
+    if names != set(contents.datasets) or not required_paths <= set(paths) or not are_numbers:
         raise CorruptStoreError(f"{source / MANIFEST} lists datasets that do not match its files; use another backup")
 
 
 def _copy_checked(source: Path, file: _File, target: Path) -> None:
     """Copy one file and compare the copy with its checksum."""
-    origin, copy = source / file.path, target / file.path
-    complaint = f"{origin} is damaged"
+    origin = source / file.path
     try:
         if origin.resolve(strict=True) != source.resolve(strict=True) / file.path:
             raise InputError(f"{origin} is a symbolic link or inside one; it is not restored")
-        if not stat.S_ISREG(origin.stat().st_mode):
-            raise CorruptStoreError(f"{complaint}: it is not a regular file; use another backup")
-        reader = origin.open("rb")
+        reader = open_regular(origin)
     except FileNotFoundError as error:
         raise CorruptStoreError(f"{origin} is missing; use another backup") from error
-    make_directory(copy.parent)
-    digest, size = hashlib.sha256(), 0
-    with reader, copy.open("xb") as write:
-        own_mode = stat.S_IMODE(os.fstat(reader.fileno()).st_mode) & 0o666 | 0o600
-        mode = 0o600 if file.path in _SECRET else own_mode
-        copy.chmod(mode)
-        while (block := reader.read(_BLOCK)) and size <= file.size:
-            digest.update(block)
-            size += len(block)
-            write.write(block)
-        write.flush()
-        os.fsync(write.fileno())
-    if size != file.size or digest.hexdigest() != file.sha256:
-        raise CorruptStoreError(f"{complaint}: its checksum is wrong; use another backup")
+    except OSError as error:
+        raise CorruptStoreError(f"{origin} is damaged: {error.strerror}; use another backup") from error
+    with reader:
+        status = os.fstat(reader.fileno())
+        mode = 0o600 if file.path in _SECRET else stat.S_IMODE(status.st_mode) & 0o666 | 0o600
+        if status.st_size == file.size:
+            _copy(reader, target / file.path, mode)
+    if status.st_size != file.size or _describe_file(target, file.path) != file:
+        raise CorruptStoreError(f"{origin} is damaged: its checksum is wrong; use another backup")
 
 
 def _verify(folder: Path, contents: _Contents, report: Callable[[int, str], None]) -> None:
