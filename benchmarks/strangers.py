@@ -606,6 +606,59 @@ def said_once() -> Iterator[tuple[str, bool]]:
         yield f"MCP: {question}", asyncio.run(by_mcp(question))["refused"]["reason"] == reason
 
 
+def beyond_the_limit() -> Iterator[tuple[str, bool]]:
+    """Row 11: questions and documents that differ only after the embedder's limit."""
+    from mcp import Client as McpClient
+
+    from pointsman.integrations.mcp import create_server
+
+    beginning = " ".join(f"the lamp of yard {number} is green" for number in range(100))
+    texts = [f"{beginning} {ending}" for ending in ("and the rail is straight", "and nothing else is said")]
+    Path("long.txt").write_text(texts[0])
+    workspace = pointsman.open("ws")
+    report = workspace.index("long.txt", "lamps")
+    yield "Python: index of a file cuts it to fit", report.passages.added > 1 and report.truncations == 0
+    result = workspace.dataset("lamps").add([Document(str(number), text) for number, text in enumerate(texts)])
+    yield "Python: add", result.truncations == 2
+    first, second = workspace.dataset("lamps").get_vectors(["0", "1"])
+    yield "Python: their vectors are equal", first is not None and second is not None and bool((first == second).all())
+    yield "Python: status", workspace.status("lamps")["truncations"] == 2
+    for name, question in zip(
+        ("en", "zh", "ru"), (texts[0], "信号灯是绿色的。" * 200, "лампа зелёная " * 300), strict=True
+    ):
+        notes = workspace.search(question).degraded
+        yield f"Python: search, {name}", sum(f"{len(question):,}" in note for note in notes) == 1
+    yield "Python: asearch", workspace.search(texts[0]).degraded == asyncio.run(workspace.asearch(texts[0])).degraded
+    yield "Python: a short question", not workspace.search("green lamp").degraded
+    answer = command("status", "-w", "ws")
+    yield "Command line: status", "2 documents longer than the embedder reads" in answer.stdout
+    answer = command("index", "long.txt", "-d", "lamps", "-w", "ws")
+    yield "Command line: index", "2 documents longer than the embedder reads" in answer.stdout
+    answer = command("search", texts[0], "-w", "ws")
+    yield "Command line: search", "too long a question for the embedder" in answer.stdout + answer.stderr
+
+    async def by_mcp() -> tuple[Any, Any]:
+        async with McpClient(create_server(workspace)) as client:
+            datasets = (await client.call_tool("list_datasets", {})).structured_content
+            return datasets, (await client.call_tool("search", {"query": texts[0]})).structured_content
+
+    datasets, answer_of_tool = asyncio.run(by_mcp())
+    yield "MCP: list_datasets", datasets["datasets"][0]["truncations"] == 2
+    yield "MCP: search", "too long a question" in " ".join(answer_of_tool["degraded"])
+    with served(workspace) as address, Client(address) as client:
+        status = httpx.get(f"{address}/api/datasets/lamps").json()
+        yield "HTTP: status", status["truncations"] == 2
+        yield "Client: status", client.status("lamps")["truncations"] == 2
+        yield "Client: add", client.dataset("lamps").add([Document("2", texts[1] + "!")]).truncations == 1
+        body = {"query": texts[0]}
+        answer_of_service = httpx.post(f"{address}/api/search", json=body, timeout=60).json()
+        yield "HTTP: search", "too long a question" in " ".join(answer_of_service["degraded"])
+        workspace.dataset("lamps").delete(["0", "2"])
+        workspace.dataset("lamps").add([Document("1", "a short text")])
+    with pointsman.open("ws") as workspace:
+        yield "Python: status after changes and a restart", workspace.status("lamps")["truncations"] == 0
+
+
 ROWS: Final[dict[int, Case]] = {
     2: left_out,
     12: written_in_two_ways,
@@ -617,6 +670,7 @@ ROWS: Final[dict[int, Case]] = {
     8: through_proxies,
     9: preflight,
     10: arguments_of_models,
+    11: beyond_the_limit,
     13: clear_choices,
     14: query_only,
     16: said_once,

@@ -312,9 +312,9 @@ def test_a_dataset_from_its_making_to_its_end(client: httpx.Client) -> None:
     assert (second_creation.status_code, valid(client, second_creation)["description"]) == (200, "two")
     documents = [{"id": id_, "text": text, "metadata": metadata} for id_, (text, metadata) in TEXTS.items()]
     addition = client.post("/api/datasets/заметки/documents", json={"documents": documents})
-    assert valid(client, addition) == {"added": 5, "updated": 0, "unchanged": 0}
+    assert valid(client, addition) == {"added": 5, "updated": 0, "unchanged": 0, "truncations": 0}
     second_addition = client.post("/api/datasets/заметки/documents", json={"documents": documents})
-    assert valid(client, second_addition) == {"added": 0, "updated": 0, "unchanged": 5}
+    assert valid(client, second_addition) == {"added": 0, "updated": 0, "unchanged": 5, "truncations": 0}
     description = valid(client, client.get("/api/datasets/заметки"))
     assert description["documents"] == 5
     assert description["sequence"] == description["keyword_index_sequence"]
@@ -413,7 +413,14 @@ def test_a_stream_is_answered_while_it_is_still_sent(client: httpx.Client) -> No
     assert json.loads(answer.readline())["done"] == 64
     send(json.dumps({"id": "last", "text": "the last"}) + "\n")
     connection.send(b"0\r\n\r\n")
-    assert json.loads(answer.readline()) == {"done": 65, "added": 65, "updated": 0, "unchanged": 0, "finished": True}
+    assert json.loads(answer.readline()) == {
+        "done": 65,
+        "added": 65,
+        "updated": 0,
+        "unchanged": 0,
+        "truncations": 0,
+        "finished": True,
+    }
     connection.close()
 
 
@@ -647,7 +654,10 @@ def test_a_key_for_writing_does_not_learn_what_is_stored(tmp_path: Path) -> None
         assert client.get("/metrics").status_code == 403
         for id_ in ("tea", "unknown"):
             answer = client.patch(path, json={"metadata": {id_: {"year": 2026}}})
-            assert (answer.status_code, answer.json()) == (200, {"added": None, "updated": None, "unchanged": None})
+            assert (answer.status_code, answer.json()) == (
+                200,
+                {"added": None, "updated": None, "unchanged": None, "truncations": None},
+            )
         assert space.dataset("notes").get_many(["tea", "unknown"])[1] is None
         assert space.dataset("notes").get("tea").metadata["year"] == 2026  # type: ignore[union-attr]
         for id_ in ("tea", "unknown"):
@@ -785,7 +795,7 @@ def test_who_may_only_write_does_not_learn_what_is_stored(tmp_path: Path) -> Non
             sender.post(f"{address}/api/datasets/notes/documents", json={"documents": [document]}).json()
             for document in ({"id": id_, "text": text, "metadata": metadata} for id_, (text, metadata) in rows)
         ]
-    assert answers == [{"added": None, "updated": None, "unchanged": None}] * 3
+    assert answers == [{"added": None, "updated": None, "unchanged": None, "truncations": None}] * 3
 
 
 @pytest.mark.parametrize("framework", [FastAPI, Starlette])

@@ -204,7 +204,10 @@ class TestKeys:
         assert pay is not None
         for id_, text in (("pay", pay.text), ("pay", "another guess"), ("absent", "a guess")):
             added = client.post(path, json={"documents": [{"id": id_, "text": text}]}, headers=headers)
-            assert (added.status_code, added.json()) == (200, {"added": None, "updated": None, "unchanged": None})
+            assert (added.status_code, added.json()) == (
+                200,
+                {"added": None, "updated": None, "unchanged": None, "truncations": None},
+            )
         for id_ in ("pay", "unknown"):
             for change in ({"_access": {"allow": ["group:rail"]}}, {"year": 2026}):
                 changed = client.patch(path, json={"metadata": {id_: change}}, headers=headers)

@@ -44,6 +44,7 @@ _STATUS = (
     "embedder",
     "relevance",
     "vectors_due",
+    "truncations",
     "kept_days",
     "sequence",
     "keyword_index_sequence",
@@ -210,6 +211,7 @@ def index_report(
                 "deleted": report.deleted,
                 "documents": len(dataset),
                 "vectors_due": report.vectors_due,
+                "truncations": report.truncations,
                 "omissions": dict(report.omissions),
                 "stored_omissions": list(report.stored_omissions),
                 "problems": [{"path": problem.path, "reason": problem.reason} for problem in report.problems],
@@ -237,6 +239,7 @@ def index_report(
         terminal.print(
             f"  Keyword search finds all of them; {report.vectors_due:,} {have} no vector yet.", markup=False
         )
+    _print_truncated(dataset.name, report.truncations)
     for problem in report.problems[:20]:
         terminal.print(f"  not read: {problem.path}: {problem.reason}", style="yellow", markup=False, soft_wrap=True)
     if len(report.problems) > 20:
@@ -250,6 +253,14 @@ def index_report(
             f"  left out now, but still stored: {', '.join(sources[:5])}{more}; --prune deletes them",
             style="yellow", markup=False, soft_wrap=True,
         )  # fmt: skip
+
+
+def _print_truncated(dataset: str, count: int | None) -> None:
+    """Print how many documents are longer than the embedder reads, if there are any."""
+    if count:
+        subject = f"{with_noun(count, 'document')} longer than the embedder reads"
+        remedy = "only words find what follows its limit; add shorter documents, or index files, which are cut to fit"
+        console().print(f"{dataset}: {subject}: {remedy}", style="yellow", markup=False, soft_wrap=True)
 
 
 _OMISSIONS: Final = {
@@ -339,6 +350,7 @@ def status(workspace: Workspace, *, as_json: bool) -> bool:
     for row in rows:
         if row["relevance"] != BUILT_IN:
             console().print(f"{row['name']}, relevance: {row['relevance']}", markup=False)
+        _print_truncated(row["name"], row.get("truncations"))
         for problem in row.get("version_problems") or ():
             console().print(f"{row['name']}, {problem['path']}: {problem['reason']}", style="yellow", markup=False)
     print_problems(problems)

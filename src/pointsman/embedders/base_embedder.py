@@ -8,6 +8,7 @@ import io
 import os
 import threading
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -79,12 +80,49 @@ class BaseEmbedder(ABC):
     def embed_documents(self, texts: Sequence[str], *, on_progress: Progress | None = None) -> NDArray[np.float32]:
         """Return vectors of shape ``(len(texts), dimensions)``, float32, L2-normalised; reports to ``on_progress``."""
 
+    def truncated_at(self, text: str, *, as_query: bool = False) -> int | None:  # noqa: ARG002  (of one that knows)
+        """Return how many characters of a text its vector holds; None if it holds all, or the limit is not known.
+
+        Args:
+            text: the text.
+            as_query: as a query, which may have another prefix than a document.
+        """
+        return None
+
     def embed(self, text: str | Sequence[str]) -> NDArray[np.float32]:
         """Embed one text as a query, shape ``(dimensions,)``, or several, shape ``(len(text), dimensions)``."""
         if isinstance(text, str):
             vector: NDArray[np.float32] = self.embed_queries([text])[0]
             return vector
         return self.embed_queries(text)
+
+
+def truncated_at(embedder: object, text: str, *, as_query: bool = False) -> int | None:
+    """Return `BaseEmbedder.truncated_at` of an embedder; None if it has no such method, as it need not have one."""
+    method = getattr(embedder, "truncated_at", None)
+    return None if method is None else method(text, as_query=as_query)
+
+
+def length_of_head(
+    text: str, tokens: Callable[[str], Sequence[int]], most_tokens: int, most_characters: int
+) -> int | None:
+    """Return how many characters decide the tokens that a model gets of a text; None if all do.
+
+    Args:
+        text: the text.
+        tokens: what the model gets of a text.
+        most_tokens: the model's limit, markers counted.
+        most_characters: those after it are not tokenised.
+
+    Example:
+        >>> length_of_head("rails and switches", lambda text: [len(word) for word in text.split()[:2]], 2, 100)
+        9
+    """
+    head = tokens(text)
+    if len(head) < most_tokens and len(text) <= most_characters:
+        return None
+    length = bisect_left(range(len(text)), True, key=lambda length: tokens(text[:length]) == head)
+    return length if text[length:].strip() else None
 
 
 class EmbedMethods(NamedTuple):
@@ -171,6 +209,10 @@ class EmbedFunction(BaseEmbedder):
         if on_progress is not None:
             on_progress(len(rows))
         return rows
+
+    def truncated_at(self, text: str, *, as_query: bool = False) -> int | None:
+        """See `BaseEmbedder`; as the object says, if it has this method."""
+        return truncated_at(self._source, text, as_query=as_query) if _can(self._source, "truncated_at") else None
 
     def _rows(
         self, method: str, inputs: Sequence[str] | Sequence[bytes] | Sequence[io.BytesIO], *, takes_list: bool

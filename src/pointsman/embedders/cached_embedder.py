@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import numpy as np
 import xxhash
 
-from pointsman.embedders.base_embedder import BaseEmbedder, Progress, text_list
+from pointsman.embedders.base_embedder import BaseEmbedder, Progress, text_list, truncated_at
 from pointsman.embedders.e5.prepared_files import cache_directory
 from pointsman.embedders.named_embedders import as_embedder
 from pointsman.tools.sqlite import SQLITE_ERRORS, damage
@@ -90,6 +90,10 @@ class CachedEmbedder(BaseEmbedder):
     def embed_documents(self, texts: Sequence[str], *, on_progress: Progress | None = None) -> NDArray[np.float32]:
         """Return vectors of shape ``(len(texts), dimensions)``, float32, L2-normalised; only new texts are embedded."""
         return self._embed("document", text_list(texts), on_progress)
+
+    def truncated_at(self, text: str, *, as_query: bool = False) -> int | None:
+        """See `BaseEmbedder`; as the wrapped embedder says."""
+        return truncated_at(self._embedder, text, as_query=as_query)
 
     def _embed(self, kind: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
         if not self._is_identified:

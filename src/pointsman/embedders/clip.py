@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
-from pointsman.embedders.base_embedder import BaseEmbedder, Progress, image_list, text_list, unit_rows
+from pointsman.embedders.base_embedder import BaseEmbedder, Progress, image_list, length_of_head, text_list, unit_rows
 from pointsman.embedders.batches import equal_runs
 from pointsman.embedders.onnx_directory import OnnxTextModel, digest_of, existing_file, onnx_session
 from pointsman.tools.errors import InputError, ModelError
@@ -105,6 +105,10 @@ class ClipEmbedder(BaseEmbedder):
             if on_progress is not None:
                 on_progress(len(run))
         return vectors
+
+    def truncated_at(self, text: str, *, as_query: bool = False) -> int | None:  # noqa: ARG002  (all texts are alike)
+        """See `BaseEmbedder`; the limit is 77 tokens."""
+        return length_of_head(text, self._tokens, _MAX_TOKENS, _MAX_TOKENS * _CHARACTERS_PER_TOKEN)
 
     def embed_images(self, images: Sequence[bytes]) -> NDArray[np.float32]:
         """Return vectors of shape ``(len(images), dimensions)``, float32, L2-normalised.

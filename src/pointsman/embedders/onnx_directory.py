@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
-from pointsman.embedders.base_embedder import PrefixedEmbedder, Progress, names_for_people, unit_rows
+from pointsman.embedders.base_embedder import PrefixedEmbedder, Progress, length_of_head, names_for_people, unit_rows
 from pointsman.embedders.batches import equal_runs
 from pointsman.embedders.onnx_runtime import load_onnxruntime
 from pointsman.tools.errors import InputError, MissingDependencyError, ModelError
@@ -134,12 +134,18 @@ class OnnxEmbedder(PrefixedEmbedder):
             raise InputError(f"max_tokens is at least 3, not {max_tokens}")
         self._model = OnnxTextModel(directory, threads, "OnnxEmbedder")
         self._model.tokenizer.enable_truncation(max_tokens)
-        self._characters = max_tokens * _CHARACTERS_PER_TOKEN
+        self._max_tokens, self._characters = max_tokens, max_tokens * _CHARACTERS_PER_TOKEN
         self._output = _output(self._model.outputs, self._model.folder)
         self._pooling = pooling or _configured_pooling(self._model.folder)
         self._prefixes = query_prefix, document_prefix
         self._name = f"{self._model.name}|{self._pooling}|{max_tokens}|{query_prefix}|{document_prefix}"
         self._dimensions = len(self._run([self._tokens("dimensions")])[0])
+
+    def truncated_at(self, text: str, *, as_query: bool = False) -> int | None:
+        """See `BaseEmbedder`; the limit is ``max_tokens``."""
+        prefix = self._prefixes[0 if as_query else 1]
+        most_characters = self._characters - len(prefix)
+        return length_of_head(text, lambda head: self._tokens(prefix + head), self._max_tokens, most_characters)
 
     def _embed(self, prefix: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
         vectors = np.empty((len(texts), self.dimensions), np.float32)

@@ -47,6 +47,7 @@ class _Embedding:
     def __init__(self) -> None:
         self.is_ready = threading.Event()
         self.vector: NDArray[np.float32] | None = None
+        self.truncated_at: int | None = None
         self.error: BaseException | None = None
         self._deadline, self._process = monotonic() + _PATIENCE, os.getpid()
 
@@ -81,6 +82,11 @@ class QueryVectors:
         embedding = self._entries.get(text)
         return embedding is not None and embedding.is_ready.is_set() and embedding.vector is not None
 
+    def truncated_at(self, text: str) -> int | None:
+        """Return how many characters of a query its vector holds; None if all, or if that is not known."""
+        embedding = self._entries.get(text)
+        return None if embedding is None else embedding.truncated_at
+
     def prepare(self, texts: Sequence[str]) -> None:
         """Embed the texts that are not remembered, in one batch, and wait for those that others are embedding.
 
@@ -106,8 +112,11 @@ class QueryVectors:
             entry.is_ready.wait(entry.seconds_left())
 
     def _embed_mine(self, entries: Mapping[str, _Embedding]) -> None:
+        from pointsman.embedders.base_embedder import truncated_at
+
         try:
-            for waiting, vector in zip(entries.values(), self._embed(list(entries)), strict=True):
+            for (text, waiting), vector in zip(entries.items(), self._embed(list(entries)), strict=True):
+                waiting.truncated_at = truncated_at(self._embedder(), text, as_query=True)
                 waiting.vector = vector
         except BaseException as error:
             with self._lock:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pointsman.embedders.base_embedder import PrefixedEmbedder, Progress, names_for_people, unit_rows
+from pointsman.embedders.base_embedder import PrefixedEmbedder, Progress, length_of_head, names_for_people, unit_rows
 from pointsman.tools.errors import MissingDependencyError, ModelError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 
@@ -59,6 +62,19 @@ class SentenceTransformersEmbedder(PrefixedEmbedder):
         if dimensions is None:
             raise ModelError(f"sentence-transformers does not tell how long the vectors of {name_or_path!r} are")
         self._dimensions = int(dimensions)
+
+    def truncated_at(self, text: str, *, as_query: bool = False) -> int | None:
+        """See `BaseEmbedder`; the limit is the model's ``max_seq_length``, if it has one and a tokenizer."""
+        limit, tokenizer = getattr(self._model, "max_seq_length", None), getattr(self._model, "tokenizer", None)
+        if not isinstance(limit, int) or not callable(tokenizer):
+            return None
+        prefix = self._prefixes[0 if as_query else 1]
+
+        def tokens(head: str) -> Sequence[int]:
+            ids: Sequence[int] = tokenizer(prefix + head, truncation=True, max_length=limit)["input_ids"]
+            return ids
+
+        return length_of_head(text, tokens, limit, sys.maxsize)
 
     def _embed(self, prefix: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
         vectors = np.empty((len(texts), self.dimensions), np.float32)

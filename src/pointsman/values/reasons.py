@@ -60,6 +60,12 @@ WORDS: Final[Mapping[str, tuple[str, str, str]]] = {
         "每条结果都含有 {terms}，但与其他词语不符",
         "в каждом результате есть {terms}, но остальные слова не подходят",
     ),
+    # of what could not be done as asked
+    "truncated": (
+        "too long a question for the embedder, which reads {held} of {characters} characters: shorten or divide it",
+        "问题超出嵌入模型的长度上限，只读取前 {held} 个字符（共 {characters} 个）：请缩短或分开提问",
+        "вопрос слишком длинный: модель читает первые {held} знаков из {characters}; сократите или разделите его",
+    ),
     # of a strategy
     "asked": ("requested", "按要求", "так задано"),
     "calibrated": (

@@ -515,14 +515,23 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class AddResult:
-    """The result of an add, in numbers of documents; ``unchanged`` ones cost nothing."""
+    """The result of an add, in numbers of documents; ``unchanged`` ones cost nothing.
+
+    Of those embedded for it, ``truncations`` are longer than the embedder reads: their vectors hold only the beginning.
+    """
 
     added: int = 0
     updated: int = 0
     unchanged: int = 0
+    truncations: int = 0
 
     def __add__(self, other: AddResult) -> AddResult:
-        return AddResult(self.added + other.added, self.updated + other.updated, self.unchanged + other.unchanged)
+        return AddResult(
+            self.added + other.added,
+            self.updated + other.updated,
+            self.unchanged + other.unchanged,
+            self.truncations + other.truncations,
+        )
 
 
 def id_for(text: str) -> str:

@@ -78,7 +78,8 @@ class Workspace(StoredWorkspace):
     def status(self, name: str) -> dict[str, Any]:
         """Return facts about a dataset: documents, embedder, bytes on disk, whether its index is behind, and others.
 
-        ``vectors_due`` is the number of documents found only by words so far; see `Dataset.embed`. ``version_problems``
+        ``vectors_due`` is the number of documents found only by words so far; see `Dataset.embed`. ``truncations`` is
+        that of documents whose vectors hold only their beginning; see `Dataset.truncations`. ``version_problems``
         are those of `Dataset.version_problems`. ``bytes`` is None where the dataset is not in a folder of this
         workspace; ``bytes_by_part`` says what they are for. ``memory`` is that of this process, with all that it has
         open: ``resident`` bytes, and how many of them are pages of ``files``, which the system takes back when others
@@ -100,6 +101,7 @@ class Workspace(StoredWorkspace):
             "embedder": info.embedder,
             "relevance": self._relevance_of(dataset),
             "vectors_due": statistics.vectors_due,
+            "truncations": dataset.truncations,
             "kept_days": statistics.recorded_state.days if statistics.recorded_state else 0,
             "sequence": statistics.sequence,
             "keyword_index_sequence": dataset.store.indexed,

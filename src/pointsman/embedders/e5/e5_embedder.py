@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pointsman.embedders.base_embedder import BaseEmbedder, Progress, text_list, unit_rows
+from pointsman.embedders.base_embedder import BaseEmbedder, Progress, length_of_head, text_list, unit_rows
 from pointsman.embedders.batches import equal_runs
 from pointsman.embedders.e5.e5_graph import GRAPH_VERSION, INPUT, OUTPUT, VECTORS_VERSION, Graph
-from pointsman.embedders.e5.e5_tokens import UnigramTokenizer
+from pointsman.embedders.e5.e5_tokens import LONGEST_PIECE, UnigramTokenizer
 from pointsman.embedders.e5.e5_weights import FILE_SHA256, E5Weights
 from pointsman.embedders.e5.prepared_files import artefact, cache_directory
 from pointsman.embedders.onnx_runtime import load_onnxruntime
@@ -94,6 +94,16 @@ class E5Embedder(BaseEmbedder):
             ModelError: The weights are absent or damaged.
         """
         return self._embed(_DOCUMENT, texts, on_progress)
+
+    def truncated_at(self, text: str, *, as_query: bool = False) -> int | None:
+        """See `BaseEmbedder`; the limit is 512 tokens.
+
+        Raises:
+            ModelError: The weights are absent or damaged.
+        """
+        prefix, model = _QUERY if as_query else _DOCUMENT, self._model()
+        most_characters = (MAX_TOKENS - 2) * LONGEST_PIECE - len(prefix)
+        return length_of_head(text, lambda head: model.tokens(prefix + head.lstrip()), MAX_TOKENS, most_characters)
 
     def _embed(self, prefix: str, texts: Sequence[str], on_progress: Progress | None) -> NDArray[np.float32]:
         texts = text_list(texts)

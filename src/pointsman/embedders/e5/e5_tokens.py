@@ -18,6 +18,7 @@ LONGEST_PIECE: Final = 16
 _WORD_MARK: Final = "▁"  # starts every word; no piece of this vocabulary contains one, so words are independent
 _UNKNOWN_PENALTY: Final = 10.0  # SentencePiece: an unknown character scores this much less than the rarest piece
 _MEMO_WORDS: Final = 32_768
+_MEMO_TEXTS: Final = 512  # those of a batch, which are asked for again: are they longer than the limit?
 _MEMO_LENGTH: Final = 24  # longer "words" are mostly unspaced text that does not recur
 
 # SentencePiece's nmt_nfkc differs from Unicode's NFKC: control characters vanish, invisible ones separate words.
@@ -63,15 +64,19 @@ class UnigramTokenizer:
         self._unknown_id = unknown_id
         self._unknown_score = min(scores) - _UNKNOWN_PENALTY
         self._remembered_segment: Segment = lru_cache(_MEMO_WORDS)(self._segment)
+        self._remembered_ids = lru_cache(_MEMO_TEXTS)(self._ids_of)
 
     def encode(self, text: str, limit: int) -> list[int]:
         """Return the ids of the first ``limit`` tokens; fewer for a shorter text, none for an empty one."""
+        return list(self._remembered_ids(text[: 2 * limit * LONGEST_PIECE], limit))
+
+    def _ids_of(self, text: str, limit: int) -> tuple[int, ...]:
         ids: list[int] = []
         for word in normalise(text, limit * LONGEST_PIECE).split():
             ids += self._remembered_segment(word) if len(word) <= _MEMO_LENGTH else self._segment(word)
             if len(ids) >= limit:
                 break
-        return ids[:limit]
+        return tuple(ids[:limit])
 
     def _segment(self, word: str) -> tuple[int, ...]:
         """Segment a word with Viterbi's algorithm; linear in its length, as no piece is longer than 16."""

@@ -112,6 +112,7 @@ def _about(library: Library, dataset: Dataset) -> schemas.About:
         name=dataset.name,
         description=answer_values.cut(dataset.description, answer_values.ABOUT_CHARS),
         documents=len(dataset),
+        truncations=dataset.truncations,
         search=dataset.indexing_technique,
         keys=keys,
     )

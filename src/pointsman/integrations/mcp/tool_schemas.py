@@ -361,6 +361,10 @@ class About(Answer):
     name: str
     description: str
     documents: int
+    truncations: Annotated[
+        int | None,
+        Field(description="Documents too long for their vectors: search for words of their ends. Null: not known."),
+    ]
     search: Annotated[str, Field(description="hybrid, keyword (without 'vector') or vector (without 'bm25').")]
     keys: Annotated[list[MetadataKey], Field(description="Metadata keys for filters, from a sample of the documents.")]
 

@@ -17,6 +17,7 @@ from pointsman.retrieval.run.source import words_in
 from pointsman.store.store_values import NEAR, WORDS, Capability, Lists, StoreQuery
 from pointsman.tools.errors import InputError, RetrievalError, StoreError
 from pointsman.tools.sync_and_async import in_thread
+from pointsman.values.reasons import Reason
 from pointsman.values.types import Query, Span
 
 if TYPE_CHECKING:
@@ -182,7 +183,8 @@ class SourceBranch:
                 raise
             # the keyword list needs no model
             return store_query, (f"{self.name}: {describe(error)}; only words were searched",)
-        return replace(store_query, vector=vector), ()
+        held = None if variant is not None else source.query_vectors.truncated_at(query.text)
+        return replace(store_query, vector=vector), () if held is None else (_truncated(held, query.text),)
 
     def _results(
         self,
@@ -202,6 +204,11 @@ class SourceBranch:
             return ()
         pending = f"{statistics.vectors_due} of {statistics.documents} documents have no vector yet"
         return (f"{self.name}: {pending}; {UNTIL_THEN}",)
+
+
+def _truncated(held: int, text: str) -> Reason:
+    """Return the note about a question of which the vector holds only the first characters."""
+    return Reason.of("truncated", held=f"{held:,}", characters=f"{len(text):,}")
 
 
 def _fill_gaps(lists: Sequence[Lists], gaps: Mapping[int, Any], scores: Sequence[Scores]) -> list[Lists]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from pointsman.service.client.request_encoding import number_of
+from pointsman.service.client.request_encoding import counts_of, number_of
 from pointsman.tools.json_forms import of_form
 from pointsman.tools.vectors import decode_vector
-from pointsman.values.types import AddResult, Document, Hit
+from pointsman.values.types import Document, Hit
 from pointsman.workspace.passages import SourceText
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_COUNTS: Final = ("added", "updated", "unchanged")
 _LIMITS: Final = ("max_batch", "max_documents", "max_body_bytes", "max_request_chars")
 
 
@@ -157,5 +156,5 @@ SET_METADATA: Final = Endpoint(
     "PATCH",
     "/api/datasets/{}/documents",
     "list of numbers",
-    lambda answer: None if answer["updated"] is None else AddResult(*(number_of(answer[name]) for name in _COUNTS)),
+    counts_of,
 )

@@ -190,6 +190,13 @@ class RemoteDataset:
         """The number of documents without a vector yet; only keyword search finds those."""
         return self._number_in_status("vectors_due", "number of missing vectors")
 
+    @property
+    def truncations(self) -> int | None:
+        """See `Dataset.truncations`; None if the service does not say."""
+        reply = self._client.status(self.name) if self.exists else {"truncations": 0}
+        with self._service.reading("number of long documents"):
+            return None if reply.get("truncations") is None else number_of(reply["truncations"])
+
     def version_problems(self) -> list[Problem]:
         """Return which documents are versions of something that is not in the dataset, with the nearest name."""
         if not self.exists:

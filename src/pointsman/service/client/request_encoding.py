@@ -15,6 +15,7 @@ from pointsman.values.filters import And, Equals, Exists, In, Not, Or, PartOfTex
 from pointsman.values.filters.conditions import MAX_LENGTH
 from pointsman.values.metadata import plain
 from pointsman.values.retrieval_context import TRACE_DETAILS
+from pointsman.values.types import AddResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -67,6 +68,19 @@ def number_of(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise TypeError(f"expected a whole number of at least 0, not {value!r:.80}")
     return value
+
+
+def counts_of(answer: Mapping[str, Any]) -> AddResult | None:
+    """Return the numbers of written documents; None for a key that is for writing only, which does not learn them.
+
+    Raises:
+        KeyError, TypeError: the answer has none.
+    """
+    counts = [answer[name] for name in ("added", "updated", "unchanged")]
+    if counts == [None] * len(counts):
+        return None
+    added, updated, unchanged = map(number_of, counts)
+    return AddResult(added, updated, unchanged, number_of(answer.get("truncations", 0)))  # earlier services give none
 
 
 def sent_options(request: SearchRequest, trace: TraceDetail) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from pointsman.service.client.client_connections import LINES, Failure, Reply, Request
-from pointsman.service.client.request_encoding import number_of, path_of_dataset
+from pointsman.service.client.request_encoding import counts_of, number_of, path_of_dataset
 from pointsman.service.client.service_calls import problem_document, reply_of
 from pointsman.tools.errors import InputError
 from pointsman.tools.vectors import encode_vector, with_length
@@ -172,9 +172,7 @@ def _send_once(
             with service.reading("report of documents added"):
                 report = json.loads(chunk)
                 count_now = number_of(report["done"])
-                counts = [report[name] for name in ("added", "updated", "unchanged")]
-                counts_hidden = counts == [None, None, None]  # the key is for writing only
-                result = AddResult(updated=count_now) if counts_hidden else AddResult(*map(number_of, counts))
+                result = counts_of(report) or AddResult(updated=count_now)
                 is_complete, problem = report.get("finished") is True, report.get("problem")
                 if not count_done <= count_now <= count or (is_complete and count_now < count) or position > count:
                     raise ValueError(f"{count_now} of {count} documents are reported after {count_done}")

@@ -335,6 +335,13 @@ class Dataset(Open):
     vectors_due: Annotated[
         int | None, Field(description="Documents that have no vector yet; only keyword search finds them.")
     ]
+    truncations: Annotated[
+        int | None,
+        Field(
+            description="Documents that are longer than the embedder reads, so that only words find what comes after "
+            "its limit; of more than 1,000, a lower bound; null: not known."
+        ),
+    ]
     kept_days: Annotated[
         int | None, Field(description="For how many days it keeps what is replaced or deleted; 0: it does not.")
     ]
@@ -416,6 +423,10 @@ class Added(Open):
     added: int | None
     updated: int | None
     unchanged: int | None
+    truncations: Annotated[
+        int | None,
+        Field(description="Of those embedded, how many are longer than the embedder reads: only words find their end."),
+    ]
 
 
 class Progress(Added):

@@ -19,6 +19,7 @@ from pointsman.tools.errors import InputError, ModelError
 from pointsman.tools.sync_and_async import async_twin
 from pointsman.values.types import AddResult, Document
 from pointsman.workspace.dataset.dataset_lifecycle import StoredDataset
+from pointsman.workspace.dataset.truncated_documents import count_truncated, note_name, note_truncated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -92,6 +93,7 @@ class EmbeddedDataset(StoredDataset):
             for batch, vectors in zip(batches, embed(texts), strict=True):
                 if vectors.shape != (shape := (len(batch), self.embedder.dimensions)):
                     raise ModelError(f"vectors of shape {vectors.shape} in place of {shape}; nothing of them is stored")
+                self._note_truncated(store, batch)
                 with self.writing(PATIENCE):
                     count += store.write(batch, vectors, self.embedder.name, stored_only=True).updated
                 self._measure_spread(store, embed=True)
@@ -114,6 +116,24 @@ class EmbeddedDataset(StoredDataset):
         """The number of documents added with ``embed="later"`` that still lack a vector and are found only by words."""
         return self.store.statistics().vectors_due
 
+    @property
+    def truncations(self) -> int | None:
+        """The number of documents that are longer than the embedder reads: their vectors hold their beginning only.
+
+        Those embedded here by an embedder that knows its limit; of more than 1,000, it is a lower bound. None in a view
+        and in a store that is only read, where it is not known.
+        """
+        is_known = not self.exists or (self.store.info.can(Capability.WRITE) and not self.is_view)
+        return count_truncated(self.store) if is_known else None
+
+    def _note_truncated(self, store: Store, documents: Sequence[Document]) -> AddResult:
+        """Note which documents that are about to be written are longer than the embedder reads; return their number."""
+        return AddResult(truncations=note_truncated(store, self._document_embedder, documents, self._note_name))
+
+    @cached_property
+    def _note_name(self) -> str:
+        return note_name()
+
     def _embed_and_write(
         self, store: Store, documents: list[Document], count: int, report: Callable[[int], None]
     ) -> AddResult:
@@ -126,6 +146,7 @@ class EmbeddedDataset(StoredDataset):
             vectors = self._document_embedder.embed_documents(
                 [document.searchable for document in fresh], on_progress=report
             )
+            result += self._note_truncated(store, fresh)
             result += store.write(fresh, vectors, self.embedder.name)
         return result
 

@@ -152,18 +152,19 @@ class EditableDataset(EmbeddedDataset):
         """
         import numpy as np
 
-        missing = [position for position, vector in enumerate(vectors) if vector is None]
+        missing, truncations = [position for position, vector in enumerate(vectors) if vector is None], AddResult()
         if embed and missing:
             self._check_embedder(store)
             texts = [documents[position].searchable for position in missing]
             for position, row in zip(missing, self._document_embedder.embed_documents(texts), strict=True):
                 vectors[position] = row
+            truncations = self._note_truncated(store, [documents[position] for position in missing])
         has_vector = np.array([vector is not None for vector in vectors])
         if not has_vector.any():
             return store.write(documents)
         given_vectors = _matrix([vector for vector in vectors if vector is not None])
         if has_vector.all():
-            return store.write(documents, given_vectors, self.embedder.name)
+            return truncations + store.write(documents, given_vectors, self.embedder.name)
         if given_vectors.ndim != 2:
             raise InputError(f"vectors are lists of numbers, all of one length, not of shape {given_vectors.shape}")
         matrix = np.zeros((len(documents), given_vectors.shape[1]), np.float32)
@@ -356,6 +357,11 @@ class EditableDataset(EmbeddedDataset):
             rows = self._document_embedder.embed_documents(list(result.texts))
             vectors.update(zip(result.texts, rows, strict=True))
         if not changes:
+            if vectors:
+                new = [
+                    document for document in store.get(list(metadata)) if document and document.searchable in vectors
+                ]
+                total += self._note_truncated(store, new)
             return total
         raise ConflictError(f"others keep changing the texts of {', '.join(sorted(changes)[:5])!r:.200}; try again")
 

@@ -396,6 +396,7 @@ class _Run:
             self.vectors_due,
             dict(sorted(omissions.items())),
             tuple(self._stored_omissions),
+            self._dataset.truncations,
         )
 
     def _pictures(self) -> list[FoundFile]:

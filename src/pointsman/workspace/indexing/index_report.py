@@ -51,6 +51,7 @@ class IndexReport:
         omissions: number of files and folders that were left out because they are not wanted, by reason; see
             `pointsman.ingest.Omission`. A folder counts once.
         stored_omissions: sources that were left out, and are stored from before; ``prune`` deletes them.
+        truncations: documents of the dataset that are longer than the embedder reads; see `Dataset.truncations`.
     """
 
     files: int
@@ -60,6 +61,7 @@ class IndexReport:
     vectors_due: int = 0
     omissions: Mapping[str, int] = field(default_factory=dict, hash=False)
     stored_omissions: tuple[str, ...] = ()
+    truncations: int | None = 0
 
     @property
     def nothing_read(self) -> bool:

@@ -74,7 +74,7 @@ When = Literal["now", "later", "never"]
 _READS = problem_responses("not-found", "invalid-input")
 _WRITES = problem_responses("not-found", "conflict", "invalid-input", "too-large", "unsupported-media-type")
 
-_NUMBERS = ("documents", "vectors_due", "kept_days", "sequence", "keyword_index_sequence", "bytes")
+_NUMBERS = ("documents", "vectors_due", "truncations", "kept_days", "sequence", "keyword_index_sequence", "bytes")
 _SIZES = ("bytes_by_part", "memory")
 _UNOPENED_FIELDS = {
     "description": "",
