@@ -29,6 +29,8 @@ from pointsman.store.external import database_http
 from pointsman.tools.errors import InputError, PointsmanError, UnmetNeedError
 from pointsman.tools.network.http_calls import proxy_of
 from pointsman.tools.network.retries import Retries
+from pointsman.workspace.indexing import indexing_cluster
+from pointsman.workspace.indexing.indexing_cluster import IndexingCluster
 
 Part = Literal["connect", "head", "body", "body of known length"]
 PARTS: tuple[Part, ...] = ("connect", "head", "body", "body of known length")
@@ -110,6 +112,7 @@ CALLS: dict[str, Callable[[str], object]] = {
     "keys of an issuer": lambda url: issuer_keys.fetch_keys(f"{url}/jwks"),
     "configuration of an issuer": issuer_keys.discover,
     "database": of_database,
+    "worker": lambda url: IndexingCluster([url], "a key of sixteen characters"),
 }
 
 
@@ -120,6 +123,7 @@ def test_a_call_ends_in_time_however_slowly_it_is_answered(
 ) -> None:
     monkeypatch.setattr(issuer_keys, "_SECONDS", SECONDS / 2)  # of each of two attempts
     monkeypatch.setattr(database_http, "_SECONDS", SECONDS)
+    monkeypatch.setattr(indexing_cluster, "_TIMEOUT", SECONDS)
     monkeypatch.setattr(database_http, "PATIENCE", 0.0)
     server = SlowServer(part)
     try:

@@ -80,6 +80,51 @@ def test_what_is_hidden_is_neither_counted_nor_read(workspace: Workspace) -> Non
     assert "_access" not in view.get("all").metadata  # type: ignore[union-attr]
 
 
+def test_a_source_is_looked_up_among_what_is_visible(
+    workspace: Workspace, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the time would tell of a source that only hidden documents name."""
+    dataset = workspace.dataset("notes")
+    hidden = [Document(f"s{n}", f"salary {n}", {"source": "pay.md", "start": 0, "end": 8}) for n in range(3000)]
+    dataset.add(hidden, access=["group:money"])
+    sources = {
+        "own": "yard.md",
+        "quoted": 'a"b\\c\x01\x00\n/é.md',
+        "long": "x" * 900,
+        "as long": "x" * 899 + "y",
+        "wide": "信号" * 300,
+    }
+    dataset.add([Document(id_, "signal", {"source": source}) for id_, source in sources.items()], access=["group:rail"])
+    dataset.add(Document("list", "signal", {"origin": ["yard.md"]}), access=["group:rail"])
+    view = dataset.in_view(ANNA)
+    for id_, source in sources.items():
+        assert view.ids(source=source) == [id_]
+    assert view.ids(source="yard.md", filters="start = 0") == []
+    assert view.ids(source="\ud800") == []
+    psycopg = pytest.importorskip("psycopg")
+    store: Any = view.store
+    with psycopg.connect(url.partition("?")[0], autocommit=True) as connection:
+        connection.execute(f"analyze {store._tables.doc}")
+    statements: list[tuple[str, dict[str, Any]]] = []
+    real = type(store)._rows
+
+    def note(self: Any, sql: str, **parameters: Any) -> Any:
+        statements.append((sql, parameters))
+        return real(self, sql, **parameters)
+
+    monkeypatch.setattr(type(store), "_rows", note)
+    pages = {}
+    for source in ("pay.md", "absent.md"):
+        statements.clear()
+        assert view.ids(source=source) == []
+        (sql, parameters), *others = statements
+        assert not others
+        ((plan,),) = real(store, f"explain (analyze, buffers, format json) {sql}", **parameters)
+        pages[source] = plan[0]["Plan"]["Shared Hit Blocks"] + plan[0]["Plan"]["Shared Read Blocks"]
+        assert "Rows Removed by Filter" not in str(plan), plan
+    assert pages["pay.md"] == pages["absent.md"] < 20
+
+
 def test_access_that_is_changed_here_counts_from_the_next_search_on(workspace: Workspace) -> None:
     dataset = workspace.dataset("notes")
     assert ids(workspace, "salary", ANNA).isdisjoint({"pay-0", "pay-1"})

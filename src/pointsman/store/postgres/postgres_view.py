@@ -19,8 +19,8 @@ import numpy as np
 from pointsman.store.bm25 import rarest
 from pointsman.store.postgres.postgres_reader import PostgresReader
 from pointsman.store.postgres.signature import admits
-from pointsman.store.postgres.statements import ViewTables
-from pointsman.store.prepared_documents import direction, position
+from pointsman.store.postgres.statements import SOURCE_PREFIX, ViewTables, source_prefix
+from pointsman.store.prepared_documents import direction, position, storable
 from pointsman.store.sampling import evenly
 from pointsman.store.store_values import Page
 from pointsman.store.store_views import StoreView, without_access
@@ -209,6 +209,16 @@ class PostgresViewStore(StoreView, PostgresReader):
         rows = self._rows(sql, start=start, limit=limit + 1, **condition.parameters)
         documents = [self._document(*row[1:]) for row in rows[:limit]]
         return Page(documents, str(start + limit) if len(rows) > limit else None)
+
+    def ids(self, *, source: str | None = None, filters: Filter | None = None) -> list[str]:
+        """See `Store`; no hidden row is read, so that time does not tell of a source that only those name."""
+        if source is None or not storable(source):
+            return super().ids(source=source, filters=filters)
+        condition = self._condition(filters)
+        sql = f"{self._select} where {condition.sql} and {SOURCE_PREFIX} = %(source)s order by d.id"
+        rows = self._rows(sql, source=source_prefix(source), **condition.parameters)
+        documents = (self._document(*row[1:]) for row in rows)
+        return [document.id for document in documents if document.metadata.get("source") == source]
 
     def sample(self, count: int) -> list[Document]:
         """See `Store`."""
