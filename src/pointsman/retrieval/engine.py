@@ -25,7 +25,7 @@ from pointsman.retrieval.decisions.named_sources import (
     sources_named,
 )
 from pointsman.retrieval.decisions.rerank_and_refuse import wants_rerank, with_refuser, with_reranker
-from pointsman.retrieval.decisions.user_stages import Stages
+from pointsman.retrieval.decisions.user_stages import Stages, with_own_synonyms
 from pointsman.retrieval.fusion import LISTS
 from pointsman.retrieval.parallel_calls import Deadline, DualCall, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.plan.policy import measured
@@ -314,7 +314,7 @@ class Engine:
             with_reranker(recipe, strategy, request, self.settings, stages.reranker), request, len(stages.refiners)
         )
         if self.settings.synonyms:
-            recipe = _with_own_synonyms(recipe, self.settings.synonyms)
+            recipe = with_own_synonyms(recipe, self.settings.synonyms)
         if recipe.only_computes:
             recipe = replace(recipe, budget=None)
         calibrations_in_use = {name: calibrations[name] for name in recipe.sources if name in calibrations}
@@ -560,16 +560,6 @@ def _grouping(key: str, size: int) -> Grouping:
     from pointsman.retrieval.refine.diversity import Grouping
 
     return Grouping(key, size)
-
-
-def _with_own_synonyms(recipe: Recipe, path: str) -> Recipe:
-    """Let the question be searched with the synonyms of a file, too, after all that rewrites it."""
-    from pointsman.retrieval.plan.transform.base_transformer import QueryTransformer
-    from pointsman.retrieval.plan.transform.own_synonyms import OwnSynonyms
-
-    steps = [step for step in (recipe.transformer, OwnSynonyms(path)) if step is not None]
-    recipe = replace(recipe, transformer=steps[0] if len(steps) == 1 else QueryTransformer(*steps))
-    return recipe.deciding("synonyms", "on", "settings", f"those of {path} are searched beside the question")
 
 
 def _in_conversation(request: SearchRequest) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pointsman.retrieval.judge.relevance import Relevance, shipped
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pointsman.retrieval.judge.kept_calibrations import Calibration
+    from pointsman.retrieval.plan.recipe import Recipe
     from pointsman.retrieval.plan.routers import BaseRouter
     from pointsman.retrieval.plan.transform.base_transformer import BaseTransformer
 
@@ -77,3 +78,13 @@ class Stages:
         for stage in self.refiners:
             if not isinstance(stage, BaseRefiner):
                 raise InputError(f"a refiner subclasses BaseRefiner, {stage!r:.80} does not")
+
+
+def with_own_synonyms(recipe: Recipe, path: str) -> Recipe:
+    """Let the question be searched with the synonyms of a file, too, after all that rewrites it."""
+    from pointsman.retrieval.plan.transform.base_transformer import QueryTransformer
+    from pointsman.retrieval.plan.transform.own_synonyms import OwnSynonyms
+
+    steps = [step for step in (recipe.transformer, OwnSynonyms(path)) if step is not None]
+    recipe = replace(recipe, transformer=steps[0] if len(steps) == 1 else QueryTransformer(*steps))
+    return recipe.deciding("synonyms", "on", "settings", f"those of {path} are searched beside the question")

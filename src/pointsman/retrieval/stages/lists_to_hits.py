@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.run.in_force import InForce
     from pointsman.retrieval.run.variant import Variant
     from pointsman.retrieval.stages.question_to_lists import Inquiry, Retrieval
-    from pointsman.values.types import Decision, Document, Plan, Provenance, Query, Refusal
+    from pointsman.values.types import Decision, Plan, Provenance, Query, Refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +356,9 @@ def judge(fused_lists: FusedLists, versions: Sequence[Fetched]) -> RankedHits:
                 many=len(search_plan.names) > 1,
             )
             if fused_lists.has_variants:
-                judgements = _judged_as_equals(fused_lists, documents, judgements)
+                from pointsman.retrieval.stages.judged_variants import judged_as_equals
+
+                judgements = judged_as_equals(fused_lists.retrieval, documents, judgements)
     except Exception as error:  # noqa: BLE001  (reported in the answer)
         inquiry.journal.failed("judge", perf_counter(), error, "hits have no relevance")
     best = judgements.best if judgeable_results else None
@@ -366,30 +368,6 @@ def judge(fused_lists: FusedLists, versions: Sequence[Fetched]) -> RankedHits:
     return RankedHits(
         fused_lists, ranking if best is None else replace(ranking, best=best.best, needed=best.minimum), judgements
     )
-
-
-def _judged_as_equals(fused_lists: FusedLists, documents: Mapping[Any, Document], judgements: Judgements) -> Judgements:
-    """Judge the documents that variants have found by these variants, too, where they mean the same as the question."""
-    recipe, retrieval = fused_lists.inquiry.recipe, fused_lists.retrieval
-    search_plan = retrieval.rewriting.search_plan
-    for question, answers in zip(retrieval.questions, retrieval.answers, strict=True):
-        if question.variant is None or not question.variant.means_the_same:
-            continue
-        for number, results in answers.results.items():
-            if isinstance(results, StoreResults) and (
-                results.embedder in search_plan.recipe.judged_embedders[results.reading.name]
-            ):
-                by_variant = judgements_of(
-                    {number: results},
-                    results,  # scores of the question itself say nothing about the variant
-                    question.query,
-                    documents,
-                    recipe.calibrations,
-                    recipe.fitted,
-                    many=len(search_plan.names) > 1,
-                )
-                judgements = judgements.or_better(by_variant)
-    return judgements
 
 
 async def put_in_force(ranked_hits: RankedHits) -> RankedHits:
