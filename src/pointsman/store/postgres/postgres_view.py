@@ -8,6 +8,7 @@ has just been allowed is there with the next view.
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import threading
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ import numpy as np
 from pointsman.store.bm25 import rarest
 from pointsman.store.postgres.postgres_reader import PostgresReader
 from pointsman.store.postgres.signature import admits
-from pointsman.store.postgres.statements import SOURCE_PREFIX, ViewTables, source_prefix
+from pointsman.store.postgres.statements import SOURCE_PREFIX, ViewTables, facts_of
 from pointsman.store.prepared_documents import direction, position, storable
 from pointsman.store.sampling import evenly
 from pointsman.store.store_values import Page
@@ -216,7 +217,8 @@ class PostgresViewStore(StoreView, PostgresReader):
             return super().ids(source=source, filters=filters)
         condition = self._condition(filters)
         sql = f"{self._select} where {condition.sql} and {SOURCE_PREFIX} = %(source)s order by d.id"
-        rows = self._rows(sql, source=source_prefix(source), **condition.parameters)
+        values = json.dumps(json.loads(facts_of({"source": source}))["source"], ensure_ascii=False)  # as it writes them
+        rows = self._rows(sql, source=values[:500], **condition.parameters)
         documents = (self._document(*row[1:]) for row in rows)
         return [document.id for document in documents if document.metadata.get("source") == source]
 

@@ -47,8 +47,7 @@ FEW: Final = 5_000
 """Allowed documents up to which all are examined, if there is an HNSW index; without one there is no limit."""
 LARGEST_ID: Final = 2**31 - 1
 """The largest number that the database can limit a list to."""
-SOURCE_PREFIX: Final = "left(facts ->> 'source', 500)"
-"""Where a document is from, as SQL: the beginning of the values of ``source``, as short as an index needs it."""
+SOURCE_PREFIX: Final = "left(facts ->> 'source', 500)"  # an index takes no longer texts
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _AFTER_SURROGATES: Final = "\ue000"
 
@@ -85,15 +84,6 @@ def facts_of(metadata: Mapping[str, Any]) -> str:
     return _json(
         {escaped(key): [_plain(typed_value) for typed_value in values] for key, values in facts(metadata).items()}
     )
-
-
-def source_prefix(source: str) -> str:
-    """Return `SOURCE_PREFIX` of the documents with this source, as PostgreSQL writes JSON.
-
-    >>> source_prefix("yard.md")
-    '["yard.md"]'
-    """
-    return json.dumps([_plain(Equals("source", source).typed)], ensure_ascii=False)[:500]
 
 
 def _plain(typed: Typed) -> Any:
