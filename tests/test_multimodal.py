@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import json
-import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +15,7 @@ import pytest
 import pointsman
 from embedder_suite import EmbedderConformance, MultimodalEmbedderConformance, picture_file
 from pointsman import Document, MultiModalRetriever, Settings, Workspace
-from pointsman.embedders import ClipEmbedder, HTTPMultimodalEmbedder, as_embedder, load_embedder
+from pointsman.embedders import ClipEmbedder, as_embedder, load_embedder
 from pointsman.embedders.base_embedder import image_embedder_of
 from pointsman.embedders.cached_embedder import CachedEmbedder
 from pointsman.embedders.scripted_embedders import ColourEmbedder, HashingEmbedder
@@ -188,11 +185,10 @@ def png_of(width: int, height: int) -> bytes:
         (b"", "a damaged picture"),
     ],
 )
-@pytest.mark.parametrize("kind", ["clip", "server", "colours"])
+@pytest.mark.parametrize("kind", ["clip", "colours"])
 def test_hostile_picture_is_refused_by_every_embedder(tmp_path: Path, kind: str, data: bytes, reason: str) -> None:
     embedder: Any = {
         "clip": lambda: ClipEmbedder(write_clip(tmp_path)),
-        "server": lambda: HTTPMultimodalEmbedder("http://127.0.0.1:9", "nobody", "jina"),
         "colours": ColourEmbedder,
     }[kind]()
     with pytest.raises(InputError, match=reason):
@@ -214,189 +210,6 @@ def test_picture_of_one_row_takes_no_more_memory_than_others(tmp_path: Path) -> 
 def test_paths_are_not_opened(images: Any) -> None:
     with pytest.raises(InputError, match=r"not bytes|a list of pictures"):
         ColourEmbedder().embed_images(images)
-
-
-# ── servers ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class Server(ThreadingHTTPServer):
-    """Embeds as Jina, infinity and vLLM do, each by its own shape of requests; others are refused as they refuse."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.bodies: list[dict[str, Any]] = []
-        self.headers: list[Any] = []
-        self.spoil: Callable[[Any], Any] = lambda answer: answer
-        self.status = 200
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/v1"
-
-
-def inputs_of(body: dict[str, Any]) -> list[str | bytes]:
-    """The texts and pictures of a request in one of the three shapes.
-
-    Raises:
-        ValueError: it has another shape.
-    """
-    if "messages" in body:
-        ((message,),) = (body["messages"],)
-        urls = [item["image_url"]["url"] for item in message["content"]]
-        if len(urls) > 1:
-            raise ValueError("one picture for a conversation")
-        return [from_url(url) for url in urls]
-    if isinstance(body["input"][0], dict):
-        return [item["text"] if "text" in item else base64.b64decode(item["image"]) for item in body["input"]]
-    if body.get("modality") == "image":
-        return [from_url(url) for url in body["input"]]
-    return list(body["input"])
-
-
-def from_url(url: str) -> bytes:
-    prefix, _, data = url.partition(",")
-    if prefix != "data:image/jpeg;base64":
-        raise ValueError(prefix)
-    return base64.b64decode(data)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.bodies.append(body)
-        self.server.headers.append(self.headers)
-        status, embedder = self.server.status, ColourEmbedder()
-        answer: Any = {"error": "refused"}
-        if status == 200 and self.path == "/v1/embeddings" and body["model"] == "colours":
-            inputs = inputs_of(body)
-            vectors = [
-                embedder.embed_images([item]) if isinstance(item, bytes) else embedder.embed_queries([item])
-                for item in inputs
-            ]
-            data = [{"index": number, "embedding": rows[0].tolist()} for number, rows in enumerate(vectors)]
-            answer = {"object": "list", "data": data[::-1]}
-        elif status == 200:
-            status = 404
-        content = json.dumps(self.server.spoil(answer)).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with Server() as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
-
-
-@pytest.mark.parametrize("api", ["jina", "infinity", "vllm"])
-def test_text_finds_picture_by_a_server(server: Server, api: str) -> None:
-    embedder = load_embedder(f"{api}:colours@{server.url}", api_key="secret")
-    assert isinstance(embedder, HTTPMultimodalEmbedder)
-    assert embedder.dimensions == 4
-    assert [nearest(embedder, text) for text in ("a red bus", "голубое и синее", "绿色")] == ["red", "blue", "green"]
-    assert embedder.embed_images([]).shape == (0, 4)
-    assert {headers["Authorization"] for headers in server.headers} == {"Bearer secret"}
-    assert "secret" not in embedder.name
-    embedder.close()
-
-
-def test_requests_have_the_shape_of_each_server(server: Server) -> None:
-    for api in ("jina", "infinity", "vllm"):
-        embedder: Any = load_embedder(f"{api}:colours@{server.url}")
-        embedder.embed_queries(["red"])
-        embedder.embed_images([picture_file("red")] * 2)
-    texts_jina, images_jina, texts_infinity, images_infinity, texts_vllm, first_vllm, _ = server.bodies
-    assert texts_jina["input"] == [{"text": "red"}]
-    assert [sorted(item) for item in images_jina["input"]] == [["image"], ["image"]]
-    assert (texts_infinity["modality"], images_infinity["modality"]) == ("text", "image")
-    assert texts_vllm == {"model": "colours", "input": ["red"], "encoding_format": "float"}
-    assert first_vllm["messages"][0]["content"][0]["type"] == "image_url"
-
-
-@pytest.mark.parametrize("api", ["jina", "infinity", "vllm"])
-def test_large_picture_is_sent_small_and_without_its_metadata(server: Server, api: str) -> None:
-    from PIL import Image
-
-    image, data = Image.new("RGB", (3000, 2000), "red"), io.BytesIO()
-    exif = Image.Exif()
-    exif[0x010E] = "taken at home"
-    image.save(data, "JPEG", exif=exif)
-    embedder: Any = load_embedder(f"{api}:colours@{server.url}")
-    embedder.embed_images([data.getvalue()])
-    (picture,) = inputs_of(server.bodies[-1])
-    assert isinstance(picture, bytes)
-    assert b"taken at home" not in picture
-    assert Image.open(io.BytesIO(picture)).size == (1024, 683)
-
-
-@pytest.mark.parametrize(
-    ("spoil", "reason"),
-    [
-        (lambda _: [], "no list of embeddings"),
-        (lambda answer: {"data": answer["data"][:1]}, "1 embeddings for 2 inputs"),
-        (lambda answer: {"data": [answer["data"][0]] * 2}, "has the index"),
-        (lambda _: {"data": [{"index": number, "embedding": [float("nan")]} for number in (0, 1)]}, "finite"),
-        (lambda _: {"data": [{"index": number, "embedding": "x"} for number in (0, 1)]}, "numbers"),
-        (lambda answer: {"data": [{"index": 0, "embedding": [1]}, {"index": 1, "embedding": [1, 2]}]}, "one length"),
-    ],
-)
-def test_answer_that_cannot_be_used_is_an_error(server: Server, spoil: Any, reason: str) -> None:
-    embedder = HTTPMultimodalEmbedder(server.url, "colours", "infinity")
-    server.spoil = spoil
-    with pytest.raises(ModelError, match=reason):
-        embedder.embed_images([picture_file("red"), picture_file("blue")])
-
-
-def test_server_that_takes_no_pictures_is_named_with_the_remedy(server: Server) -> None:
-    server.status = 422
-    with pytest.raises(ModelError, match=r"does the model take pictures, and is 'jina' the shape"):
-        HTTPMultimodalEmbedder(server.url, "colours", "jina").embed_images([picture_file("red")])
-
-
-def test_vectors_of_another_length_are_an_error(server: Server) -> None:
-    embedder = HTTPMultimodalEmbedder(server.url, "colours", "jina")
-    embedder.embed_queries(["red"])
-    server.spoil = lambda answer: {"data": [{"index": 0, "embedding": [1, 2]}]}
-    with pytest.raises(ModelError, match="length 2, 4 before"):
-        embedder.embed_images([picture_file("red")])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (("ftp://host", "m", "jina"), "http"),
-        (("http://localhost", "", "jina"), "model is the server's name"),
-        (("http://localhost", "m", "openai"), "api is one of jina, infinity, vllm"),
-    ],
-)
-def test_arguments_that_cannot_work_are_refused_at_construction(arguments: Any, reason: str) -> None:
-    with pytest.raises(InputError, match=reason):
-        HTTPMultimodalEmbedder(*arguments)
-
-
-def test_key_is_not_sent_unencrypted_to_another_machine() -> None:
-    with pytest.raises(InputError, match="without encryption"):
-        HTTPMultimodalEmbedder("http://example.org/v1", "m", "jina", api_key="secret")
-
-
-class TestServer(MultimodalEmbedderConformance):
-    @pytest.fixture(autouse=True)
-    def with_server(self, server: Server) -> None:
-        self.url = server.url
-
-    def make(self) -> MultimodalEmbedder:
-        return HTTPMultimodalEmbedder(self.url, "colours", "infinity")
 
 
 # ── embedders of other libraries ─────────────────────────────────────────────────────────────────────────────────────
@@ -648,25 +461,7 @@ def test_router_returns_all_datasets_of_one_kind(work: Workspace) -> None:
     assert work.route("a red photo").to_dict()["plan"]["datasets"] == ["photos"]
 
 
-def test_server_embeds_the_pictures_of_a_folder(server: Server, tmp_path: Path, photos: Path) -> None:
-    settings = Settings(image_embedder=f"vllm:colours@{server.url}")
-    with pointsman.open(tmp_path / "work", settings=settings, embedder=HashingEmbedder()) as workspace:
-        workspace.dataset("photos", images=True)
-        workspace.index(photos, "photos")
-        assert sources(workspace.search("red"))[0] == "bus.png"
-    assert [len(body.get("messages", ())) for body in server.bodies].count(1) == 3
-
-
-def test_key_of_the_server_is_named_by_a_setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    settings = Settings(
-        image_embedder="jina:jina-clip-v2@https://api.jina.ai/v1", image_embedder_api_key_env="TEST_IMAGE_KEY"
-    )
-    monkeypatch.delenv("TEST_IMAGE_KEY", raising=False)
-    with pointsman.open(tmp_path, settings=settings) as workspace, pytest.raises(InputError, match="TEST_IMAGE_KEY"):
-        workspace.dataset("photos", images=True)
-
-
-@pytest.mark.parametrize("value", ["hashing", "clip:", "jina:m", "infinity:m@ftp://x", "jina:m@https://k@h/v1"])
+@pytest.mark.parametrize("value", ["hashing", "clip:", "jina:m@https://host/v1"])
 def test_setting_names_only_embedders_of_pictures(value: str) -> None:
     with pytest.raises(InputError, match="image_embedder"):
         Settings(image_embedder=value)

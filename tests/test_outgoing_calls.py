@@ -17,7 +17,6 @@ import openai  # noqa: F401  (to import it can take longer than the limits here)
 import pytest
 
 from pointsman import Client, Document, Settings, Workspace
-from pointsman.embedders.http_multimodal import HTTPMultimodalEmbedder
 from pointsman.embedders.openai_embedder import OpenAIEmbedder
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.llm.openai_llm import OpenAILLM
@@ -106,7 +105,6 @@ CALLS: dict[str, Callable[[str], object]] = {
     "client, of a dataset": lambda url: Client(url, timeout=SECONDS).dataset("notes").count(),
     "client, line by line": lines_of,
     "rerank API": lambda url: HTTPReranker(url, timeout=SECONDS, retries=0).score("x", ["y"]),
-    "pictures": lambda url: HTTPMultimodalEmbedder(url, "m", "vllm", timeout=SECONDS, retries=0).embed_queries(["x"]),
     "OpenAI's embeddings": lambda url: OpenAIEmbedder("m", url, timeout=SECONDS, max_retries=0).embed_queries(["x"]),
     "OpenAI's completions": lambda url: OpenAILLM("m", url, timeout=SECONDS, max_retries=0).complete("x"),
     "keys of an issuer": lambda url: issuer_keys.fetch_keys(f"{url}/jwks"),
@@ -225,7 +223,6 @@ class TestProxies:
         [
             lambda: Client("http://a.example", insecure=True),
             lambda: HTTPReranker("http://a.example"),
-            lambda: HTTPMultimodalEmbedder("http://a.example", "m", "vllm"),
             lambda: OpenAIEmbedder("m", "http://a.example"),
             lambda: OpenAILLM("m", "http://a.example"),
             lambda: issuer_keys.fetch_keys("https://a.example/jwks"),

@@ -49,7 +49,6 @@ PUBLIC = [
     "Filter",
     "FilterError",
     "FormatVersionError",
-    "HTTPMultimodalEmbedder",
     "HTTPReranker",
     "Hit",
     "Hits",

@@ -14,5 +14,9 @@ from pointsman.tools.lazy_imports import lazily
 from pointsman.tools.version import __version__ as __version__
 
 __getattr__, __dir__, __all__ = lazily(
-    __name__, removed={"PRFStrategy": "use MultiQueryStrategy, or add a variant of the query in a BaseTransformer"}
+    __name__,
+    removed={
+        "HTTPMultimodalEmbedder": "give an object with embed(text) and embed_images(pictures) that asks your server",
+        "PRFStrategy": "use MultiQueryStrategy, or add a variant of the query in a BaseTransformer",
+    },
 )

@@ -22,7 +22,6 @@ from pointsman.llm.base_llm import BaseLLM as BaseLLM, Completion as Completion
 from pointsman.embedders import (
     CachedEmbedder as CachedEmbedder,
     ClipEmbedder as ClipEmbedder,
-    HTTPMultimodalEmbedder as HTTPMultimodalEmbedder,
     default_embedder as default_embedder,
     load_embedder as load_embedder,
 )

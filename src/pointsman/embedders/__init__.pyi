@@ -4,7 +4,6 @@ from pointsman.embedders.cached_embedder import CachedEmbedder as CachedEmbedder
 from pointsman.embedders.named_embedders import as_embedder as as_embedder, load_embedder as load_embedder
 from pointsman.embedders.clip import ClipEmbedder as ClipEmbedder
 from pointsman.embedders.e5.e5_embedder import E5Embedder as E5Embedder, default_embedder as default_embedder
-from pointsman.embedders.http_multimodal import HTTPMultimodalEmbedder as HTTPMultimodalEmbedder
 from pointsman.embedders.onnx_directory import OnnxEmbedder as OnnxEmbedder
 from pointsman.embedders.openai_embedder import OpenAIEmbedder as OpenAIEmbedder
 from pointsman.embedders.scripted_embedders import (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +23,6 @@ _SPECS = (
     "sentence-transformers:NAME",
     "colours",
     "clip:DIRECTORY",
-    "jina:MODEL@URL",
-    "infinity:MODEL@URL",
-    "vllm:MODEL@URL",
 )
 
 
@@ -48,21 +44,18 @@ def embedder_for(settings: Settings, embedder: Embedder | str | None = None) -> 
     return load_embedder(name, api_key=key_in(None, settings.embedder_api_key_env, f"the embedder {name!r}"))
 
 
-def image_embedder_for(settings: Settings, environ: Mapping[str, str] | None = None) -> MultimodalEmbedder | None:
+def image_embedder_for(settings: Settings) -> MultimodalEmbedder | None:
     """Return the embedder of pictures that the settings name, opened once per process; None if they name none.
 
     Raises:
-        InputError: it cannot be used, or its key is missing; see `pointsman.embedders.load_embedder` for other errors.
+        InputError: it cannot be used; see `pointsman.embedders.load_embedder` for other errors.
     """
-    if not settings.image_embedder:
-        return None
-    key = key_in(environ, settings.image_embedder_api_key_env, f"the embedder {settings.image_embedder!r}")
-    return _open_image_embedder(settings.image_embedder, key)
+    return _open_image_embedder(settings.image_embedder) if settings.image_embedder else None
 
 
 @lru_cache(maxsize=2)
-def _open_image_embedder(spec: str, api_key: str | None) -> MultimodalEmbedder:
-    embedder = image_embedder_of(load_embedder(spec, api_key=api_key))
+def _open_image_embedder(spec: str) -> MultimodalEmbedder:
+    embedder = image_embedder_of(load_embedder(spec))
     assert embedder is not None, "the settings name only such embedders"
     return embedder
 
@@ -97,8 +90,7 @@ def load_embedder(spec: str, *, api_key: str | None = None) -> BaseEmbedder:
     Args:
         spec: ``default`` or ``e5-small``, ``hashing``, ``onnx:DIRECTORY``, ``sentence-transformers:NAME``, or
             ``openai:MODEL@BASE_URL`` (without ``@BASE_URL``: OpenAI's own server, or ``OPENAI_BASE_URL``); for texts
-            and pictures, ``clip:DIRECTORY``, ``jina:MODEL@URL``, ``infinity:MODEL@URL``, ``vllm:MODEL@URL``, or, for
-            tests, ``colours``.
+            and pictures, ``clip:DIRECTORY`` or, for tests, ``colours``.
         api_key: for a server; see `OpenAIEmbedder` for what one with OpenAI's interface gets without it.
 
     Raises:
@@ -126,11 +118,6 @@ def load_embedder(spec: str, *, api_key: str | None = None) -> BaseEmbedder:
             from pointsman.embedders.scripted_embedders import ColourEmbedder
 
             embedder = ColourEmbedder()
-        case (("jina" | "infinity" | "vllm"), ":"):
-            from pointsman.embedders.http_multimodal import HTTPMultimodalEmbedder
-
-            model, _, url = argument.rpartition("@")
-            embedder = HTTPMultimodalEmbedder(url, model, kind, api_key=api_key)
         case (("onnx" | "openai" | "sentence-transformers" | "clip"), _):
             embedder = _load_with_argument(kind, argument, api_key)
         case _:

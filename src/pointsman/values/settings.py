@@ -42,7 +42,7 @@ RERANKER: Final = re.compile(
     r"onnx:(?P<folder>.+)|sentence-transformers:(?P<library_model>.+)|(?:(?P<api>cohere|jina|tei):)?(?:(?P<model>\S+)@)?(?P<url>https?://\S+)"
 )
 """The pattern of a setting that names a reranker."""
-_IMAGE_EMBEDDER = re.compile(r"colours|clip:.+|(?:jina|infinity|vllm):\S+@https?://\S+")
+_IMAGE_EMBEDDER = re.compile(r"colours|clip:.+")
 _USER_INFO = re.compile(r"://[^\s/]*@")  # an address that holds a user's name and perhaps a password
 
 
@@ -169,12 +169,8 @@ def _reranker(value: str) -> str:
 
 
 def _image_embedder(value: str) -> str:
-    if "?" in value or "#" in value:
-        raise _HiddenError("an embedder of pictures without '?' and '#'; keep keys in the environment")
     if not _IMAGE_EMBEDDER.fullmatch(value):
-        raise ValueError(
-            "clip:DIRECTORY, or [jina|infinity|vllm]:MODEL@URL, such as infinity:clip@http://localhost:7997"
-        )
+        raise ValueError("clip:DIRECTORY; a model behind a server is given as an object with embed_images")
     return value
 
 
@@ -292,13 +288,7 @@ class Settings:
         reaches=True,
     )
     image_embedder: str = _setting(
-        "",
-        _or_empty(_image_embedder),
-        "of datasets of pictures: clip:DIRECTORY, or jina:MODEL@URL, infinity: or vllm:",
-        reaches=True,
-    )
-    image_embedder_api_key_env: str = _setting(
-        "", _or_empty(_variable), "environment variable with its key; empty: no key needed", reaches=True
+        "", _or_empty(_image_embedder), "of datasets of pictures: clip:DIRECTORY", reaches=True
     )
     calibrate_automatically: bool = _setting(
         True, _flag, "make a calibration from the documents where the embedder has no built-in one"
@@ -532,7 +522,7 @@ def describe(settings: Settings) -> list[dict[str, Any]]:
     """Return every setting as a row of JSON values: ``name``, ``value``, ``default``, ``origin``, ``about``.
 
     Example:
-        >>> row = describe(Settings(bm25_k1=2))[2]
+        >>> row = describe(Settings(bm25_k1=2))[3]
         >>> row["name"], row["value"], row["default"], row["origin"]
         ('bm25_k1', 2.0, 1.2, 'argument')
     """
