@@ -9,17 +9,21 @@ import asyncio
 import json
 import os
 import re
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import chdir, contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
 from typing import Any, Final
 
 from fastapi.testclient import TestClient
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # the service as its tests start it
 
 import pointsman
 from _cases import outcome, print_cases
@@ -41,7 +45,9 @@ from pointsman import (
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.llm.scripted_llm import ScriptedLLM
 from pointsman.service.server import create_app
+from pointsman.service.server.protocol.request_limits import Limits
 from pointsman.tools.errors import InputError, MissingDependencyError, ModelError
+from serving import serving
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -278,10 +284,36 @@ def keyword_index() -> Iterator[tuple[str, bool]]:
     yield "the reason why 'vector' is not reranked", reason.startswith("'vector' was requested by name")
 
 
+def settings_and_service() -> Iterator[tuple[str, bool]]:
+    """Row 004: settings as the document has them, and what the service says before a search."""
+    settings = pointsman.Settings()
+    yield "config.get", settings.get("enable_reranker_by_default", False) and settings.get("unknown", 1) == 1
+    environ = {"POINTSMAN_MULTI_QUERY_VARIANTS": '["original", "synonym"]', "DASHSCOPE_API_KEY": "k"}
+    loaded = pointsman.Settings.load(environ=environ)
+    yield "a list in JSON in a variable", loaded.multi_query_variants == ("original", "synonym")
+    unused = loaded.unused_keys(environ)["DASHSCOPE_API_KEY"]
+    sends_nothing = loaded.llm("hyde", environ).missing is not None
+    yield "a key alone: unused, named with the setting", sends_nothing and "set llm_provider to dashscope" in unused
+    loaded = pointsman.Settings.load(environ={**environ, "POINTSMAN_LLM_PROVIDER": "dashscope"})
+    spec = loaded.llm("hyde", environ)
+    yield "the provider is enough beside its key", (spec.model, spec.missing) == ("qwen-plus", None)
+    workspace = pointsman.open("ws", embedder=HashingEmbedder())
+    workspace.dataset("rails").add([Document("a", "a rail and a signal"), Document("b", "another signal")])
+    for question in ("What is the difference between a rail and a signal?", "比较铁路和公路的区别"):
+        advice, answer = workspace.recommend(question), workspace.search(question, refuse=False)
+        yield f"recommended is what auto does: {question}", advice.strategy == answer.plan.strategy
+    limits = Limits(requests_per_minute=0)
+    with serving(create_app(workspace, limits=limits), limits) as url:
+        command = ["curl", "-s", f"{url}/api/retrieval/recommend_strategy?query=什么是环保设备"]
+        answer = json.loads(subprocess.run(command, capture_output=True, timeout=60, check=True).stdout)
+    yield "curl …?query=什么是环保设备", "recommended_strategy" in answer
+
+
 ROWS: Final[dict[str, Case]] = {
     "000": selectors,
     "003": hybrid_retriever,
     "004": keyword_index,
+    "004-settings": settings_and_service,
     "errors": errors,
     "rerank": rerankers,
 }

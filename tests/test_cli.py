@@ -590,6 +590,16 @@ def test_config_and_tune(notes_cli: Cli) -> None:
     assert "with fewer than 10 the default is safer" in process.stderr
 
 
+@pytest.mark.parametrize("command", ["config", "status"])
+def test_a_key_that_is_not_used_is_named_with_the_setting_that_uses_it(notes_cli: Cli, command: str) -> None:
+    notes_cli.environment["DASHSCOPE_API_KEY"] = "s3cret"
+    assert "set llm_provider to dashscope" in notes_cli(command).stdout
+    assert list(notes_cli.json(command)["unused_keys"]) == ["DASHSCOPE_API_KEY"]
+    notes_cli.environment["POINTSMAN_LLM_PROVIDER"] = "dashscope"
+    assert not notes_cli.json(command)["unused_keys"]
+    assert "s3cret" not in notes_cli(command).stdout
+
+
 def test_the_summary_says_what_its_probability_is_of(notes_cli: Cli) -> None:
     output = notes_cli("search", "railway switch", "--strategy", "bm25").stdout
     assert re.search(r" hits? in .* · best hit \d+% relevant", " ".join(output.split()))

@@ -85,6 +85,24 @@ def received_until_closed(connection: socket.socket, drip: bytes = b"") -> bytes
     raise AssertionError("the connection stays open")
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "gb18030"])
+@pytest.mark.parametrize("pieces", [1, 2, 200])
+def test_letters_of_an_address_are_read_as_they_are(address: tuple[str, int], encoding: str, pieces: int) -> None:
+    """As ``curl`` sends them, at once or in pieces; headers stay as they are."""
+    line = "GET /api/retrieval/recommend_strategy?query=什么是环保设备 HTTP/1.1\r\n".encode(encoding)
+    request = line + b"Host: localhost\r\nX-Note: \xff\r\nConnection: close\r\n\r\n"
+    length = -(-len(request) // pieces)
+    with connect(address) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for start in range(0, len(request), length):
+            connection.sendall(request[start : start + length])
+            time.sleep(0.0005)
+        answer = received_until_closed(connection)
+    status, reason = (b"200", b'"recommended_strategy"') if encoding == "utf-8" else (b"400", b"is not UTF-8")
+    assert answer.startswith(b"HTTP/1.1 " + status)
+    assert reason in answer
+
+
 HEAD = b"POST /api/retrieval/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
 

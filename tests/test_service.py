@@ -276,6 +276,24 @@ def test_auto_is_what_the_settings_say(dataset: Dataset, settings: dict[str, Any
     assert search(service, query, 2, "bm25").strategy == "bm25"
 
 
+@pytest.mark.parametrize(
+    ("settings", "strategy"),
+    [({}, "hybrid"), ({"policy": "measured"}, "hybrid"), ({"default_retrieval_strategy": "bm25"}, "bm25"),
+     ({"enable_strategy_auto_selection": False}, "hybrid"), ({"policy": "heuristic"}, "decomposition")],
+)  # fmt: skip
+@pytest.mark.parametrize("query", ["What is the difference between a switch and a signal?", "比较道岔和信号机的区别"])
+def test_without_a_model_the_recommendation_is_what_auto_does(
+    dataset: Dataset, settings: dict[str, Any], strategy: str, query: str
+) -> None:
+    service = EnhancedRetrievalService(settings, dataset)
+    advice = service.recommend_strategy(query)
+    assert advice.strategy == search(service, query).strategy == strategy
+    names = [name for name, _ in advice.alternatives]
+    assert strategy not in names
+    assert ("decomposition" in names) == (strategy != "decomposition")
+    assert ("decomposition" in advice.reason) == (strategy != "decomposition"), "what the wording asks for is named"
+
+
 def test_a_strategy_without_its_model_is_not_recommended_and_cannot_be_asked_for(dataset: Dataset) -> None:
     service = EnhancedRetrievalService({"policy": "heuristic"}, dataset, strategies=registry_of(hyde=Hypothetical))
     recommendation = service.recommend_strategy("what is a railway switch?")

@@ -302,6 +302,27 @@ def test_a_key_is_never_part_of_settings() -> None:
     assert not any("s3cret" in text for text in texts)
 
 
+def test_settings_are_read_by_name_as_a_mapping_is() -> None:
+    settings = load(bm25_k1=2)
+    assert (settings.get("bm25_k1"), settings.get("bm25_b"), settings.get("none"), settings.get("llm", 1)) == (
+        2,
+        0.75,
+        None,
+        1,
+    )
+
+
+@pytest.mark.parametrize("text", ["original,correction", '["original", "correction"]', ' ["original","correction"]\n'])
+def test_a_list_in_a_variable_is_separated_by_commas_or_json(text: str) -> None:
+    assert load({"POINTSMAN_MULTI_QUERY_VARIANTS": text}).multi_query_variants == ("original", "correction")
+
+
+@pytest.mark.parametrize("text", ['["original"', "[1]", "[" * 100_000, '["original", "original"]', "[]"])
+def test_a_json_list_that_is_none_is_refused_by_name(text: str) -> None:
+    with pytest.raises(InputError, match=r"multi_query_variants \(from POINTSMAN_MULTI_QUERY_VARIANTS\) is a list"):
+        load({"POINTSMAN_MULTI_QUERY_VARIANTS": text})
+
+
 # ── language models ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 DASHSCOPE, OPENAI, LOCAL = {"DASHSCOPE_API_KEY": "k"}, {"OPENAI_API_KEY": "k"}, "http://localhost:8000/v1"
@@ -401,3 +422,28 @@ class TestUnnamedSettings:
         os.mkfifo(empty_folder / "pointsman.toml")
         with pytest.raises(InputError, match="is not a file"):
             load()
+
+
+@pytest.mark.parametrize(
+    ("fields", "environ", "unused"),
+    [
+        ({}, {}, set()),
+        ({}, {**DASHSCOPE, **OPENAI}, {"DASHSCOPE_API_KEY", "OPENAI_API_KEY"}),
+        ({"llm_provider": "dashscope"}, {**DASHSCOPE, **OPENAI}, {"OPENAI_API_KEY"}),
+        ({"hyde_llm_provider": "openai"}, {**DASHSCOPE, **OPENAI}, {"DASHSCOPE_API_KEY"}),
+        ({"embedder": "openai:text-embedding-3-small"}, OPENAI, set()),
+        ({"llm_base_url": LOCAL, "llm_model": "m"}, DASHSCOPE, {"DASHSCOPE_API_KEY"}),
+        ({"llm_base_url": LOCAL, "llm_model": "m", "llm_api_key_env": "DASHSCOPE_API_KEY"}, DASHSCOPE, set()),
+        ({"reranker": f"jina:m@{LOCAL}", "reranker_api_key_env": "DASHSCOPE_API_KEY"}, DASHSCOPE, set()),
+    ],
+)
+def test_a_key_that_no_setting_uses_is_named_with_that_setting(
+    fields: dict[str, Any], environ: dict[str, str], unused: set[str]
+) -> None:
+    keys = load(**fields).unused_keys(environ)
+    assert set(keys) == unused
+    for key, reason in keys.items():
+        remedy = re.search(r"set llm_provider to (\w+)$", reason)
+        assert remedy is not None
+        assert load(**{**fields, "llm_provider": remedy[1]}).llm("general", environ).missing is None, "the remedy helps"
+        assert key in reason

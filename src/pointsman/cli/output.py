@@ -18,7 +18,7 @@ from pointsman.cli.shared_options import UNREADABLE, of_each
 from pointsman.tools.errors import InputError
 from pointsman.tools.json_forms import plain_form
 from pointsman.tools.printable import UNSAFE, printable
-from pointsman.tools.system.locations import is_url
+from pointsman.tools.system.locations import is_service, is_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -318,10 +318,17 @@ def print_problems(problems: Mapping[str, str]) -> None:
 
 def status(workspace: Workspace, *, as_json: bool) -> bool:
     """Print the contents of the workspace and how they are stored; return whether all could be read."""
+    from pointsman.values.settings import Settings
+
     descriptions, problems = of_each(workspace.names(), workspace.status, (*UNREADABLE, InputError))
     rows = list(descriptions.values())
     location = workspace.place if is_url(workspace.place) else str(Path(workspace.place).resolve())
-    value = {"workspace": location, "datasets": [*rows, *_unreadable_rows(problems, _STATUS)]}
+    unused_keys = {} if is_service(workspace.place) else Settings.load().unused_keys()
+    value = {
+        "workspace": location,
+        "datasets": [*rows, *_unreadable_rows(problems, _STATUS)],
+        "unused_keys": unused_keys,
+    }
     if as_json:
         print_json(value)
         return not problems
@@ -354,7 +361,13 @@ def status(workspace: Workspace, *, as_json: bool) -> bool:
         for problem in row.get("version_problems") or ():
             console().print(f"{row['name']}, {problem['path']}: {problem['reason']}", style="yellow", markup=False)
     print_problems(problems)
+    _print_unused(unused_keys)
     return not problems
+
+
+def _print_unused(keys: Mapping[str, str]) -> None:
+    for reason in keys.values():
+        console().print(reason, style="yellow", markup=False, soft_wrap=True)
 
 
 def _print_sizes(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -436,8 +449,9 @@ def settings(values: Settings, *, as_json: bool) -> None:
 
     rows = describe(values)
     models = {task: asdict(values.llm(task)) for task in ("general", *TASKS)}
+    unused_keys = values.unused_keys()
     if as_json:
-        print_json({"settings": rows, "models": models})
+        print_json({"settings": rows, "models": models, "unused_keys": unused_keys})
         return
     cells = [[row["name"], json.dumps(row["value"], ensure_ascii=False), row["origin"]] for row in rows]
     table(["setting", "value", "from"], cells)
@@ -447,6 +461,7 @@ def settings(values: Settings, *, as_json: bool) -> None:
         for task, model in models.items()
     ]
     table(["model for", "model", "at", "missing"], found_models)
+    _print_unused(unused_keys)
 
 
 def tuning(result: Tuning, *, is_kept: bool, as_json: bool) -> None:

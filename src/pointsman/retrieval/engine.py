@@ -390,11 +390,15 @@ class Engine:
         return not has_own_policy and model_for(self.models, "hyde").llm is not None
 
     def recommend(self, query: Query | str, sources: Sequence[Any]) -> Recommendation:
-        """The strategy suggested by a question's wording, among those usable on these sources."""
+        """What ``auto`` does with a question on these sources, and why; the alternatives suit its wording."""
         from pointsman.retrieval.plan.recommended_strategy import recommend
 
         lacking = {name: lack for name in CHOSEN_BY_LOOK if (lack := self.lack(name, sources)) is not None}
-        return recommend(query, set(CHOSEN_BY_LOOK) - lacking.keys() or {"auto"}, why_not=lacking)
+        by_wording = recommend(query, set(CHOSEN_BY_LOOK) - lacking.keys() or {"auto"}, why_not=lacking)
+        request = SearchRequest.of(query)
+        if not sources or self.looks_decide(request):
+            return by_wording
+        return by_wording.overruled(query, self.resolve(request, sources))
 
     def _rewriter(self, request: SearchRequest) -> BaseTransformer | None:
         """Return the workflow's transformer; by default, one that fills in what a conversation leaves unsaid."""
@@ -535,11 +539,7 @@ class Engine:
         return str(getattr(self.registry.get(name), "__module__", "")).partition(".")[0] == "pointsman"
 
     def check_name(self, name: str) -> None:
-        """Checks that a strategy with this name exists.
-
-        Raises:
-            UnknownNameError: no strategy has this name.
-        """
+        """Raise an `UnknownNameError` if no strategy has this name."""
         if name not in ("auto", *LISTS, *STRATEGY_ALIASES) and name not in self.registry.names():
             raise UnknownNameError("strategy", name, ("auto", *LISTS, *self.registry.names()))
 

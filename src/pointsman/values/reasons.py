@@ -127,6 +127,11 @@ WORDS: Final[Mapping[str, tuple[str, str, str]]] = {
         "既非比较，也非疑问句，也不短：关键词与向量混合检索",
         "не сравнение, не вопрос и не короткий запрос: поиск по словам и векторам вместе",
     ),
+    "wording": (
+        "by its wording, {strategy} would be next",
+        "仅按措辞，其次是{strategy}",
+        "по одной формулировке следом идёт {strategy}",
+    ),
     "passed_over": (
         "{names} cannot be used here, so {strategy} is recommended",
         "{names}在此不可用，因此改用{strategy}",

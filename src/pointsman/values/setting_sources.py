@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import json
 import logging
 import re
 import tomllib
@@ -79,13 +80,13 @@ def parse_setting(setting: Field[Any], text: str) -> Any:
     assert default is not MISSING, "every setting has a default"
     if isinstance(default, bool):
         return _FLAGS.get(text.lower(), text)
-    if isinstance(default, (int, float)):
-        try:
-            return type(default)(text)
-        except ValueError:
-            return text
-    if isinstance(default, tuple):
+    if isinstance(default, tuple) and not text.startswith("["):
         return tuple(item.strip() for item in text.split(",") if item.strip())
+    if not isinstance(default, str):
+        try:
+            return json.loads(text) if isinstance(default, tuple) else type(default)(text)
+        except (ValueError, RecursionError):
+            return text
     return text
 
 

@@ -337,8 +337,8 @@ class Settings:
                 ``POINTSMAN_CONFIG`` names, or ``pointsman.toml`` in the working directory if there is one; since that
                 may have come with a folder of documents, it cannot set what `REACHING` names.
             environ: the environment; by default that of this process. ``POINTSMAN_BM25_K1`` sets ``bm25_k1``; lists are
-                separated by commas; an empty variable counts as unset. A ``POINTSMAN_`` variable that is not a setting
-                is logged.
+                separated by commas, or JSON; an empty variable counts as unset. A ``POINTSMAN_`` variable that is not a
+                setting is logged.
             overrides: settings by name.
 
         Raises:
@@ -385,6 +385,24 @@ class Settings:
         previous = {name: origin for name, origin in self.origins.items() if origin != "default"}
         _came_from(settings, {**previous, **dict.fromkeys(changes, "argument")})
         return settings
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the value of a setting by name; ``default`` if there is no such setting."""
+        return getattr(self, name) if name in self.origins else default
+
+    def unused_keys(self, environ: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Return, by variable, why the keys of providers in the environment are not used, and the remedy."""
+        environ = os.environ if environ is None else environ
+        models = [self.llm(task, environ) for task in (*TASKS, "general")]
+        used = {model.api_key_env for model in models if model.missing is None}
+        used |= {self.embedder_api_key_env, self.reranker_api_key_env, self.image_embedder_api_key_env}
+        if self.embedder.startswith("openai:"):
+            used.add(_KEYS["openai"])
+        return {
+            key: f"{key} is set and not used: no setting names {provider}; set llm_provider to {provider}"
+            for provider, key in _KEYS.items()
+            if environ.get(key) and key not in used
+        }
 
     def llm(self, task: str = "general", environ: Mapping[str, str] | None = None) -> LLMSpec:
         """Return the language model for a task, or the reason why there is none. Nothing is loaded or called.

@@ -164,7 +164,7 @@ class EnhancedRetrievalService:
         return ServiceHits(answer, self._recommendation(request, sources))
 
     def recommend_strategy(self, query: str | Query) -> Recommendation:
-        """Return the strategy that the form of the query suggests, among those available here."""
+        """Return what ``auto`` does with the query, and why, with the alternatives that suit its wording."""
         return self.engine.recommend(query, self._sources())
 
     arecommend_strategy = async_twin(recommend_strategy)

@@ -336,7 +336,7 @@ class Workspace(StoredWorkspace):
     aplan = async_twin(plan)
 
     def recommend(self, query: str | Query, datasets: str | Sequence[str | Dataset] | None = None) -> Recommendation:
-        """Return the strategy suggested by a question's form, among those usable with these datasets."""
+        """Return what ``auto`` does with a question on these datasets, and the alternatives that suit its wording."""
         return self.engine.recommend(query, self._choices(datasets or self.names()))
 
     arecommend = async_twin(recommend)

@@ -1,6 +1,6 @@
-"""Recommends a strategy by the wording of a query, as the heuristic profile of ``auto`` does.
+"""Recommends the strategy that ``auto`` uses; in its heuristic profile, by the wording of a query.
 
-Uses no model and no index, and is deterministic. The first rule that applies decides:
+The wording needs no model and no index, and is deterministic. The first rule that applies decides:
 
 1. a word of comparison (*difference*, *versus*, 区别, плюсы и минусы …) and something compared, which `RuleDecomposer`
    then separates -> ``decomposition``;
@@ -25,6 +25,8 @@ from pointsman.values.types import Query
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+
+    from pointsman.retrieval.plan.recipe import Recipe
 
 SHORT: Final = 5
 """The number of words from which a query is no longer short."""
@@ -54,6 +56,17 @@ class Recommendation:
             "reason": self.reason,
             "alternatives": [{"strategy": name, "confidence": sure} for name, sure in self.alternatives],
         }
+
+    def overruled(self, query: str | Query, recipe: Recipe) -> Recommendation:
+        """Return what a recipe does with the query where its wording doesn't decide; the wording is named beside."""
+        plan = recipe.plan(list(recipe.sources))
+        strategy = recipe.strategy or plan.strategy
+        by_wording = {self.strategy: self.confidence, **dict(self.alternatives)}
+        wording = Reason.of("wording", strategy=self.strategy) if strategy != self.strategy else ""
+        confidence = by_wording.pop(strategy, 0.5) if plan.confidence is None else plan.confidence
+        by_wording.pop(strategy, None)
+        reason = Reason.join_all(plan.reason, wording, self.reason).in_language(language_of(Query.of(query).text))
+        return Recommendation(strategy, confidence, reason, tuple(by_wording.items()))
 
 
 _PLAIN = (("hybrid", 0.75), ("vector", 0.5), ("bm25", 0.45))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import uuid
 from collections import Counter
 from time import monotonic
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("pointsman.access")
 
 _CLOSE: Final = {"Connection": "close"}
+_NOT_ASCII: Final = re.compile(rb"[\x80-\xff]")
 _SAY_AGAIN: Final = 60.0  # seconds between two lines of the log about connections that are refused
 
 
@@ -135,7 +137,13 @@ class Protocol(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """See `asyncio.Protocol`; bytes of a head do not extend its time."""
+        """See `asyncio.Protocol`; bytes of a head do not extend its time.
+
+        Letters of an address as they are (``curl`` sends ``?query=什么是环保设备`` so) are read as if percent-encoded.
+        """
+        if not data.isascii() and self.conn.their_state is h11.IDLE and b"\n" not in self.conn.trailing_data[0]:
+            line, end, rest = data.partition(b"\n")
+            data = _NOT_ASCII.sub(lambda byte: b"%%%02X" % ord(byte[0]), line) + end + rest
         super().data_received(data)
         if not self.answering and self._head is None:
             self._head = self.loop.call_later(self._limits.head_seconds, self.cut)

@@ -53,7 +53,7 @@ async def recommend_strategy(
         list[Name] | None, Query(max_length=1000, description="Only these datasets; default: all that the key allows.")
     ] = None,
 ) -> Response:
-    """Recommend a strategy by the form of a question, among those available here."""
+    """Return what `auto` does with a question, and why, with the alternatives that suit its wording."""
     check_text(state, query)
 
     def recommendation() -> Recommendation:
