@@ -395,7 +395,7 @@ class Settings:
         environ = os.environ if environ is None else environ
         models = [self.llm(task, environ) for task in (*TASKS, "general")]
         used = {model.api_key_env for model in models if model.missing is None}
-        used |= {self.embedder_api_key_env, self.reranker_api_key_env, self.image_embedder_api_key_env}
+        used |= {self.embedder_api_key_env, self.reranker_api_key_env}
         if self.embedder.startswith("openai:"):
             used.add(_KEYS["openai"])
         return {
