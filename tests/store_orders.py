@@ -1,4 +1,4 @@
-"""The public suite for stores, and whether writers of every kind leave what some order of their steps leaves."""
+"""The suite for our own stores, and whether writers of every kind leave what some order of their steps leaves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pointsman.evaluation.conformance import StoreConformance
+from own_store_suite import OwnStoreConformance
 from pointsman.evaluation.conformance.stores.store_samples import EMBEDDER, vector_of
 from pointsman.evaluation.conformance.suite_samples import answering
 from pointsman.store.store_values import NEAR, Capability
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pointsman.store.base_store import Store
 
 
-class OrderedStoreConformance(StoreConformance):
+class OrderedStoreConformance(OwnStoreConformance):
     """For our own stores.
 
     Attributes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections import Counter
 from typing import TYPE_CHECKING
 from unittest import SkipTest
 
@@ -21,7 +20,7 @@ from pointsman.evaluation.conformance.stores.store_samples import (
 )
 from pointsman.evaluation.conformance.stores.store_subject import StoreSubject
 from pointsman.evaluation.conformance.suite_samples import answering, is_name, refused
-from pointsman.store.store_values import MATCHED, NEAR, WORDS, Capability, Scale, StoreInfo, StoreQuery
+from pointsman.store.store_values import NEAR, WORDS, Capability, Scale, StoreInfo, StoreQuery
 from pointsman.text import DEFAULT_ANALYZER
 from pointsman.tools.errors import InputError, UnmetNeedError
 from pointsman.tools.sync_and_async import wait_for
@@ -80,43 +79,6 @@ class StoreReading(StoreSubject):
             store, [document for number, document in enumerate(documents) if number % 3 != 2], self.drift
         )
 
-    def test_the_weight_of_words(self) -> None:
-        """The idf of a look's words is that of the store's documents, and each is told how much of it is matched."""
-        documents, store = self.documents(), self.make()
-        self._scale(store, WORDS, Scale.BM25)
-        for query in (*self.queries(), "signal signal lamp xyzzyq"):
-            [answer] = store.search([StoreQuery(query, None, 10)])
-            if answer.idf is None or not answer.rankings.get(WORDS):
-                continue
-            tokens = [set(DEFAULT_ANALYZER.tokens(document.searchable)) for document in documents]
-            holding = {
-                token: sum(token in tokens_of_document for tokens_of_document in tokens)
-                for token in DEFAULT_ANALYZER.query_tokens(query)
-            }
-            weights = {
-                token: count * math.log(1 + (len(documents) - holding[token] + 0.5) / (holding[token] + 0.5))
-                for token, count in Counter(DEFAULT_ANALYZER.query_tokens(query)).items()
-            }
-            exact = sum(weights.values())
-            assert math.isclose(answer.idf, exact, rel_tol=1e-6), f"{query!r}: idf {answer.idf}, not {exact}"
-            if answer.absent is not None:
-                absent = sum(weight for token, weight in weights.items() if not holding[token])
-                of_absent = f"{query!r}: {answer.absent} of the idf is of absent words, not {absent}"
-                assert math.isclose(answer.absent, absent, rel_tol=1e-6, abs_tol=1e-9), of_absent
-            tokens_by_id = dict(zip([document.id for document in documents], tokens, strict=True))
-            of_others = list(store.keys([document.id for document in documents[:5]]).values())
-            scores_by_call = {"search": ([key for key, _ in answer.rankings[WORDS]], answer.scores)}
-            if store.info.can(Capability.SCORES_OTHERS):
-                scores_by_call["score"] = of_others, store.score([StoreQuery(query, None, 10)], [of_others])[0]
-            for call, (keys, scores) in scores_by_call.items():
-                assert MATCHED in scores, f"{call} returns no scores for {MATCHED!r}, which goes with `Lists.idf`"
-                for key, id_ in zip(keys, self._ids(store, keys), strict=True):
-                    own = sum(weight for token, weight in weights.items() if token in tokens_by_id[id_])
-                    matched = scores[MATCHED][key]
-                    assert math.isclose(matched, own, rel_tol=1e-6, abs_tol=1e-9), (
-                        f"{query!r}, {id_}: {call} says that {matched} is matched, not {own}"
-                    )
-
     def test_the_nearest_are_found(self) -> None:
         """Vector lists against NumPy."""
         store, documents = self.make(), self.documents()
@@ -136,76 +98,6 @@ class StoreReading(StoreSubject):
                     assert score is not None, "a list on the scale COSINE has scores"
                     assert abs(score - cosines[id_]) < self.cosine_tolerance, f"{id_!r}: {score}, not {cosines[id_]}"
                     assert abs(score - best[index]) < self.cosine_tolerance, f"number {index + 1} is not the next best"
-
-    def test_scores_of_both_lists(self) -> None:
-        """A search returns the scores of its union, or `score` does; 0 without a word, NaN without a vector."""
-        store, documents = self.make(), self.documents()
-        self._needs(store, Capability.SCORES_OTHERS)
-        self._scale(store, WORDS, Scale.BM25)
-        self._scale(store, NEAR, Scale.COSINE)
-        matrix = dict(zip([answer.id for answer in documents], vectors_of(documents), strict=True))
-        store_queries = [StoreQuery(query, vector_of(query), 10) for query in self.queries()]
-        with answering("searching"):
-            answers = store.search(store_queries)
-        unions = [list({key for ranking in answer.rankings.values() for key, _ in ranking}) for answer in answers]
-        with answering("scoring"):
-            scored_again, async_scores = (
-                store.score(store_queries, unions),
-                wait_for(store.ascore, store_queries, unions),
-            )
-        for store_query, answer, keys, *results in zip(
-            store_queries, answers, unions, scored_again, async_scores, strict=True
-        ):
-            assert store_query.text is not None
-            ids = dict(zip(keys, self._ids(store, keys), strict=True))
-            expected = bm25(documents, store_query.text)
-            for key in keys:
-                right, cosine = expected.get(ids[key], 0.0), float(matrix[ids[key]] @ store_query.vector)
-                for result in (*results, answer.scores):
-                    assert result is answer.scores or all(key in result.get(name, ()) for name in (WORDS, NEAR)), (
-                        f"{ids[key]!r} lacks a score: {result!r:.200}"
-                    )
-                    words_score, cosine_score = (
-                        result.get(WORDS, {}).get(key, right),
-                        result.get(NEAR, {}).get(key, cosine),
-                    )
-                    assert math.isclose(words_score, right, rel_tol=self.tolerance), (
-                        f"{ids[key]!r}: {words_score}, not {right}"
-                    )
-                    assert abs(cosine_score - cosine) < self.cosine_tolerance, (
-                        f"{ids[key]!r}: cosine {cosine_score}, not {cosine}"
-                    )
-
-    def test_scores_of_what_has_none(self) -> None:
-        """0 and NaN for documents without a word or vector; documents just deleted do no harm."""
-        store = self.make_store()
-        self._needs(store, Capability.WRITE)
-        self._needs(store, Capability.SCORES_OTHERS)
-        self._scale(store, WORDS, Scale.BM25)
-        self._scale(store, NEAR, Scale.COSINE)
-        with_vector, bare, deleted = (
-            Document(id_, text) for id_, text in (("1", "lamp"), ("2", "post"), ("3", "lamp"))
-        )
-        with answering("scoring"):
-            self._write(store, [with_vector, deleted])
-            store.write([bare])
-            keys = [store.keys([scores.id])[scores.id] for scores in (with_vector, bare, deleted)]
-            store.delete(["3"])
-            query = StoreQuery("lamp", vector_of("lamp"), 10)
-            scores = store.score([query], [keys])[0]
-            empty = store.score([query, query], [[], []])
-            answer = store.search([query])[0]
-        assert scores[WORDS][keys[0]] > 0, f"a word's score is {scores[WORDS][keys[0]]}"
-        assert scores[WORDS][keys[1]] == 0, f"without a word it scores {scores[WORDS][keys[1]]}"
-        assert not scores[WORDS].get(keys[2], 0.0), f"what is gone scores {scores[WORDS]}"
-        assert abs(scores[NEAR][keys[0]] - 1) < self.cosine_tolerance, f"its own cosine is {scores[NEAR][keys[0]]}"
-        assert math.isnan(scores[NEAR][keys[1]]), f"without a vector it has the cosine {scores[NEAR][keys[1]]}"
-        assert math.isnan(scores[NEAR].get(keys[2], math.nan)), f"what is gone has a cosine: {scores[NEAR]}"
-        assert [
-            {name: dict(scores) for name, scores in scores_of_look.items() if scores} for scores_of_look in empty
-        ] == [{}, {}], f"{empty}"
-        assert [key for key, _ in answer.rankings[WORDS]] == [keys[0]], f"'lamp' finds {answer.rankings}"
-        assert [key for key, _ in answer.rankings[NEAR]] == [keys[0]], f"its vector finds {answer.rankings}"
 
     def test_what_was_not_asked_for(self) -> None:
         """A look without a text has no keyword list, one without a vector no vector list; without both, no results."""
@@ -413,20 +305,6 @@ class StoreReading(StoreSubject):
                 assert store.page(cursor, 3).documents is not None, "a page has documents"
         with answering("counting"):
             assert store.count() == len(self.documents()), "documents were lost"
-
-    def test_frequencies(self) -> None:
-        """How many documents contain a word; for several tokens, the rarest."""
-        store, documents = self.make(), self.documents()
-        self._needs(store, Capability.TERMS)
-        words = ("signal", "信号灯", "Паровозы", "signal nobodyhasthis", "", "?!", "\ud800", "the")
-        tokens = [set(DEFAULT_ANALYZER.tokens(document.searchable)) for document in documents]
-        with answering("asking for frequencies"):
-            counts, empty = store.frequencies(words), store.frequencies([])
-        for word, count in zip(words, counts, strict=True):
-            word_tokens = DEFAULT_ANALYZER.query_tokens(word)
-            right = min((sum(token in words_of for words_of in tokens) for token in word_tokens), default=0)
-            assert count == right, f"{word!r} is in {right} documents, not in {count}"
-        assert empty == [], f"no words have no frequencies, not {empty}"
 
     def test_vectors_can_be_read(self) -> None:
         """The vectors of given keys, and a sample."""

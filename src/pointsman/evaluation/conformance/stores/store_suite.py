@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
-from unittest import SkipTest
+from typing import TYPE_CHECKING
 
 from pointsman.evaluation.conformance.stores.store_reading import StoreReading
 from pointsman.evaluation.conformance.stores.store_samples import (
@@ -21,15 +19,11 @@ from pointsman.evaluation.conformance.stores.store_writing import StoreWriting
 from pointsman.evaluation.conformance.suite_samples import answering, at_once, refused
 from pointsman.store.store_values import NEAR, WORDS, Capability, Scale
 from pointsman.tools.errors import PointsmanError, StoreError
-from pointsman.values.filters import Equals, Not, Or
+from pointsman.values.filters import Equals, Or
 from pointsman.values.types import Document
-from pointsman.values.views import ACCESS, View
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from pointsman.store.base_store import Store
-    from pointsman.store.store_values import Scores
 
 
 __all__ = [
@@ -123,70 +117,6 @@ class StoreConformance(StoreReading, StoreWriting):
             assert self._words(store, "signal") == ["1", "2"], "what the other wrote is not found"
             assert store.delete(["1"]) == 1, "what the other holds cannot be deleted"
             assert self._words(store, "signal") == ["2"], "what was deleted is found"
-
-    def test_a_view_answers_like_a_store_with_only_its_documents(self) -> None:
-        """Scores, counts, samples and pages of a view are equal to the byte whatever else is stored (``VIEWS``)."""
-        store_with_all, store_without = self._empty(), self._empty()
-        if not store_with_all.info.can(Capability.VIEWS):
-            raise SkipTest(f"a {store_with_all.info.kind} store has no 'views' capability")
-        documents = [replace(document, id=f"v{n}") for n, document in enumerate(self.documents()[:60])]
-        documents_with_access = [
-            replace(document, metadata={**document.metadata, ACCESS: {"allow": [f"group:{number % 3}"]}})
-            for number, document in enumerate(documents)
-        ]
-        for store, size in ((store_with_all, 3), (store_without, 1)):
-            for start in range(0, len(documents_with_access), 12):
-                self._write(
-                    store,
-                    [document for n, document in enumerate(documents_with_access[start : start + 12]) if n % 3 < size],
-                )
-            store.delete(["v0", "v1"])
-            store.set_metadata({"v3": {"_access": {"allow": ["group:7"]}}, "v6": {"year": 1999}})
-        view = View.of(["group:0"])
-        expected, actual = (
-            self._contents(store.in_view(view, lambda _: {})) for store in (store_without, store_with_all)
-        )
-        for name, value in expected.items():
-            complaint = f"{actual[name]!r:.300} not {value!r:.300}"
-            assert actual[name] == value, f"{name} of a view depend on what is hidden: {complaint}"
-        assert "v3" not in expected["ids"], "what a view may no longer see is in it"
-        assert "v6" in expected["ids"], "a change of other metadata hides a document"
-
-    def _contents(self, store: Store) -> dict[str, Any]:
-        """Return what a store shows of its documents, without keys, which may differ."""
-        queries = [self._store_query(store, text, 20) for text in self.queries()]
-        queries += [replace(query, filters=Not(Equals("year", 1999))) for query in queries]
-        keys = list(store.keys([f"v{n}" for n in range(60)]).values())
-        names = dict(zip(keys, self._ids(store, keys), strict=True))
-
-        def by_id(scores: Mapping[str, Any]) -> dict[str, Any]:
-            pairs = {name: items.items() if isinstance(items, dict) else items for name, items in scores.items()}
-            return {name: [(names[key], repr(score)) for key, score in items] for name, items in pairs.items()}
-
-        def sorted_by_id(scores: Scores) -> dict[str, Any]:
-            return {name: sorted(pairs) for name, pairs in by_id(scores).items()}
-
-        lists = store.search(queries)
-        contents: dict[str, Any] = {
-            "rankings": [by_id(result.rankings) for result in lists],
-            "scores": [sorted_by_id(result.scores) for result in lists],
-            "idf": [(repr(result.idf), repr(result.absent)) for result in lists],
-            "ids": store.ids(),
-            "documents": list(store.documents()),
-            "sample": store.sample(7),
-            "page": store.page(None, 5),
-            "next page": store.page("5", 5),
-            "counts": (store.count(), store.count(Not(Equals("year", 1999))), store.statistics().documents),
-        }
-        if store.info.can(Capability.SCORES_OTHERS):
-            contents["given documents"] = [
-                sorted_by_id(scores) for scores in store.score(queries, [keys] * len(queries))
-            ]
-        if store.info.can(Capability.TERMS):
-            contents["frequencies"] = store.frequencies(["signal", "the lamp", "信号"])
-        if store.info.can(Capability.VECTORS):
-            contents["vectors"] = [store.vectors(keys).tolist(), store.vectors(sample=9).tolist()]
-        return contents
 
     def test_closed(self) -> None:
         """Closing twice does no harm; a later call works, or raises a `StoreError`."""

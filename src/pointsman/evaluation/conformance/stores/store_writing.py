@@ -14,7 +14,7 @@ import numpy as np
 from pointsman.evaluation.conformance.stores.store_samples import EMBEDDER, vector_of, vectors_of
 from pointsman.evaluation.conformance.stores.store_subject import StoreSubject
 from pointsman.evaluation.conformance.suite_samples import ODD_TEXTS, answering, refused
-from pointsman.store.store_values import NEAR, WORDS, WORDS_FIRST, Capability, Scale, Statistics, StoreQuery
+from pointsman.store.store_values import NEAR, WORDS, Capability, Scale, Statistics, StoreQuery
 from pointsman.text import repair
 from pointsman.tools.sync_and_async import wait_for
 from pointsman.values.filters import Equals
@@ -232,88 +232,6 @@ class StoreWriting(StoreSubject):
         assert score is not None, "a list on the scale COSINE has scores"
         assert abs(score - 1) < self.cosine_tolerance or store.info.scales[NEAR] is not Scale.COSINE, (
             f"a vector is not brought to length 1: its own cosine is {score}"
-        )
-
-    def test_vectors_come_and_go(self) -> None:
-        """A document written without a vector loses the one it had; one written with a vector gets it."""
-        store, signal = self._empty(), Document("1", "signal")
-        if NEAR not in store.info.scales:
-            raise SkipTest("it has no vectors")
-        if Capability.SCORES_OTHERS not in store.info.capabilities:
-            raise SkipTest("every document of it may need a vector")
-        with answering("writing with and without a vector"):
-            lengths, complete = [], []
-            for document, with_vector in ((signal, False), (signal, True), (Document("1", "lamp"), False)):
-                _ = self._write(store, [document]) if with_vector else store.write([document])
-                lengths.append(len(store.search([StoreQuery(None, vector_of("signal"))])[0].rankings.get(NEAR, ())))
-                complete += store.unchanged([document])
-        assert lengths == [0, 1, 0], f"without, with and without a vector it is found {lengths} times"
-        assert complete in ([False, True, False], [False] * 3), f"it is complete without a vector: {complete}"
-
-    def test_documents_with_and_without_a_vector_in_one_write(self) -> None:
-        """One write holds both; a document without a vector loses the one it had, and a bad vector refuses them all."""
-        store, documents = self._empty(), [Document(str(n), f"signal {n}") for n in range(4)]
-        if NEAR not in store.info.scales or Capability.LATER not in store.info.capabilities:
-            raise SkipTest("every document of it may need a vector")
-        rows, has_vector = vectors_of(documents), np.array([False, True, False, True])
-        rows[~has_vector] = np.nan
-        bad_rows = rows.copy()
-        bad_rows[3] = 0
-        refused(
-            "a vector that is all zeros, beside documents without one",
-            lambda: store.write(documents, bad_rows, EMBEDDER, has_vector=has_vector),
-        )
-        with answering("writing documents with and without a vector"):
-            assert store.count() == 0, f"{store.ids()} was written with a bad vector"
-            self._write(store, [Document("0", "steam")])
-            result = store.write(documents, rows, EMBEDDER, has_vector=has_vector)
-            second_result = store.write(documents, rows, EMBEDDER, has_vector=has_vector)
-            bare = sorted(document.id for document in store.bare(10))
-            order = store.ids()
-        assert (result.added, result.updated) == (3, 1), f"of four documents, one stored before, it counts {result}"
-        assert second_result.unchanged == 4, f"written again unchanged they count as {second_result}"
-        assert bare == ["0", "2"], f"without a vector are {bare}, not 0 and 2"
-        assert order == ["0", "1", "2", "3"], f"the order of arrival is {order}"
-
-    def test_vectors_follow(self) -> None:
-        """Documents without a vector are listed; they get one only if they have not changed meanwhile."""
-        store = self._empty()
-        self._needs(store, Capability.LATER)
-        kept_document, changed_document, deleted_document, other_document = (
-            Document(str(n), f"signal {n}") for n in range(4)
-        )
-        with answering("writing vectors after their documents"):
-            store.write([kept_document, changed_document, deleted_document])
-            self._write(store, [other_document])
-            counts = [store.statistics().vectors_due]
-            store.annotate(**{WORDS_FIRST: "1"})
-            counts.append(store.statistics().vectors_due)
-            bare, first = store.bare(10), store.bare(2)
-            store.write([Document(changed_document.id, "lamp")])
-            store.delete([deleted_document.id])
-            result = store.write(bare, vectors_of(bare), EMBEDDER, stored_only=True)
-            second_result = store.write(bare, vectors_of(bare), EMBEDDER, stored_only=True)
-            documents_without_vector, statistics = store.bare(10), store.statistics()
-            texts = [
-                document and document.text
-                for document in store.get([kept_document.id, changed_document.id, deleted_document.id])
-            ]
-            vector_ranking = store.search([StoreQuery(None, vector_of(kept_document.text))])[0].rankings[NEAR]
-            words = store.search([StoreQuery("signal")])[0].rankings[WORDS]
-        assert counts == [0, 3], f"before and after the note {counts} vectors are to come"
-        assert ([d.id for d in bare], len(first)) == (["0", "1", "2"], 2), f"without a vector are {bare} and {first}"
-        assert (result.added, result.updated) == (0, 1), f"of three vectors one is still wanted, not {result}"
-        assert (second_result.added, second_result.updated) == (0, 0), (
-            f"written again they are the same, not {second_result}"
-        )
-        assert [d.id for d in documents_without_vector] == [changed_document.id], (
-            f"without a vector are then {documents_without_vector}"
-        )
-        assert statistics.vectors_due == 1, f"then {statistics.vectors_due} vectors are to come"
-        assert statistics.documents == 3, f"and there are {statistics.documents} documents"
-        assert texts == [kept_document.text, "lamp", None], f"the texts are {texts}"
-        assert (len(vector_ranking), len(words)) == (2, 2), (
-            f"{len(vector_ranking)} are found by vectors and {len(words)} by words"
         )
 
     def test_statistics(self) -> None:
