@@ -304,55 +304,6 @@ class TestMetrics:
         assert not any(name.startswith("pointsman_requests_total") for name in series(second))
 
 
-class TestSpans:
-    def test_a_request_is_the_parent_of_its_search(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        trace = pytest.importorskip("opentelemetry.trace")
-        sdk = pytest.importorskip("opentelemetry.sdk.trace", reason="the package opentelemetry-sdk is not installed")
-        from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-        from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-
-        exporter, provider = InMemorySpanExporter(), sdk.TracerProvider()
-        provider.add_span_processor(SimpleSpanProcessor(exporter))
-        monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
-        with Workspace(tmp_path, embedder=HashingEmbedder()) as workspace:
-            workspace.dataset("notes").add([Document("a", "rail signal")])
-
-            async def app(scope: Any, receive: Any, send: Any) -> None:
-                await asyncio.to_thread(workspace.search, "rail")
-                await answering(503)(scope, receive, send)
-
-            parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-            Exchange(
-                Measuring(app, Metrics()), "/api/datasets/notes", headers={"traceparent": parent, "X-Request-Id": "abc"}
-            )
-            Exchange(Measuring(app, Metrics()), headers={"traceparent": "nonsense"})
-        spans = exporter.get_finished_spans()
-        request = next(span for span in spans if span.name == "GET /api/datasets/{name}")
-        search = next(span for span in spans if span.name.startswith("retrieval"))
-        assert request.context is not None
-        assert f"{request.context.trace_id:032x}" == "0af7651916cd43dd8448eb211c80319c"
-        assert request.parent is not None
-        assert f"{request.parent.span_id:016x}" == "b7ad6b7169203331"
-        assert request.kind is trace.SpanKind.SERVER
-        assert dict(request.attributes or {}) == {
-            "http.request.method": "GET",
-            "http.route": "/api/datasets/{name}",
-            "http.response.status_code": 503,
-            "pointsman.request_id": "abc",
-        }
-        assert request.status.status_code is trace.StatusCode.ERROR
-        assert search.parent is not None
-        assert search.parent.span_id == request.context.span_id
-        other_spans = [span for span in spans if span.name.startswith("GET") and span is not request]
-        assert [span.parent for span in other_spans] == [None]
-
-    def test_nobody_collects(self) -> None:
-        assert Exchange(Measuring(answering(), Metrics()), headers={"traceparent": "x"}).status == 200
-
-
-# ── the log ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 class TestRedaction:
     @pytest.mark.parametrize(
         "text",

@@ -12,10 +12,8 @@ import logging
 import os
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import cache
-from time import perf_counter, time
+from collections.abc import Iterator, Sequence
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import ClientDisconnect
@@ -189,8 +187,7 @@ class Measuring:
 
     The id is the request's ``X-Request-Id`` if it is usable, else a new one; it is stored in ``scope["state"]`` as
     ``request_id``, in the log's context, and in the response. A log line has method, route, status, milliseconds, bytes
-    sent and the id of the key (``scope["state"]["key_id"]``), never the request's content. If OpenTelemetry is set up,
-    each request is a span, a child of the one named by ``traceparent``, and contains the spans of searches.
+    sent and the id of the key (``scope["state"]["key_id"]``), never the request's content.
 
     Args:
         app: answers the requests.
@@ -221,17 +218,15 @@ class Measuring:
         self._metrics.in_flight.inc()
         status = _CLOSED_BY_CLIENT  # unless it is answered
         try:
-            with _span(scope, request):
-                try:
-                    await self._app(scope, receive, request.send)
-                    status = request.status or status
-                except ClientDisconnect:
-                    pass  # not an error of the service
-                except Exception as error:
-                    status = 500
-                    self._tell(request, error)
-                    if not await request.fail():
-                        raise  # half of an answer has been sent: the server has to cut the connection
+            await self._app(scope, receive, request.send)
+            status = request.status or status
+        except ClientDisconnect:
+            pass  # not an error of the service
+        except Exception as error:
+            status = 500
+            self._tell(request, error)
+            if not await request.fail():
+                raise  # half of an answer has been sent: the server has to cut the connection
         finally:
             self._metrics.in_flight.dec()
             seconds = perf_counter() - start
@@ -323,70 +318,3 @@ def _route(scope: Scope, mounts: Sequence[str]) -> str:
         if path == prefix or path.startswith(f"{prefix}/"):
             return prefix
     return _NO_ROUTE
-
-
-# ── OpenTelemetry ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@contextmanager
-def _span(scope: Scope, request: _MeasuredRequest) -> Iterator[None]:
-    """Wrap the handling of the request in a span, if a tracing provider is set up."""
-    tracing = _tracing()
-    if tracing is None or not tracing.is_collecting():
-        yield
-        return
-    with tracing.span(scope, request):
-        yield
-
-
-class _Tracing:
-    """The parts of OpenTelemetry's API in use."""
-
-    def __init__(self) -> None:
-        from opentelemetry import context, propagate, trace
-
-        self._context, self._propagate, self._trace = context, propagate, trace
-
-    def is_collecting(self) -> bool:
-        """Whether a provider is set; without one, the API would only cost time."""
-        return not isinstance(self._trace.get_tracer_provider(), self._trace.ProxyTracerProvider)
-
-    @contextmanager
-    def span(self, scope: Scope, request: _MeasuredRequest) -> Iterator[None]:
-        """Create a span by the HTTP semantic conventions, a child of ``traceparent``; other headers are not read."""
-        headers: Mapping[str, str] = {
-            name.decode("latin-1"): value.decode("latin-1")
-            for name, value in scope["headers"]
-            if name in {b"traceparent", b"tracestate"}
-        }
-        method = scope["method"] if scope["method"] in _METHODS else "HTTP"
-        span = self._trace.get_tracer("pointsman", __version__).start_span(
-            method,
-            context=self._propagate.extract(headers),
-            kind=self._trace.SpanKind.SERVER,
-            attributes={"http.request.method": method, "pointsman.request_id": request.id},
-            start_time=int(time() * 1e9),
-        )
-        token = self._context.attach(self._trace.set_span_in_context(span))
-        try:
-            yield
-        finally:
-            self._context.detach(token)
-            route = _route(scope, ())
-            if route != _NO_ROUTE:
-                span.update_name(f"{method} {route}")
-                span.set_attribute("http.route", route)
-            if request.status:
-                span.set_attribute("http.response.status_code", request.status)
-            if request.status >= 500:
-                span.set_status(self._trace.StatusCode.ERROR)
-            span.end()
-
-
-@cache
-def _tracing() -> _Tracing | None:
-    """Return the API, if it is installed."""
-    try:
-        return _Tracing()
-    except ImportError:
-        return None
