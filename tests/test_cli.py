@@ -96,6 +96,13 @@ def test_index_search_and_manage(cli: Cli) -> None:
     }
 
 
+def test_the_encoding_of_files_is_given(cli: Cli) -> None:
+    (cli.folder / "docs" / "cs.txt").write_bytes("Výhybka se přestaví před příjezdem.".encode("cp1250"))
+    assert cli.json("index", "docs", "--encoding", "windows-1250")["problems"] == []
+    assert cli.json("search", "přestaví", "-k", "1")["hits"][0]["text"] == "Výhybka se přestaví před příjezdem."
+    assert "no encoding is called 'klingon'" in cli("index", "docs", "--encoding", "klingon", code=2).stderr
+
+
 def test_indexing_again_touches_only_what_changed_and_removes_what_is_gone(cli: Cli) -> None:
     cli("index", "docs", "--dataset", "notes")
     second_run = cli.json("index", "docs", "--dataset", "notes")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pointsman.ingest import ParsedDocument, Problem, convert, read_paths
-from pointsman.ingest.encoding import decode
+from pointsman.ingest.encoding import decode_file
 from pointsman.tools.errors import InputError
 
 RUSSIAN = "Стрелочник переводит стрелки: каждый поезд идёт по нужному пути. Это короткий текст на русском языке."
@@ -267,8 +267,8 @@ def test_other_code_is_cut_at_empty_lines(name: str, text: str, names: list[tupl
     ],
 )
 def test_encodings_are_told(text: str, encoding: str) -> None:
-    assert decode(text.encode(encoding)) == text
-    assert decode((text * 300).encode(encoding)) == text * 300
+    assert decode_file(text.encode(encoding))[0] == text
+    assert decode_file((text * 300).encode(encoding))[0] == text * 300
 
 
 def test_a_declared_encoding_is_believed_where_it_fits() -> None:
@@ -293,12 +293,12 @@ def test_a_declared_encoding_is_believed_where_it_fits() -> None:
 )
 def test_a_declared_encoding_that_is_too_small(text: str, encoding: str, label: str) -> None:
     page = f'<html><head><meta charset="{label}"></head><body>{text}</body></html>'
-    assert decode(page.encode(encoding), may_declare=True) == page
+    assert decode_file(page.encode(encoding), may_declare=True)[0] == page
 
 
 def test_a_damaged_byte_does_not_change_the_encoding() -> None:
     data = (SIMPLIFIED_CHINESE * 5).encode()
-    assert decode(data[:300] + b"\xff" + data[300:]).replace("\ufffd", "") == SIMPLIFIED_CHINESE * 5
+    assert decode_file(data[:300] + b"\xff" + data[300:])[0].replace("\ufffd", "") == SIMPLIFIED_CHINESE * 5
 
 
 def test_the_content_overrules_the_name() -> None:

@@ -215,7 +215,7 @@ def test_a_few_words_tell_the_encoding(text: str, encoding: str) -> None:
 def test_an_encoding_that_is_not_certain_is_said() -> None:
     problem, source = convert("a.txt", "их: р".encode("cp866"))
     assert isinstance(problem, Problem)
-    assert "an encoding that is not certain" in problem.reason
+    assert "which is not certain; if its words are wrong" in problem.reason
     assert isinstance(source, ParsedDocument)
 
 

@@ -111,6 +111,14 @@ def index(
     ] = False,
     max_tokens: Annotated[int, typer.Option(metavar="N", help="Maximum tokens per passage, 16 to 480.")] = 256,
     overlap: Annotated[int, typer.Option(metavar="N", help="Tokens shared by neighbouring passages.")] = 32,
+    encoding: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Of text that is not UTF-8 and declares none, such as windows-1251; guessed by default.",
+            show_default=False,
+        ),
+    ] = None,
     images: Annotated[
         bool, typer.Option("--images", help="A dataset of pictures, found by what they show; see image_embedder.")
     ] = False,
@@ -163,7 +171,7 @@ def index(
                     watch_paths if watch else partial(index_paths, cluster=workers),
                     target, paths, hidden=hidden, include=include or (), exclude=exclude or (),
                     ignore_files=not no_ignore, prune=prune, max_tokens=max_tokens, overlap=overlap, access=access_rule,
-                    on_progress=on_progress,
+                    encoding=encoding, on_progress=on_progress,
                 )  # fmt: skip
                 if watch:
                     _watch(cast("Iterator[IndexReport]", indexing()), target, as_json=as_json)

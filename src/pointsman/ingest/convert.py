@@ -7,6 +7,7 @@ from dataclasses import replace
 from hashlib import sha256
 from itertools import chain
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from pointsman.ingest.converters import code as _code
 from pointsman.ingest.converters import light_markup as _light
@@ -70,33 +71,43 @@ def _with_front_matter(source: ParsedDocument) -> Converted:
         yield Problem(source.path, f"front matter: {error}; the passages are stored as if it said nothing of this")
 
 
-def _picture(path: str, data: bytes, _: FileLimits, before_picture: Callable[[], None]) -> Converted:
-    before_picture()
+class _Reading(NamedTuple):
+    """How a file, and what is in it, is read; see `convert`."""
+
+    limits: FileLimits
+    before_picture: Callable[[], None]
+    encoding: str | None
+
+    def attachment(self, name: str, data: bytes) -> Converted:
+        """Convert a file within another."""
+        if format_of(name, data) in ("eml", "mbox"):
+            raise InputError("nested messages are not read")  # each could contain the next, without end
+        return _convert(name, data, self)
+
+
+def _picture(path: str, data: bytes, reading: _Reading) -> Converted:
+    reading.before_picture()
     return _pictures.picture(path, data)
 
 
-_BINARY_FORMATS: dict[str, Callable[[str, bytes, FileLimits, Callable[[], None]], Converted]] = {
-    "pdf": _pdf.pdf,
-    "docx": lambda path, data, *_: _word.docx(path, data),
-    "pptx": lambda path, data, limits, _: _slides.pptx(path, data, limits.pages),
-    "xlsx": lambda path, data, *_: iter((_workbook.xlsx(path, data),)),
-    "xls": lambda path, data, *_: iter((_workbook.old_workbook(path, data, "xls"),)),
-    "xlsb": lambda path, data, *_: iter((_workbook.old_workbook(path, data, "xlsb"),)),
-    "odt": lambda path, data, *_: iter((_open.opendocument(path, data, "odt"),)),
-    "ods": lambda path, data, *_: iter((_open.opendocument(path, data, "ods"),)),
-    "odp": lambda path, data, *_: iter((_open.opendocument(path, data, "odp"),)),
-    "rtf": lambda path, data, *_: iter((_rich_text.rtf(path, data),)),
-    "msg": lambda path, data, *rest: _rich_text.msg(
-        path, data, lambda name, content: _convert_attachment(name, content, *rest)
+_BINARY_FORMATS: dict[str, Callable[[str, bytes, _Reading], Converted]] = {
+    "pdf": lambda path, data, reading: _pdf.pdf(path, data, reading.limits, reading.before_picture),
+    "docx": lambda path, data, reading: _word.docx(path, data, reading.encoding),
+    "pptx": lambda path, data, reading: _slides.pptx(path, data, reading.limits.pages),
+    "xlsx": lambda path, data, _: iter((_workbook.xlsx(path, data),)),
+    "xls": lambda path, data, _: iter((_workbook.old_workbook(path, data, "xls"),)),
+    "xlsb": lambda path, data, _: iter((_workbook.old_workbook(path, data, "xlsb"),)),
+    "odt": lambda path, data, _: iter((_open.opendocument(path, data, "odt"),)),
+    "ods": lambda path, data, _: iter((_open.opendocument(path, data, "ods"),)),
+    "odp": lambda path, data, _: iter((_open.opendocument(path, data, "odp"),)),
+    "rtf": lambda path, data, _: iter((_rich_text.rtf(path, data),)),
+    "msg": lambda path, data, reading: _rich_text.msg(path, data, reading.attachment),
+    "epub": lambda path, data, reading: _open.epub(path, data, reading.encoding),
+    "eml": lambda path, data, reading: _mail.mail(path, data, reading.attachment, reading.encoding),
+    "mbox": lambda path, data, reading: _mail.mailbox(
+        path, data, reading.limits.pages, reading.attachment, reading.encoding
     ),
-    "epub": lambda path, data, *_: _open.epub(path, data),
-    "eml": lambda path, data, *rest: _mail.mail(
-        path, data, lambda name, content: _convert_attachment(name, content, *rest)
-    ),
-    "mbox": lambda path, data, limits, before_picture: _mail.mailbox(
-        path, data, limits.pages, lambda name, content: _convert_attachment(name, content, limits, before_picture)
-    ),
-    "mhtml": lambda path, data, *_: iter((_mail.saved_page(path, data),)),
+    "mhtml": lambda path, data, reading: _mail.saved_page(path, data, reading.encoding),
     **dict.fromkeys(_pictures.ENDINGS, _picture),
 }
 _PICTURE_MARKS = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"II*\x00", b"MM\x00*", b"GIF87a", b"GIF89a")
@@ -122,6 +133,7 @@ def convert(
     before_picture: Callable[[], None] = lambda: None,
     *,
     images: bool = False,
+    encoding: str | None = None,
 ) -> Converted:
     """Extract the text of a file in this process; `FileReader` does it in a process that can be terminated.
 
@@ -132,6 +144,8 @@ def convert(
             here.
         before_picture: Called before each picture is read, which takes seconds.
         images: Whether the source of a picture file carries the picture, too; then it need not have words.
+        encoding: Of text that is not UTF-8 and does not declare its own, such as ``"windows-1251"``; by default it is
+            guessed. What contradicts it is a problem.
 
     Yields:
         One source for a document, one for each record of a file of records, and a problem for each part that
@@ -146,7 +160,7 @@ def convert(
         before_picture()
         items = _pictures.picture(path, data, images=True)
     else:
-        items = _convert(path, data, limits, before_picture)
+        items = _convert(path, data, _Reading(limits, before_picture, encoding))
     for item in items:
         if isinstance(item, Problem):
             yield item
@@ -163,33 +177,27 @@ def convert(
 _SEPARATOR = "\n\n"  # between the sources of one file
 
 
-def text_of_bytes(
-    path: str, data: bytes, limits: FileLimits | None = None, before_picture: Callable[[], None] = lambda: None
-) -> str:
+def joined_text(items: Converted) -> str:
     """Return the text of a whole file, to which `Source.offset` and the ``start`` and ``end`` of passages refer."""
-    return _SEPARATOR.join(
-        item.text for item in convert(path, data, limits, before_picture) if isinstance(item, ParsedDocument)
-    )
+    return _SEPARATOR.join(item.text for item in items if isinstance(item, ParsedDocument))
 
 
-def _convert(path: str, data: bytes, limits: FileLimits, before_picture: Callable[[], None]) -> Converted:
+def _convert(path: str, data: bytes, reading: _Reading) -> Converted:
     kind = format_of(path, data)
     if data.startswith(_OLE) and kind not in ("xls", "msg", *_OLD_OFFICE):
         if "EncryptedPackage".encode("utf-16-le") in data:
             raise InputError("protected by a password; remove it in the program that made the file")
         raise InputError("binary data of an old Office program, not text; its name should say which: .xls, .msg")
     if kind in _BINARY_FORMATS:
-        return _BINARY_FORMATS[kind](path, data, limits, before_picture)
+        return _BINARY_FORMATS[kind](path, data, reading)
     if kind in _OLD_OFFICE:
         raise InputError(f"an old {_OLD_OFFICE[kind]}; save it as .{kind}x")
     if archive := next((name for mark, name in _ARCHIVES.items() if data.startswith(mark)), None):
         raise InputError(f"a {archive} archive; unpack it, and index the files in it")
-    text, uncertain_encoding = decode_file(data, may_declare=kind in ("html", "xml") or kind in CODE_ENDINGS)
-    items = _convert_text(path, clean(text), kind, limits)
-    if not uncertain_encoding:
-        return items
-    reason = f"read as {uncertain_encoding}, an encoding that is not certain; if its words are wrong, save it as UTF-8"
-    return chain((Problem(path, reason),), items)
+    may_declare = kind in ("html", "xml") or kind in CODE_ENDINGS
+    text, remark = decode_file(data, may_declare=may_declare, encoding=reading.encoding)
+    items = _convert_text(path, clean(text), kind, reading.limits)
+    return chain((Problem(path, remark),), items) if remark else items
 
 
 def _convert_text(path: str, text: str, kind: str, limits: FileLimits) -> Converted:
@@ -210,12 +218,6 @@ def _with_words(path: str, items: Converted) -> Converted:
         yield item
     if is_silent:
         yield Problem(path, "no words in it, only markup")
-
-
-def _convert_attachment(name: str, data: bytes, limits: FileLimits, before_picture: Callable[[], None]) -> Converted:
-    if format_of(name, data) in ("eml", "mbox"):
-        raise InputError("nested messages are not read")  # each could contain the next, without end
-    return _convert(name, data, limits, before_picture)
 
 
 def format_of(path: str, data: bytes) -> str:

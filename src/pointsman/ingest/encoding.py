@@ -34,34 +34,72 @@ _SAMPLE = 1 << 20
 _FOREIGN_WORD = re.compile(rb"[^\x00-\x2f\x3a-\x3f]*[\x80-\xff][^\x00-\x2f\x3a-\x3f]*")
 _MOST_FOREIGN_WORDS = 10_000
 _JAPANESE = frozenset({"SHIFT_JIS", "CP932", "EUC-JP"})
+_HANJA = re.compile("[\u4e00-\u9fff]")  # which Korean hardly writes any more
 _KANA = re.compile("[\u3040-\u30ff]")  # Chinese that is read as Japanese has none
-_MISFIT = re.compile(  # capitals within words, two alphabets in one, letters of other languages, a capital for a dash
+_MISFIT = re.compile(  # capitals within words, two alphabets in one, letters of other languages, a capital for a dash,
+    # pairs of letters that Russian has not
     "[а-яё][А-ЯЁ]|[A-Za-z][а-яА-ЯёЁ]|[а-яА-ЯёЁ][A-Za-z]|[\u0402-\u040f\u0452-\u045f]|[а-яё]€|[€»][а-яё]"
-    "|(?<![^ ])[ЧЦС](?![^ ])"
+    "|(?<![^ ])[ЧЦС](?![^ ])|й[аеиуыэюяъьй]|[бвгджзклмнпрстфхцчшщ]й|[жшщч][ыэюя]|ъ[^еёюя]|[ьы][ъыьэ]|(?<![а-яё])[ъыь]"
 )
 _FREQUENT = {"GB18030": 0xD7, "Big5": 0xC6}  # the last first byte of a frequent Chinese character
+_EAST_ASIAN = frozenset({"SHIFT_JIS", "CP932", "EUC-JP", "EUC-JIS-2004", "SHIFT-JIS-2004", "EUC-KR", "CP949"})
+_FEW_BYTES = 12  # of foreign words: so few are often likely in several encodings
+_DOUBT = 0.4  # of the odds of the best reading: of few words, another reading may be the true one
 _LEAST_ODDS = 0.01  # of the best reading; below it a word or two may be in any encoding
 # Letters of Western words, by one or two among ASCII letters, and marks where they stand in text.
 _WESTERN = re.compile(
     r"(?<=[A-Za-z])[à-öø-ÿßœšžªº]{1,2}(?![^\W\d_a-zA-Z])"
-    r"|(?<![^\W\d_])[À-ÖØ-ÞŒŠŽà-öø-ÿœ]{1,2}(?=[A-Za-z])|(?<![^\W\d_])[àéóÀÉÓ](?=[ \n])"
+    r"|(?<![^\W\d_])[À-ÖØ-ÞŒŠŽà-öø-ÿœ]{1,2}(?=[A-Za-z])|(?<![^\W\d_])[àèéìíòóùÀÈÉÓ](?![^\W\d_])"
     r"|(?<=[A-Za-zÀ-ÿ0-9])[’´]|[‘’“„«‚](?=[A-Za-z0-9À-ÿ])|(?<=[A-Za-zÀ-ÿ0-9.,!?;:)])[’”“»…]"
+    r"|(?<![^ \n(])[«„“](?=[ \xa0!-~])|(?<=[ \xa0!-~])[»“”](?![^ \n,.;:!?)])|«(?=[ \xa0])|(?<=[ \xa0])»"
     r"|(?<=[\d\s.,(-])[€£¥¢§±]|(?<=\d)[°º½¼¾²³€£¥%‰ª×µ]|(?<=[\d ])°(?=[CF])"
-    r"|(?<=[ \d\w,.])[–—](?=[ \d\w,.\n])|[½¼¾¿¡](?=[ \dA-Za-z])|[©®™·•…\xa0†‡¶§]"
+    r"|(?<=[ \d\w,.])[–—](?=[ \d\w,.\n])|[½¼¾](?=[ \dA-Za-z])|¿(?=[^?\n]*\?)|¡(?=[^!\n]*!)"
+    r"|[©®™·•…\xa0†‡¶]|§(?=[ \d§\xa0])"
 )
 
 
-def decode(data: bytes, *, may_declare: bool = False) -> str:
-    """Decode ``data`` to text; see `decode_file`."""
-    return decode_file(data, may_declare=may_declare)[0]
+class PartDecoder:
+    """Decodes the parts of one file, and remembers what is to be said of their encodings.
+
+    Args:
+        encoding: What parts are in that are not UTF-8 and do not declare their encoding; by default it is guessed.
+    """
+
+    def __init__(self, encoding: str | None) -> None:
+        self._encoding = encoding
+        self._remarks: dict[str, None] = {}
+
+    def decode(self, data: bytes, part: str, *, may_declare: bool = False) -> str:
+        """Return the text of a part, called ``part`` in remarks; see `decode_file`."""
+        text, remark = decode_file(data, may_declare=may_declare, encoding=self._encoding)
+        if remark:
+            self._remarks[f"{part}: {remark}"] = None
+        return text
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What is uncertain, each once."""
+        return tuple(self._remarks)
 
 
-def decode_file(data: bytes, *, may_declare: bool = False) -> tuple[str, str]:
-    """Return the text of a file, and the name of its encoding if that is not certain, else an empty text.
+def check_encoding(encoding: str | None) -> None:
+    """Raise `InputError` if there is no encoding of this name."""
+    try:
+        if encoding is not None:
+            b"a".decode(encoding)
+    except (LookupError, ValueError, TypeError):
+        raise InputError(
+            f"no encoding is called {encoding!r:.80}; names are windows-1251, koi8-r, cp866, gbk, big5 and alike"
+        ) from None
+
+
+def decode_file(data: bytes, *, may_declare: bool = False, encoding: str | None = None) -> tuple[str, str]:
+    """Return the text of a file, and what is to be said of its encoding; an empty text if that is certain.
 
     Args:
         data: The content of a file.
         may_declare: Whether files of this format may declare their encoding near the beginning (HTML, source code).
+        encoding: What it is in if it is not UTF-8 and declares nothing; by default that is guessed.
 
     Raises:
         InputError: The bytes are not text, or in no encoding that is known here.
@@ -78,18 +116,50 @@ def decode_file(data: bytes, *, may_declare: bool = False) -> tuple[str, str]:
     except UnicodeDecodeError:
         pass  # another encoding, determined below
     if many_controls or b"\x00" in sample:
-        return _strictly(data, _utf16_order(data)), ""
+        is_given = encoding is not None and codecs.lookup(encoding).name.startswith(("utf-16", "utf-32"))
+        return _strictly(data, encoding if encoding and is_given else _utf16_order(data)), ""
     if may_declare and (declaration := _DECLARATION.search(data[:2048])):
         try:
-            return decode_declared(data, declaration[1].decode("ascii")), ""
+            declared = declaration[1].decode("ascii")
+            return decode_declared(data, declared), _contradiction(data, declared, encoding)
         except (LookupError, ValueError):
             pass  # the declaration may be wrong; the bytes decide
     lenient_text = data.decode("utf-8", errors="replace")
     wrong = lenient_text.count("\ufffd")
     if wrong * 50 <= sum(not char.isascii() for char in lenient_text[:_SAMPLE]) - wrong:
         return lenient_text, ""  # UTF-8 with a few damaged bytes
-    encoding, is_certain = _guess(data)
-    return _strictly(data, encoding), "" if is_certain else encoding
+    return _guessed(data) if encoding is None else _as_told(data, encoding)
+
+
+def _guessed(data: bytes) -> tuple[str, str]:
+    guess, is_certain = _guess(data)
+    remark = f"read as {guess}, which is not certain; if its words are wrong, give its encoding, or save it as UTF-8"
+    return _strictly(data, guess), "" if is_certain else remark
+
+
+def _contradiction(data: bytes, declared: str, encoding: str | None) -> str:
+    """Return what is to be said of a file that declares another encoding than it is said to be in."""
+    if encoding is None or decode_declared(data, declared) == data.decode(encoding, errors="replace"):
+        return ""
+    return f"read as {declared}, which it declares, not as {encoding}; if its words are wrong, correct the declaration"
+
+
+def _as_told(data: bytes, encoding: str) -> tuple[str, str]:
+    """Return the text of a file in the encoding that a user names, and what in the file contradicts it."""
+    try:
+        text = decode_declared(data, encoding)
+    except ValueError as error:
+        guess, _ = _guess(data)
+        place = f" (byte {error.start})" if isinstance(error, UnicodeDecodeError) else ""
+        return _strictly(data, guess), f"not in {encoding}{place}; read as {guess}"
+    if codecs.lookup(encoding).name not in {codecs.lookup(name).name for name in _CANDIDATES}:
+        return text, ""  # nothing here tells it from others
+    try:
+        guess, is_certain = _guess(data)
+    except InputError:
+        return text, ""
+    is_other = is_certain and _strictly(data, guess) != text
+    return text, f"read as {encoding}, as was asked; its words look like {guess}" if is_other else ""
 
 
 def decode_declared(data: bytes, encoding: str) -> str:
@@ -138,6 +208,7 @@ def _guess(data: bytes) -> tuple[str, bool]:
     if _is_western(data):
         return "cp1252", True
     words = b" ".join(match[0] for match in islice(_FOREIGN_WORD.finditer(data), _MOST_FOREIGN_WORDS))
+    is_short = len(words) <= _FEW_BYTES
     results = chardet.detect_all(words[:_SAMPLE], ignore_threshold=True, include_encodings=_CANDIDATES)
     readings: dict[str, tuple[str, float]] = {}  # by what candidates make of the words: the best candidate
     for result in results:
@@ -147,13 +218,16 @@ def _guess(data: bytes) -> tuple[str, bool]:
         except (UnicodeDecodeError, LookupError):
             continue
         if name not in _JAPANESE or _KANA.search(text):
-            readings.setdefault(text, (name, result["confidence"]))
+            is_unlikely = (
+                is_short and name.upper().replace("_", "-") in _EAST_ASIAN
+            )  # of few words, Chinese is likelier
+            readings.setdefault(text, (name, result["confidence"] / (2 if is_unlikely else 1)))
     if not readings:
         raise InputError("unknown encoding; save the file as UTF-8")
     misfits = {text: _misfits(text, name) for text, (name, _) in readings.items()}
     if any(5 * count <= len(text) for text, count in misfits.items()):
         readings = {text: reading for text, reading in readings.items() if 5 * misfits[text] <= len(text)}
-    first, best = next(iter(readings.values()))
+    first, best = max(readings.values(), key=lambda reading: reading[1])
     candidates = [
         (misfits[text], name)
         for text, (name, odds) in readings.items()
@@ -161,11 +235,15 @@ def _guess(data: bytes) -> tuple[str, bool]:
     ]
     fewest = min(candidates)[0]  # MacCyrillic and Windows-1251 have the same small letters
     names = [name for count, name in candidates if count == fewest]
-    return names[0], len(names) == 1 and best > _LEAST_ODDS
+    rivals = sum(odds >= _DOUBT * best and misfits[text] <= fewest for text, (_, odds) in readings.items())
+    is_doubtful = is_short and (rivals > 1 or fewest > 0 or names[0] == "Windows-1252")
+    return names[0], len(names) == 1 and best > _LEAST_ODDS and not is_doubtful
 
 
 def _misfits(text: str, encoding: str) -> int:
     """Return how many characters are rare, or do not fit those beside them."""
+    if encoding in ("EUC-KR", "CP949"):
+        return len(_HANJA.findall(text))
     if encoding not in _FREQUENT:
         return len(_MISFIT.findall(text))
     codes = (char.encode(encoding) for char in text if not char.isascii())

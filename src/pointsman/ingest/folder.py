@@ -25,15 +25,17 @@ def read_paths(
     max_tokens: int = MAX_TOKENS,
     overlap: int = OVERLAP,
     limits: FileLimits | None = None,
+    encoding: str | None = None,
     **options: Unpack[FileOptions],
 ) -> Iterator[ReadResult]:
     """Read, convert and cut everything under ``paths``, lazily; a bad file is a problem, never an exception.
 
-    Sizes are those of `chunk`, ``limits`` those of `FileReader`, the rest those of `find_files`, which also documents
-    ids and what is left out. Records (JSON, JSON lines, tables) keep their own ids unchanged if a single file is given,
-    as in a BEIR folder's ``corpus.jsonl``; otherwise their ids are ``path#id``.
+    Sizes are those of `chunk`, ``limits`` and ``encoding`` those of `FileReader`, the rest those of `find_files`, which
+    also documents ids and what is left out. Records (JSON, JSON lines, tables) keep their own ids unchanged if a single
+    file is given, as in a BEIR folder's ``corpus.jsonl``; otherwise their ids are ``path#id``.
     """
-    return _read_all(find_files(paths, **options), FileReader(max_tokens=max_tokens, overlap=overlap, limits=limits))
+    reader = FileReader(max_tokens=max_tokens, overlap=overlap, limits=limits, encoding=encoding)
+    return _read_all(find_files(paths, **options), reader)
 
 
 def _read_all(items: Iterable[FoundFile | Problem | Omission], reader: FileReader) -> Iterator[ReadResult]:
@@ -45,7 +47,9 @@ def _read_all(items: Iterable[FoundFile | Problem | Omission], reader: FileReade
                 yield from reader.read(item)
 
 
-def text_of(path: str | Path, *, sha256: str | None = None, limits: FileLimits | None = None) -> str:
+def text_of(
+    path: str | Path, *, sha256: str | None = None, limits: FileLimits | None = None, encoding: str | None = None
+) -> str:
     r"""Return the text of a file, to which the ``start`` and ``end`` of its passages refer.
 
     For plain text and source code it is the decoded content, with line ends as ``\n``; for other formats the extracted
@@ -57,13 +61,14 @@ def text_of(path: str | Path, *, sha256: str | None = None, limits: FileLimits |
         path: A file.
         sha256: Digest of the expected content, as in the passages' metadata.
         limits: Limits of reading the file.
+        encoding: That of `FileReader`, as it was when the file was indexed.
 
     Raises:
         InputError: The file cannot be read, or its content has changed.
     """
     if sha256 is not None and Path(path).is_file() and (new_hash := _sha256(Path(path))) != sha256:
         raise InputError(f"{path} has changed since it was indexed: its SHA-256 is {new_hash}, not {sha256}")
-    with FileReader(limits=limits) as reader:
+    with FileReader(limits=limits, encoding=encoding) as reader:
         return reader.text(path)
 
 

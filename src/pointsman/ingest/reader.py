@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from pointsman.ingest.chunk import MAX_TOKENS, OVERLAP, check_sizes
+from pointsman.ingest.encoding import check_encoding
 from pointsman.ingest.reading_limits import FileLimits
 from pointsman.ingest.source_text import Problem
 from pointsman.tools.errors import InputError
@@ -58,9 +59,11 @@ class FileReader:
         overlap: Estimated tokens that neighbouring passages share.
         limits: Limits of reading one file.
         images: Whether results of picture files carry the picture, too; then it need not have words.
+        encoding: Of text that is not UTF-8 and does not declare its own, such as ``"windows-1251"``; by default it is
+            guessed. What contradicts it is a problem, and so is a guess that is not certain.
 
     Raises:
-        InputError: A size is out of range.
+        InputError: A size is out of range, or there is no such encoding.
     """
 
     def __init__(
@@ -70,9 +73,12 @@ class FileReader:
         overlap: int = OVERLAP,
         limits: FileLimits | None = None,
         images: bool = False,
+        encoding: str | None = None,
     ) -> None:
         check_sizes(max_tokens, overlap)
+        check_encoding(encoding)
         self._options = {"max_tokens": max_tokens, "overlap": overlap, "images": images}
+        self._encoding = encoding
         self._limits = limits or FileLimits()
         self._worker: _ConverterWorker | None = None
 
@@ -117,7 +123,8 @@ class FileReader:
         worker = self._worker or _ConverterWorker(self._limits)
         self._worker = None  # if the caller stops early, this process has unread answers left
         try:
-            for answer in worker.ask({"path": str(path.absolute()), "id": identity} | request):
+            question = {"path": str(path.absolute()), "id": identity, "encoding": self._encoding}
+            for answer in worker.ask(question | request):
                 yield answer
                 if answer.get("end") and not answer.get("last"):
                     self._worker = worker

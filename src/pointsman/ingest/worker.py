@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pointsman.ingest.chunk import passages
-from pointsman.ingest.convert import RECORD_KINDS, convert, text_of_bytes
+from pointsman.ingest.convert import RECORD_KINDS, convert, joined_text
 from pointsman.ingest.reading_limits import FileLimits
 from pointsman.ingest.source_text import Problem
 from pointsman.tools.errors import InputError
@@ -71,11 +71,13 @@ def _answers(request: dict[str, Any], limits: FileLimits, before_picture: Callab
     path = request["id"]
     try:
         data = Path(request["path"]).read_bytes()
-        if request["wanted"] == "text":
-            yield {"text": text_of_bytes(path, data, limits, before_picture)}
+        wants_text, encoding = request["wanted"] == "text", request["encoding"]
+        images = bool(request.get("images")) and not wants_text
+        items = convert(path, data, limits, before_picture, images=images, encoding=encoding)
+        if wants_text:
+            yield {"text": joined_text(items)}
         else:
-            images = bool(request.get("images"))
-            yield from _passages(request, convert(path, data, limits, before_picture, images=images))
+            yield from _passages(request, items)
         reason = None
     except InputError as error:
         reason = str(error)

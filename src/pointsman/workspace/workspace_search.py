@@ -145,10 +145,10 @@ class Workspace(StoredWorkspace):
             description: of the dataset; set, or changed if it differs.
             versions: for how long it keeps what is replaced or deleted; see `dataset`.
             options: see `pointsman.workspace.indexing.index_report.IndexOptions`: ``include``, ``exclude``,
-                ``ignore_files``, ``prune``, ``hidden``, ``access``, ``max_tokens``.
+                ``ignore_files``, ``prune``, ``hidden``, ``access``, ``max_tokens``, ``encoding``.
 
         Raises:
-            InputError: a path does not exist, a size is out of range, or a pattern or rule is none.
+            InputError: a path does not exist, a size is out of range, or a pattern, rule or encoding is none.
             LockedError: another process has been writing to the dataset for a minute.
             IndexingInterrupted: Ctrl-C; committed passages are kept, and indexing again continues from there.
         """

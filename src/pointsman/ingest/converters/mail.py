@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from pointsman.ingest.converters.light_markup import calendar_blocks
 from pointsman.ingest.converters.web_page import html_blocks
-from pointsman.ingest.encoding import decode, decode_declared
+from pointsman.ingest.encoding import PartDecoder, decode_declared
 from pointsman.ingest.source_text import Block, ParsedDocument, Problem, clean, outline, text_digest
 from pointsman.tools.errors import InputError
 
@@ -24,8 +24,11 @@ _ENVELOPE = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\r\n\r\n))From \S+[^\n]*\d{4}[^\n]
 _WORD = re.compile(r"[^\W\u3040-\u9fff]+|[\u3040-\u9fff]")
 
 
+ConvertAttachment = Callable[[str, bytes], Iterator[ParsedDocument | Problem]]
+
+
 def mail(
-    path: str, data: bytes, convert_attachment: Callable[[str, bytes], Iterator[ParsedDocument | Problem]]
+    path: str, data: bytes, convert_attachment: ConvertAttachment, encoding: str | None
 ) -> Iterator[ParsedDocument | Problem]:
     """Yield the message with its subject as title, addresses, date and text, and each attachment under its name.
 
@@ -33,18 +36,20 @@ def mail(
         path: The id of the source.
         data: The message.
         convert_attachment: Converts an attachment.
+        encoding: See `PartDecoder`.
     """
     message = message_from_bytes(data)
     if not message.keys():
         raise InputError("not an e-mail: it has no header")
-    yield from _message(path, message, convert_attachment)
+    yield from _message(path, message, convert_attachment, PartDecoder(encoding))
 
 
 def mailbox(
     path: str,
     data: bytes,
     most_messages: int,
-    convert_attachment: Callable[[str, bytes], Iterator[ParsedDocument | Problem]],
+    convert_attachment: ConvertAttachment,
+    encoding: str | None,
 ) -> Iterator[ParsedDocument | Problem]:
     """Yield the messages of a mailbox (``mbox``), numbered from 1; see `mail`."""
     starts = [match.start() for match in _ENVELOPE.finditer(data)]
@@ -54,7 +59,7 @@ def mailbox(
         yield Problem(path, f"{len(starts)} messages; only the first {most_messages} are read")
     for number, (start, end) in enumerate(pairwise([*starts, len(data)][: most_messages + 1]), start=1):
         content = data[start:end].partition(b"\n")[2]
-        for item in _message(path, message_from_bytes(content), convert_attachment):
+        for item in _message(path, message_from_bytes(content), convert_attachment, PartDecoder(encoding)):
             if isinstance(item, Problem):
                 yield Problem(path, f"message {number}: {item.reason}")
             else:
@@ -62,33 +67,38 @@ def mailbox(
                 yield replace(item, kind="mbox", metadata={**item.metadata, "message": number}, record_digest=digest)
 
 
-def saved_page(path: str, data: bytes) -> ParsedDocument:
+def saved_page(path: str, data: bytes, encoding: str | None) -> Iterator[ParsedDocument | Problem]:
     """Convert a page that a browser saved as one file (MHTML), a message whose part is the page."""
+    decoder = PartDecoder(encoding)
     for entity in message_from_bytes(data).walk():
         content = entity.get_payload(decode=True) if entity.get_content_type() == "text/html" else None
         if isinstance(content, bytes):
-            title, blocks = html_blocks(clean(_text(entity, content)))
-            return outline(path, "mhtml", [block._replace(lines=None, line_starts=()) for block in blocks], title=title)
+            title, blocks = html_blocks(clean(_text(entity, content, decoder)))
+            blocks = [block._replace(lines=None, line_starts=()) for block in blocks]
+            yield outline(path, "mhtml", blocks, title=title)
+            yield from (Problem(path, remark) for remark in decoder.remarks)
+            return
     raise InputError("a saved page without HTML in it; save it again, as HTML")
 
 
 def _message(
-    path: str, message: Message, convert_attachment: Callable[[str, bytes], Iterator[ParsedDocument | Problem]]
+    path: str, message: Message, convert_attachment: ConvertAttachment, decoder: PartDecoder
 ) -> Iterator[ParsedDocument | Problem]:
-    fields = _header_fields(message)
+    fields = _header_fields(message, decoder)
     blocks = [Block(0, _shown_fields(fields))]
-    hidden_twins = _hidden_twins(message)
+    hidden_twins = _hidden_twins(message, decoder)
     for entity in message.walk():
         if entity is not message and entity.get_content_maintype() == "message" and entity.is_multipart():
             forwarded = entity.get_payload(0)
             if isinstance(forwarded, Message):
-                blocks += [Block(1, _header(forwarded, "Subject")), Block(0, _shown_fields(_header_fields(forwarded)))]
+                shown = _shown_fields(_header_fields(forwarded, decoder))
+                blocks += [Block(1, _header(forwarded, "Subject", decoder)), Block(0, shown)]
         content = None if entity.is_multipart() or id(entity) in hidden_twins else entity.get_payload(decode=True)
         if not isinstance(content, bytes):
             continue
         if (name := _filename(entity)) is None or entity.get_content_type() == "text/calendar":
             try:
-                blocks += _body(entity, content)
+                blocks += _body(entity, content, decoder)
             except InputError as error:
                 yield Problem(path, f"a part of the message: {error}")
             continue
@@ -99,11 +109,12 @@ def _message(
             else:
                 blocks.append(Block(0, item.text))
     metadata = {name.lower(): value for name, value in fields.items() if value} | _date(message)
-    yield outline(path, "eml", blocks, title=_header(message, "Subject"), metadata=metadata)
+    yield outline(path, "eml", blocks, title=_header(message, "Subject", decoder), metadata=metadata)
+    yield from (Problem(path, remark) for remark in decoder.remarks)
 
 
-def _header_fields(message: Message) -> dict[str, str]:
-    return {name: _header(message, name) for name in _HEADER_FIELDS}
+def _header_fields(message: Message, decoder: PartDecoder) -> dict[str, str]:
+    return {name: _header(message, name, decoder) for name in _HEADER_FIELDS}
 
 
 def _shown_fields(fields: dict[str, str]) -> str:
@@ -124,25 +135,26 @@ def _attachments_of(
         yield Problem(name, f"cannot be converted: {type(error).__name__}: {error}"[:1000])
 
 
-def _body(entity: Message, content: bytes) -> list[Block]:
+def _body(entity: Message, content: bytes, decoder: PartDecoder) -> list[Block]:
     kind = entity.get_content_type()
     if kind == "text/plain":
-        return [Block(0, _text(entity, content))]
+        return [Block(0, _text(entity, content, decoder))]
     if kind == "text/calendar":
-        blocks = calendar_blocks(clean(_text(entity, content)))
-        return [block._replace(lines=None) for block in blocks]
+        events = calendar_blocks(clean(_text(entity, content, decoder)))
+        return [block._replace(lines=None) for block in events]
     if kind != "text/html":
         return []
-    return [block._replace(lines=None, line_starts=()) for block in html_blocks(clean(_text(entity, content)))[1]]
+    _, blocks = html_blocks(clean(_text(entity, content, decoder)))
+    return [block._replace(lines=None, line_starts=()) for block in blocks]
 
 
-def _header(message: Message, name: str) -> str:
+def _header(message: Message, name: str, decoder: PartDecoder) -> str:
     value = next((str(value) for key, value in message.raw_items() if key.lower() == name.lower()), "")
-    return " ".join(clean(_decode(_unescape(message, value))).split())[:1000]
+    return " ".join(clean(_decode(_unescape(message, name, value, decoder))).split())[:1000]
 
 
-def _unescape(message: Message, value: str) -> str:
-    """Decode a header's raw bytes: as UTF-8, in an encoding that the message declares, or in a detected one."""
+def _unescape(message: Message, name: str, value: str, decoder: PartDecoder) -> str:
+    """Decode a header's raw bytes: as UTF-8, in an encoding that the message declares, or as its decoder does."""
     if value.isascii():
         return value
     data = value.encode("utf-8", "surrogateescape")
@@ -152,7 +164,7 @@ def _unescape(message: Message, value: str) -> str:
         except (LookupError, ValueError):
             pass  # the next encoding, or the bytes, decide
     try:
-        return decode(data)
+        return decoder.decode(data, f"header {name}")
     except InputError:
         return data.decode("utf-8", "replace")  # an unreadable header is no reason to lose the message
 
@@ -185,15 +197,16 @@ def _date(message: Message) -> dict[str, str]:
         return {}
 
 
-def _text(entity: Message, content: bytes) -> str:
+def _text(entity: Message, content: bytes, decoder: PartDecoder) -> str:
     charset = entity.get_content_charset()
     try:
         return decode_declared(content, charset or "utf-8")
     except (LookupError, ValueError):
-        return decode(content)  # the header's encoding is wrong, so it is detected from the bytes
+        part = f"part {entity.get_content_type()}"
+        return decoder.decode(content, part, may_declare=part.endswith("html"))  # the header's encoding is wrong
 
 
-def _hidden_twins(message: Message) -> set[int]:
+def _hidden_twins(message: Message, decoder: PartDecoder) -> set[int]:
     """Return which parts say what another part says: HTML beside plain text, or a plain part that only points to it."""
     twin_ids: set[int] = set()
     for container in message.walk():
@@ -203,16 +216,17 @@ def _hidden_twins(message: Message) -> set[int]:
         plain = [part for part in entities if part.get_content_type() == "text/plain"]
         html = [part for part in entities if part.get_content_type() == "text/html"]
         if plain and html:
-            html_words = _words_of(html)
-            twin_ids |= set(map(id, html if 2 * len(html_words & _words_of(plain)) >= len(html_words) else plain))
+            html_words, plain_words = _words_of(html, decoder), _words_of(plain, decoder)
+            twin_ids |= set(map(id, html if 2 * len(html_words & plain_words) >= len(html_words) else plain))
     return twin_ids
 
 
-def _words_of(entities: list[Message]) -> set[str]:
+def _words_of(entities: list[Message], decoder: PartDecoder) -> set[str]:
     words: set[str] = set()
     for part in entities:
         content = part.get_payload(decode=True)
         if isinstance(content, bytes):
             with suppress(InputError):  # reported when the part is read
-                words.update(_WORD.findall("\n".join(block.text for block in _body(part, content)).lower()))
+                blocks = _body(part, content, decoder)
+                words.update(_WORD.findall("\n".join(block.text for block in blocks).lower()))
     return words

@@ -18,7 +18,17 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
 from pointsman.embedders.base_embedder import image_embedder_of
-from pointsman.ingest import FileOptions, FileReader, FoundFile, Omission, Problem, ReadResult, Sync, find_files
+from pointsman.ingest import (
+    FileOptions,
+    FileReader,
+    FoundFile,
+    Omission,
+    Problem,
+    ReadResult,
+    Sync,
+    check_encoding,
+    find_files,
+)
 from pointsman.ingest.chunk import MAX_TOKENS, OVERLAP
 from pointsman.ingest.convert import PICTURES
 from pointsman.ingest.file_patterns import IGNORE_FILES
@@ -112,11 +122,16 @@ def _file_options(options: IndexOptions) -> FileOptions:
 
 
 def _reading(options: IndexOptions) -> dict[str, Any]:
-    """Return the arguments of a `FileReader`."""
+    """Return the arguments of a `FileReader`.
+
+    Raises:
+        InputError: there is no such encoding.
+    """
+    check_encoding(options.get("encoding"))  # before the first worker of a cluster would
     sizes = {"max_tokens": options.get("max_tokens"), "overlap": options.get("overlap")}
     defaults = {"max_tokens": MAX_TOKENS, "overlap": OVERLAP}
     given = {name: size for name, size in sizes.items() if size is not None}
-    return {**defaults, **given, "limits": options.get("limits")}
+    return {**defaults, **given, "limits": options.get("limits"), "encoding": options.get("encoding")}
 
 
 def watch_paths(

@@ -86,6 +86,8 @@ class IndexOptions(FileOptions, total=False):
         max_tokens: upper limit of a passage, in estimated tokens, from 16 to 480; by default 256.
         overlap: estimated tokens that neighbouring passages share, up to half of ``max_tokens``; by default 32.
         limits: limits for reading one file.
+        encoding: of text that is not UTF-8 and does not declare its own, such as ``"windows-1251"``; by default it is
+            guessed. Guesses that are not certain, and what contradicts this, are among the report's problems.
         access: who may see a file: rules such as ``"hr=group:hr,-user:eve"`` or ``"everyone"``, of which the first
             that matches its path counts; nobody may see a file that none matches. Without rules, a file that is stored
             already keeps its access.
@@ -97,6 +99,7 @@ class IndexOptions(FileOptions, total=False):
     max_tokens: int | None
     overlap: int | None
     limits: FileLimits | None
+    encoding: str | None
     access: Sequence[AccessRule | str] | None
     prune: bool
     on_progress: Progress | None

@@ -16,7 +16,7 @@ from pointsman.ingest.converters.office.archive import (
 )
 from pointsman.ingest.converters.paragraphs import Paragraphs
 from pointsman.ingest.converters.web_page import html_blocks
-from pointsman.ingest.encoding import decode
+from pointsman.ingest.encoding import PartDecoder
 from pointsman.ingest.source_text import Block, ParsedDocument, Problem, clean, outline
 from pointsman.tools.errors import InputError
 
@@ -129,8 +129,12 @@ def _comment_author(paragraph: _Element) -> str:
 _ODF_SPANS = ("rows-spanned", "columns-repeated")
 
 
-def epub(path: str, data: bytes) -> Iterator[ParsedDocument | Problem]:
-    """Yield the chapters of a book in reading order; an unreadable chapter is reported, the others are kept."""
+def epub(path: str, data: bytes, encoding: str | None) -> Iterator[ParsedDocument | Problem]:
+    """Yield the chapters of a book in reading order; an unreadable chapter is reported, the others are kept.
+
+    ``encoding`` is that of `PartDecoder`.
+    """
+    decoder = PartDecoder(encoding)
     archive = Archive(data, "EPUB book")
     containers = archive.elements("META-INF/container.xml", "{urn:oasis:names:tc:opendocument:xmlns:container}rootfile")
     package = next((element.get("full-path", "") for _, element in containers), "")
@@ -146,10 +150,13 @@ def epub(path: str, data: bytes) -> Iterator[ParsedDocument | Problem]:
     blocks: list[Block] = []
     for chapter in dict.fromkeys(chapters):
         try:
-            _, chapter_blocks = html_blocks(clean(decode(archive.read(chapter), may_declare=True)))
+            _, chapter_blocks = html_blocks(
+                clean(decoder.decode(archive.read(chapter), f"chapter {chapter!r:.200}", may_declare=True))
+            )
             blocks += [block._replace(lines=None) for block in chapter_blocks]
         except InputError as error:
             yield Problem(path, f"chapter {chapter!r:.200}: {error}")
     if not blocks:
         raise InputError("EPUB book without text")
     yield outline(path, "epub", blocks, title=document_title(archive, package))
+    yield from (Problem(path, remark) for remark in decoder.remarks)

@@ -14,7 +14,7 @@ from pointsman.ingest.converters.office.archive import (
 )
 from pointsman.ingest.converters.paragraphs import Paragraphs
 from pointsman.ingest.converters.web_page import html_blocks
-from pointsman.ingest.encoding import decode
+from pointsman.ingest.encoding import PartDecoder
 from pointsman.ingest.source_text import Block, ParsedDocument, Problem, clean, outline
 from pointsman.tools.errors import InputError
 
@@ -39,22 +39,26 @@ _BESIDE_TEXT = re.compile(r"word/(?:header|footer)\d*\.xml")
 _MOST_NUMBERS = 100_000
 
 
-def docx(path: str, data: bytes) -> Iterator[ParsedDocument | Problem]:
-    """Convert paragraphs, headings by style, tables by rows; then notes, comments, charts, headers and footers."""
+def docx(path: str, data: bytes, encoding: str | None) -> Iterator[ParsedDocument | Problem]:
+    """Convert paragraphs, headings by style, tables by rows; then notes, comments, charts, headers and footers.
+
+    ``encoding`` is that of `PartDecoder`, for imported parts.
+    """
+    decoder = PartDecoder(encoding)
     archive = Archive(data, "Word document")
-    reader = _WordReader(archive)
+    reader = _WordReader(archive, decoder)
     yield outline(path, "docx", reader.blocks(), title=document_title(archive))
-    yield from (Problem(path, problem) for problem in reader.problems())
+    yield from (Problem(path, problem) for problem in (*reader.problems(), *decoder.remarks))
 
 
 class _WordReader:
     """Reads the parts of one document, and records what is left out."""
 
-    def __init__(self, archive: Archive) -> None:
+    def __init__(self, archive: Archive, decoder: PartDecoder) -> None:
         mains = [name for name in archive.names if re.fullmatch(r"word/document\d*\.xml", name)]
         if not mains:
             raise InputError("damaged Word document: it has no word/document.xml")
-        self._archive, self._main = archive, mains[0]
+        self._archive, self._decoder, self._main = archive, decoder, mains[0]
         self._relations = archive.relations(self._main)
         self._levels: dict[str, int] = {}
         self._numbered_styles: dict[str, tuple[str, int]] = {}
@@ -159,7 +163,8 @@ class _WordReader:
     def _imported_files(self, name: str) -> Iterator[Block]:
         """Yield the text of an imported part, which Word shows as if it were its own."""
         if name.lower().endswith((".html", ".htm", ".xhtml")) and name in self._archive.names:
-            _, blocks = html_blocks(clean(decode(self._archive.read(name), may_declare=True)))
+            content = self._decoder.decode(self._archive.read(name), f"imported part {name!r:.100}", may_declare=True)
+            _, blocks = html_blocks(clean(content))
             yield from (block._replace(lines=None, line_starts=()) for block in blocks)
         else:
             self._unread.append(f"an imported part, {name!r:.100}, is not read; save the document anew in Word")

@@ -1,0 +1,158 @@
+"""Encodings: one that is given holds everywhere, what contradicts it is said, and so is a guess that is not certain."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import pointsman
+from pointsman.embedders import HashingEmbedder
+from pointsman.ingest import FileReader, FoundFile, ParsedDocument, Problem, convert, read_paths, text_of
+from pointsman.tools.errors import InputError
+
+CZECH = "Výhybka se přestaví před příjezdem vlaku; žádný řidič."
+RUSSIAN = "Стрелочник переводит стрелку вручную, пока не пришёл поезд."
+
+
+def read(name: str, data: bytes, encoding: str | None = None) -> tuple[str, list[str]]:
+    """Return the text of a file, and its problems."""
+    items = list(convert(name, data, encoding=encoding))
+    texts = [item.text for item in items if isinstance(item, ParsedDocument)]
+    return "\n\n".join(texts), [item.reason for item in items if isinstance(item, Problem)]
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        (CZECH, "cp1250"),
+        ("Η κλείδα οδηγεί το τρένο.", "iso8859-7"),
+        ("Makas treni doğru yola yönlendirir, şimdi.", "cp1254"),
+        (RUSSIAN, "koi8-r"),
+        ("их: р", "cp866"),
+        ("ЛИНИЯ", "koi8-r"),
+        ("鐵路", "big5"),
+        ("铁", "gbk"),
+        (CZECH, "utf-16-le"),
+    ],
+)
+def test_an_encoding_that_is_given_is_used(text: str, encoding: str) -> None:
+    assert read("a.txt", text.encode(encoding), encoding) == (text, [])
+
+
+@pytest.mark.parametrize("encoding", ["cp1250", "koi8-r", "gbk"])
+@pytest.mark.parametrize("data", [RUSSIAN.encode(), "\ufeffРельс".encode("utf-16"), b"plain"])
+def test_utf_8_and_byte_order_marks_come_first(data: bytes, encoding: str) -> None:
+    assert read("a.txt", data, encoding) == (read("a.txt", data)[0], [])
+
+
+def test_bytes_that_are_not_in_the_encoding_are_said() -> None:
+    text, problems = read("a.txt", RUSSIAN.encode("cp1251"), "gbk")
+    assert text == RUSSIAN
+    assert [problem.partition(";")[0].startswith("not in gbk (byte ") for problem in problems] == [True]
+    assert "read as Windows-1251" in problems[0]
+
+
+def test_words_that_look_like_another_encoding_are_said() -> None:
+    text, problems = read("a.txt", (RUSSIAN * 3).encode("cp1251"), "koi8-r")
+    assert text == (RUSSIAN * 3).encode("cp1251").decode("koi8-r")
+    assert problems == ["read as koi8-r, as was asked; its words look like Windows-1251"]
+
+
+def test_a_page_that_declares_another_encoding_is_read_as_it_declares() -> None:
+    page = f'<meta charset="windows-1251"><p>{RUSSIAN}</p>'.encode("cp1251")
+    text, problems = read("a.html", page, "koi8-r")
+    assert text == RUSSIAN
+    assert ["windows-1251, which it declares, not as koi8-r" in problem for problem in problems] == [True]
+    assert read("a.html", page, "cp1251") == (RUSSIAN, [])
+
+
+MAIL = (
+    b"Subject: %s\r\nFrom: a@example.org\r\nContent-Type: text/plain%s\r\nContent-Transfer-Encoding: 8bit\r\n\r\n%s\r\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [("a.eml", b""), ("a.mbox", b"From a@example.org Mon Mar  4 10:15:00 2024\n")],
+)
+def test_parts_of_mail(name: str, head: bytes) -> None:
+    short, czech = "их: р".encode("cp866"), CZECH.encode("cp1250")
+    text, problems = read(name, head + MAIL % (short, b"", short))
+    assert len(problems) == 2
+    assert all("which is not certain" in problem for problem in problems)
+    assert "header Subject" in "".join(problems)
+    assert "part text/plain" in "".join(problems)
+    text, problems = read(name, head + MAIL % (czech, b"", czech), "cp1250")
+    assert CZECH in text
+    assert problems == []
+    labelled = head + MAIL % (b"x", b"; charset=koi8-r", RUSSIAN.encode("koi8-r"))
+    assert RUSSIAN in read(name, labelled, "cp1250")[0]
+
+
+def test_attachments_of_mail() -> None:
+    attachment = (
+        b"From: a@example.org\r\nContent-Type: application/octet-stream\r\n"
+        b'Content-Disposition: attachment; filename="a.txt"\r\nContent-Transfer-Encoding: 8bit\r\n\r\n'
+    )
+    _, problems = read("a.eml", attachment + "их: р".encode("cp866"))
+    assert [problem.partition(";")[0] for problem in problems] == [
+        "attachment 'a.txt': read as Windows-1251, which is not certain"
+    ]
+    assert read("a.eml", attachment + CZECH.encode("cp1250"), "cp1250")[1] == []
+
+
+def test_a_saved_page() -> None:
+    page = b"From: x\r\nContent-Type: text/html\r\nContent-Transfer-Encoding: 8bit\r\n\r\n<p>%s</p>"
+    text, problems = read("a.mhtml", page % "их: р".encode("cp866"))
+    assert ["part text/html: read as" in problem for problem in problems] == [True]
+    assert read("a.mhtml", page % CZECH.encode("cp1250"), "cp1250") == (CZECH, [])
+    assert text
+
+
+def book(chapter: bytes) -> bytes:
+    """Return an EPUB of one chapter."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("mimetype", "application/epub+zip")
+        archive.writestr("META-INF/container.xml", '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container">'
+                         '<rootfiles><rootfile full-path="a.opf"/></rootfiles></container>')  # fmt: skip
+        archive.writestr("a.opf", '<package xmlns="http://www.idpf.org/2007/opf"><manifest><item id="a" href="a.html"/>'
+                         '</manifest><spine><itemref idref="a"/></spine></package>')  # fmt: skip
+        archive.writestr("a.html", b"<html><body><p>%s</p></body></html>" % chapter)
+    return file.getvalue()
+
+
+def test_chapters_of_books() -> None:
+    _, problems = read("a.epub", book("их: р".encode("cp866")))
+    assert [problem.partition(";")[0] for problem in problems] == [
+        "chapter 'a.html': read as Windows-1251, which is not certain"
+    ]
+    assert read("a.epub", book(CZECH.encode("cp1250")), "cp1250") == (CZECH, [])
+
+
+@pytest.mark.parametrize("name", ["", "klingon", "rot13", "a\x00b", "../x", 7])
+def test_there_is_no_such_encoding(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no encoding is called"):
+        FileReader(encoding=name)
+    workspace = pointsman.open(tmp_path / "w", embedder=HashingEmbedder())
+    with workspace, pytest.raises(InputError, match="no encoding is called"):
+        workspace.index(tmp_path, encoding=name)
+
+
+def test_every_way_to_read_a_file_takes_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(CZECH.encode("cp1250"))
+    with FileReader(encoding="cp1250") as reader:
+        assert [document.text for part in reader.read(FoundFile(path, "a.txt", 1)) for document in part.documents] == [
+            CZECH
+        ]
+    (result,) = read_paths([path], encoding="cp1250")
+    assert (result.documents[0].text, result.problems) == (CZECH, ())
+    assert text_of(path, encoding="cp1250") == CZECH
+    with pointsman.open(tmp_path / "w", embedder=HashingEmbedder()) as workspace:
+        report = workspace.index(path, encoding="cp1250")
+        assert report.problems == ()
+        assert workspace.search("přestaví", refuse=False).hits[0].text == CZECH
