@@ -69,11 +69,11 @@ class PartDecoder:
         self._encoding = encoding
         self._remarks: dict[str, None] = {}
 
-    def decode(self, data: bytes, part: str, *, may_declare: bool = False) -> str:
-        """Return the text of a part, called ``part`` in remarks; see `decode_file`."""
+    def decode(self, data: bytes, label: str, *, may_declare: bool = False) -> str:
+        """Return the text of a part, called ``label`` in remarks; see `decode_file`."""
         text, remark = decode_file(data, may_declare=may_declare, encoding=self._encoding)
         if remark:
-            self._remarks[f"{part}: {remark}"] = None
+            self._remarks[f"{label}: {remark}"] = None
         return text
 
     @property
@@ -128,10 +128,10 @@ def decode_file(data: bytes, *, may_declare: bool = False, encoding: str | None 
     wrong = lenient_text.count("\ufffd")
     if wrong * 50 <= sum(not char.isascii() for char in lenient_text[:_SAMPLE]) - wrong:
         return lenient_text, ""  # UTF-8 with a few damaged bytes
-    return _guessed(data) if encoding is None else _as_told(data, encoding)
+    return _guess_text(data) if encoding is None else _as_told(data, encoding)
 
 
-def _guessed(data: bytes) -> tuple[str, str]:
+def _guess_text(data: bytes) -> tuple[str, str]:
     guess, is_certain = _guess(data)
     remark = f"read as {guess}, which is not certain; if its words are wrong, give its encoding, or save it as UTF-8"
     return _strictly(data, guess), "" if is_certain else remark

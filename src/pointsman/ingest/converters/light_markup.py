@@ -117,7 +117,7 @@ def tex(path: str, text: str) -> ParsedDocument:
 
 
 def _tex_plain(text: str) -> str:
-    text = _TEX_ACCENT.sub(lambda accent: _composed(accent[1], accent[2] or accent[3] or accent[4]), text)
+    text = _TEX_ACCENT.sub(lambda accent: _compose(accent[1], accent[2] or accent[3] or accent[4]), text)
     text = _TEX_LINK.sub("", _TEX_SILENT.sub("", text))
     text = re.sub(r"(?<!\\)&", " | ", text)
     for mark, character in _TEX_MARKS.items():
@@ -127,7 +127,7 @@ def _tex_plain(text: str) -> str:
     return re.sub(r"\\([%&#_${}])|[{}]|(?<!\\)\$", lambda mark: mark[1] or "", text).strip()
 
 
-def _composed(accent: str, letter: str) -> str:
+def _compose(accent: str, letter: str) -> str:
     return unicodedata.normalize("NFC", letter + _TEX_ACCENTS[accent])
 
 

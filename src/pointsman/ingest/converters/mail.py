@@ -202,8 +202,8 @@ def _text(entity: Message, content: bytes, decoder: PartDecoder) -> str:
     try:
         return decode_declared(content, charset or "utf-8")
     except (LookupError, ValueError):
-        part = f"part {entity.get_content_type()}"
-        return decoder.decode(content, part, may_declare=part.endswith("html"))  # the header's encoding is wrong
+        label = f"part {entity.get_content_type()}"
+        return decoder.decode(content, label, may_declare=label.endswith("html"))  # the header's encoding is wrong
 
 
 def _hidden_twins(message: Message, decoder: PartDecoder) -> set[int]:
