@@ -31,6 +31,7 @@ from pointsman import (
     BM25IndexManager,
     Dataset,
     Document,
+    EnhancedRetrievalService,
     EnsembleSelector,
     HybridSelector,
     LLMSelector,
@@ -309,10 +310,33 @@ def settings_and_service() -> Iterator[tuple[str, bool]]:
     yield "curl …?query=什么是环保设备", "recommended_strategy" in answer
 
 
+def compression() -> Iterator[tuple[str, bool]]:
+    """Row 004: a model compresses, however short the texts are; lengths and ratio are in the trace."""
+    text = "The bridge was opened in 1932. It carries trains. Its architect was John Bradfield. The paint is grey."
+    dataset = Dataset("bridges", embedder=HashingEmbedder())
+    dataset.add([Document("a", text)])
+    for settings in ({}, {"compression_max_length": 100}, {"compression_use_llm": False}):
+        llm = ScriptedLLM(lambda _: {"keep": [3]})
+        service = EnhancedRetrievalService(settings, dataset, llms={"compression": llm})
+        hits = service.search_sync("Who was the architect of the bridge?", 1, "compression")
+        expected = [text] if "compression_use_llm" in settings else ["Its architect was John Bradfield."]
+        yield (
+            f"compression with {settings}",
+            [hit.text for hit in hits] == expected and bool(llm.calls) == (hits[0].text != text),
+        )
+        if llm.calls:
+            details = " ".join(span.detail for span in hits.trace.spans)
+            yield (
+                "both lengths and the ratio are in the trace",
+                f"{len(text)} characters became {len(hits[0].text)} (" in details,
+            )
+
+
 ROWS: Final[dict[str, Case]] = {
     "000": selectors,
     "003": hybrid_retriever,
     "004": keyword_index,
+    "004-compression": compression,
     "004-settings": settings_and_service,
     "errors": errors,
     "rerank": rerankers,

@@ -70,6 +70,26 @@ def test_named_sentences_are_kept_word_for_word(query: str, text: str, answer: o
     assert len(llm.calls) == 1
 
 
+@pytest.mark.parametrize("limit", [1, 40, len(BRIDGE) // 2, len(BRIDGE), 10 * len(BRIDGE)])
+def test_what_has_no_bearing_goes_however_short_the_texts_are(limit: int) -> None:
+    llm = ScriptedLLM([{"keep": [3]}, {"keep": []}])
+    outcome = refine(LLMCompressor(llm, max_chars=limit), "Who was the architect?", ranking(BRIDGE, TOWER))
+    assert len(llm.calls) == 2
+    (hit,) = outcome.hits
+    assert hit.text in "Its architect was John Bradfield."
+    before = len(BRIDGE) + len(TOWER)
+    assert outcome.detail.startswith(f"{before} characters became {len(hit.text)} ({len(hit.text) / before:.0%}), of")
+    assert list(outcome.dropped.values()) == ["the model found nothing in it that is relevant to the query"]
+
+
+def test_nothing_is_asked_about_no_texts_and_a_short_text_needs_no_summary() -> None:
+    llm = ScriptedLLM(lambda _: "nobody asks")
+    for mode, texts in (("extract", ()), ("summary", ()), ("summary", (BRIDGE,))):
+        outcome = refine(LLMCompressor(llm, mode), "Who?", ranking(*texts))  # type: ignore[arg-type]
+        assert outcome.detail == f"left whole: {sum(map(len, texts))} of at most 1000 characters"
+    assert not llm.calls
+
+
 @pytest.mark.parametrize(
     ("answer", "count"),
     [({"keep": [3, 99, "The king had three sons."]}, 2), ({"keep": [3, 77]}, 1), ({"keep": ["3", "12"]}, 1)],

@@ -482,6 +482,17 @@ def test_our_strategies_get_their_settings(dataset: Dataset) -> None:
     assert plain["compression"].reranker is None
 
 
+@pytest.mark.parametrize("uses_model", [True, False])
+def test_compression_by_a_model_however_short_the_texts_are(dataset: Dataset, uses_model: bool) -> None:
+    model = ScriptedLLM(lambda _: {"keep": [1]})
+    settings = {"compression_use_llm": uses_model}
+    hits = search(EnhancedRetrievalService(settings, dataset, llms={"compression": model}), "switch", 2, "compression")
+    assert bool(model.calls) == uses_model
+    assert hits.degraded == ()
+    details = [span.detail for span in hits.trace.spans if span.stage == "compress"]
+    assert any(" characters became " in detail for detail in details) == uses_model
+
+
 def test_compression_answers_with_excerpts_within_its_length(dataset: Dataset) -> None:
     class Counting(ReversingReranker):
         counts: ClassVar[list[int]] = []

@@ -252,6 +252,9 @@ class Settings:
         "dashscope", _provider, "provider of the model that compresses texts", reaches=True
     )
     compression_max_length: int = _setting(1000, _count(1_000_000), "maximum characters of all excerpts together")
+    compression_use_llm: bool = _setting(
+        True, _flag, "let the model, if there is one, choose the sentences, however short the texts are"
+    )
     compression_rerank: bool = _setting(True, _flag, "rerank the compressed texts")
 
     llm_provider: str = _setting(

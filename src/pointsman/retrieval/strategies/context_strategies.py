@@ -104,6 +104,7 @@ class ContextualCompressionStrategy(BaseRetrievalStrategy):
         max_length: int = 1000,
         embedder: Embedder | str | None = None,
         mode: Literal["extract", "summary"] = "extract",
+        use_llm: bool = True,
         **options: Any,
     ) -> None:
         """Choose sources and length; see `BaseRetrievalStrategy`.
@@ -114,6 +115,7 @@ class ContextualCompressionStrategy(BaseRetrievalStrategy):
             max_length: characters of all texts of an answer together.
             embedder: helps to find those sentences; by default they are found by words alone.
             mode: of `LLMCompressor`.
+            use_llm: whether ``llm``, if there is one, compresses.
             options: of `BaseRetrievalStrategy`; the ``reranker`` sees the compressed texts.
 
         Raises:
@@ -121,7 +123,7 @@ class ContextualCompressionStrategy(BaseRetrievalStrategy):
         """
         self.max_length = at_least_one("max_length", max_length)
         self._embedder, self._mode = None if embedder is None else as_embedder(embedder), mode
-        super().__init__(*sources, llm=llm, **options)
+        super().__init__(*sources, llm=llm if use_llm else None, **options)
 
     def refiners(self) -> Sequence[BaseRefiner]:
         """Compress many hits, rerank them, and compress the answer to its length."""

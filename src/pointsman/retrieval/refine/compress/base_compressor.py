@@ -1,8 +1,9 @@
 """The base of all compressors, which keep the parts of hits relevant to the query, within one budget for all.
 
 To write one, subclass `BaseCompressor` and implement ``compress`` or ``acompress``. The base class cuts the ranking,
-leaves texts alone that already fit, puts the excerpts on the hits, and checks that the budget is kept and that every
-span occurs in the source; if anything fails, it passes the ranking on with whole texts.
+leaves texts alone that already fit (unless `BaseCompressor.whole_if_short` is false), puts the excerpts on the hits,
+and checks that the budget is kept and that every span occurs in the source; if anything fails, it passes the ranking on
+with whole texts.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ class BaseCompressor(BaseRefiner, needs=("compress", "acompress")):
     """
 
     stage = "compress"
+    whole_if_short: bool = True
+    """Whether texts that together fit into the budget are left whole."""
 
     def __init__(
         self,
@@ -87,7 +90,7 @@ class BaseCompressor(BaseRefiner, needs=("compress", "acompress")):
     # ── for subclasses ───────────────────────────────────────────────────────────────────────────────────────────
 
     def compress(self, query: Query, hits: Sequence[Hit]) -> Compressed:
-        """Compress texts that together exceed the budget; not called for others."""
+        """Compress texts; those that together fit into the budget only if ``whole_if_short`` is false."""
         return wait_for(self.acompress, query, hits)
 
     async def acompress(self, query: Query, hits: Sequence[Hit]) -> Compressed:
@@ -119,11 +122,14 @@ class BaseCompressor(BaseRefiner, needs=("compress", "acompress")):
 
     def _short(self, ranking: Ranked, hits: Sequence[Hit]) -> Ranked | None:
         """The answer if there is nothing to compress; otherwise None."""
-        total = sum(self.budget.cost(hit.text) for hit in hits)
-        if total > self.budget.most:
+        total = self._length(hits)
+        if hits and (total > self.budget.most or not self.whole_if_short):
             return None
         detail = f"left whole: {total} of at most {self.budget.most} {self.budget.unit}"
         return _pass_on(ranking, hits, detail=detail)
+
+    def _length(self, hits: Sequence[Hit]) -> int:
+        return sum(self.budget.cost(hit.text) for hit in hits)
 
     def _apply_compression(self, ranking: Ranked, hits: Sequence[Hit], compression: Compressed) -> Ranked:
         name = type(self).__name__
@@ -136,10 +142,11 @@ class BaseCompressor(BaseRefiner, needs=("compress", "acompress")):
             else:
                 _check(excerpt, hit, name)
                 remaining.append(replace(hit, excerpt=excerpt))
-        total = sum(self.budget.cost(hit.text) for hit in remaining)
+        before, total = self._length(hits), self._length(remaining)
         if total > self.budget.most:
             raise ModelError(f"{name} made {total} {self.budget.unit} where at most {self.budget.most} may be")
-        detail = f"{total} of at most {self.budget.most} {self.budget.unit}"
+        ratio = total / max(before, 1)
+        detail = f"{before} {self.budget.unit} became {total} ({ratio:.0%}), of at most {self.budget.most}"
         if compression.detail:
             detail += f"; {compression.detail}"
         return _pass_on(

@@ -41,6 +41,9 @@ Mode = Literal["extract", "summary"]
 class LLMCompressor(BaseCompressor):
     """Asks a language model about each hit, several at once, and keeps what can be verified.
 
+    What has no bearing on the query goes, however short the texts are; summaries are made only of texts that exceed
+    the budget.
+
     ``"extract"``: the model names sentences by number, best first (quotations are looked up and accepted too). Only
     sentences of the source are kept, with their offsets, from each hit in turn until the budget is full; sentences that
     do not exist are dropped, and ``detail`` says so.
@@ -92,6 +95,7 @@ class LLMCompressor(BaseCompressor):
             raise InputError(f"retries is at least 0 and concurrency at least 1, not {retries} and {concurrency}")
         if call_timeout is not None and not (math.isfinite(call_timeout) and call_timeout > 0):
             raise InputError(f"call_timeout is in seconds, above 0, or None for no limit, not {call_timeout!r}")
+        self.whole_if_short = mode == "summary"
         self.llm, self.mode, self.retries = checked_model(llm), mode, retries
         self.call_timeout, self.concurrency = call_timeout, concurrency
         self.fallback = fallback or ExtractiveCompressor()
