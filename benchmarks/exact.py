@@ -27,6 +27,13 @@ class Family(NamedTuple):
     name: str
     text: Callable[[int], str]
     questions: tuple[Callable[[int], str], ...]
+    is_name: bool = True
+    """Whether a question names the thing, so that near misses are told as such; amounts and sizes only narrow."""
+
+
+def spaced(number: int) -> str:
+    """An account number in groups of four."""
+    return f"DE89 3704 0044 {5320 + number:04} {7 * number + 1000:04} 00"
 
 
 def day(number: int) -> date:
@@ -134,6 +141,73 @@ FAMILIES = (
         lambda n: f"Договор СК-{n + 10:03}/26 на уборку снега.",
         (lambda n: f"о чём договор СК-{n + 10:03}/26?", lambda n: f"ск {n + 10:03}/26"),
     ),
+    Family(
+        "amounts",
+        lambda n: f"The old boiler was sold for {14800 + 7 * n:,}.33 dollars.",
+        (
+            lambda n: f"boiler sold for {14800 + 7 * n}.33",
+            lambda n: f"what was sold for {14800 + 7 * n:,}.33 dollars?",
+            lambda n: f"котёл за {14800 + 7 * n},33",
+        ),
+        is_name=False,
+    ),
+    Family(
+        "German prices",
+        lambda n: f"Die Heizung kostet 1.{200 + 3 * n},99 Euro.",
+        (
+            lambda n: f"heating for 1{200 + 3 * n}.99 euros",
+            lambda n: f"Heizung 1.{200 + 3 * n},99 €",
+            lambda n: f"отопление за 1{200 + 3 * n},99 евро",
+        ),
+        is_name=False,
+    ),
+    Family(
+        "sizes",
+        lambda n: f"The screw of {3 + n}.5mm holds the lid.",
+        (
+            lambda n: f"screw {3 + n}.5 mm",
+            lambda n: f"which screw has {3 + n}.5mm?",
+            lambda n: f"винт {3 + n},5 мм",
+        ),
+        is_name=False,
+    ),
+    Family(
+        "memory",
+        lambda n: f"The server of rack {n * 7 % 5} has {16 + n} gb of memory.",
+        (lambda n: f"server with {16 + n}GB", lambda n: f"which server has {16 + n}gb of memory?"),
+        is_name=False,
+    ),
+    Family(
+        "weights",
+        lambda n: f"The bag of 1.{n + 10}kg stands on the left, the heavy one on the right.",
+        (lambda n: f"bag 1.{n + 10} kg", lambda n: f"where is the bag of 1,{n + 10}kg?"),
+        is_name=False,
+    ),
+    Family(
+        "prefixed versions",
+        lambda n: f"Firmware v1.{n + 10} mends the display.",
+        (lambda n: f"firmware 1.{n + 10}", lambda n: f"what does version 1.{n + 10} mend?"),
+    ),
+    Family(
+        "glued numbers",
+        lambda n: f"Акт №{600 + n} подписан директором.",
+        (lambda n: f"акт № {600 + n}", lambda n: f"кто подписал акт {600 + n}?"),
+    ),
+    Family(
+        "Russian days",
+        lambda n: f"Собрание {day(n):%d.%m.%Y}г. прошло в зале.",
+        (lambda n: f"собрание {day(n):%d.%m.%Y}", lambda n: f"что было {day(n):%d.%m.%Y} г.?"),
+    ),
+    Family(
+        "accounts",
+        lambda n: f"Account {spaced(n)} belongs to the club.",
+        (lambda n: f"whose account is {spaced(n).replace(' ', '')}?", lambda n: f"account {spaced(n)}"),
+    ),
+    Family(
+        "addresses",
+        lambda n: f"The printer answers at 10.0.{n}.17, the scanner elsewhere.",
+        (lambda n: f"10.0.{n}.17", lambda n: f"what answers at 10.0.{n}.17?"),
+    ),
 )
 
 
@@ -150,14 +224,15 @@ def main() -> None:
                 for number in ASKED:
                     hits = workspace.search(question(number), 5, datasets=dataset).hits
                     right += bool(hits) and hits[0].id == f"{number}"
-                    above += sum((hit.relevance or 0) > NEAR_MISS for hit in hits if hit.id != f"{number}")
+                    others = [hit for hit in hits if hit.id != f"{number}" and family.is_name]
+                    above += sum((hit.relevance or 0) > NEAR_MISS for hit in others)
                 absent = workspace.search(question(MISSING), 5, datasets=dataset, refuse=False)
-                above += sum((hit.relevance or 0) > NEAR_MISS for hit in absent.hits)
+                above += sum((hit.relevance or 0) > NEAR_MISS for hit in absent.hits if family.is_name)
                 said += any("in no document" in note for note in absent.degraded)
             asked = len(family.questions) * len(ASKED)
             print(
-                f"{family.name:17} right first and shown {right} of {asked}; others above 30 %: {above}; "
-                f"told that it stands in no document: {said} of {len(family.questions)}"
+                f"{family.name:17} right first and shown {right} of {asked}; others above 30 %: {above}"
+                f"; told that it stands in no document: {said} of {len(family.questions)}"
             )
             right_total, asked_total, above_total = right_total + right, asked_total + asked, above_total + above
     print(f"{right_total / asked_total:.3f} of {asked_total} right first and shown; others above 30 %: {above_total}")

@@ -43,14 +43,14 @@ tokens, query_tokens = DEFAULT_ANALYZER.tokens, DEFAULT_ANALYZER.query_tokens
         ("3.14 1.2.3", "3.14 1.2.3"),
         ("2024-01-15", "2024-01-15 2024 01 15"),
         ("1,000,000 1,5", "1000000 1.5"),
-        ("1,2,3", "123 1 2 3"),
+        ("1,2,3", "1-2-3 1 2 3"),
         ("U.S.A. U.S.", "usa us"),
         ("O'Neill’s", "oneil o neill"),
         ("don't can’t they're", "do can they"),
         ("rock 'n' roll's end", "rock n roll end"),
         ("SQL-запросы", "sqlзапрос sql запрос"),
         ("кто-нибудь", "ктонибуд кто нибуд"),
-        ("ＡＢＣ１２ ﬁnd x² 10㎏", "abc12 find x2 10kg"),
+        ("ＡＢＣ１２ ﬁnd x² 10㎏", "abc12 find x2 10 kg"),
         ("½", "1 2"),
         ("한국어 문서", "한국어 문서"),
         ("שלום עולם", "שלום עולם"),
@@ -187,10 +187,58 @@ def test_words_among_random_code_points_are_found_and_every_token_can_be_stored(
     assert max(len(token.encode()) for token in all_tokens) <= LONGEST_TOKEN
 
 
+@pytest.mark.parametrize(
+    ("notation", "other"),
+    [
+        ("3.5mm", "3.5 mm"),
+        ("3,5мм", "3.5 мм"),
+        ("16GB", "16 gb"),
+        ("1.5kg", "1,5 kg"),
+        ("14,833.33", "14833.33"),
+        ("14.833,33", "14833.33"),
+        ("1.000.000", "1000000"),
+        ("v1.12", "1.12"),
+        ("V2.10.1", "2.10.1"),
+        ("№616", "№ 616"),
+        ("ISO9370", "ISO 9370"),
+        ("25.10.2024г.", "25.10.2024"),
+        ("1990s", "1990"),
+        ("１６ＧＢ", "16 gb"),
+    ],
+)
+def test_a_thing_meets_itself_in_another_notation(notation: str, other: str) -> None:
+    wanted = set(query_tokens(other))
+    assert wanted <= set(tokens(notation)), (tokens(notation), wanted)
+
+
+@pytest.mark.parametrize(
+    ("thing", "near_miss"),
+    [
+        ("3.5mm", "35mm"),
+        ("1.5kg", "15kg"),
+        ("v1.12", "v11.2"),
+        ("1.299,99", "129999"),
+        ("14,833.33", "1483333"),
+        ("2.10", "2.1"),
+        ("0417", "417"),
+    ],
+)
+def test_a_near_miss_shares_no_number(thing: str, near_miss: str) -> None:
+    def numbers(text: str) -> set[str]:
+        return {token for token in tokens(text) if any(map(str.isdigit, token))}
+
+    assert not numbers(thing) & numbers(near_miss)
+
+
+@pytest.mark.parametrize(("code", "near_miss"), [("INV-2026-0417", "INV-20260-417"), ("KX-50-11", "KX-501-1")])
+def test_codes_that_differ_in_a_hyphen_differ(code: str, near_miss: str) -> None:
+    assert tokens(code)[0] != tokens(near_miss)[0]
+
+
 def test_long_words_are_cut_alike_in_query_and_document() -> None:
     digest = "0123456789abcdef" * 8
     assert tokens(digest) == query_tokens(digest)
-    assert len(tokens(digest)) == 3
+    assert len(tokens(digest)) == 4  # two of the greatest length, and the rest: a number and letters
 
 
 def test_threads_agree(monkeypatch: pytest.MonkeyPatch) -> None:

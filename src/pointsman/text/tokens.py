@@ -11,8 +11,7 @@ other scripts                words, folded
 emoji                        a token each
 ``state-of-the-art``,        written together, and the parts: ``stateoftheart state of the art``, ``ospathjoin os path
 ``os.path``, ``getName``     join``, ``getnam get name``. So *e-mail* meets *email*, and ``snake_case`` ``snakeCase``
-``3.14``, ``2024-01-15``     numbers keep their points and hyphens; parts only around hyphens; ``1,000`` is ``1000``,
-                             ``1,5`` is ``1.5``
+words with digits            numbers, amounts, versions and codes: see :mod:`pointsman.text.number_terms`
 ``U.S.A.``                   ``usa``
 ``O'Neill's``, ``don't``     ``oneil o neill``, ``do``: endings of possession, negation and short verbs go
 ``C++``, ``C#``, ``F#``      ``c++``, ``c#``, ``f#``
@@ -39,13 +38,14 @@ from itertools import chain
 from operator import add
 from typing import TYPE_CHECKING
 
+from pointsman.text.number_terms import number_terms
 from pointsman.text.stop_words import CHINESE, ENGLISH, RUSSIAN
 from pointsman.text.unicode import FOLDS, fold, normalize, repair, table_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-ANALYZER_VERSION = 2
+ANALYZER_VERSION = 3
 """Increased when this module's rules change, so that an index made with other rules is rebuilt."""
 
 LONGEST_TOKEN = 255
@@ -89,9 +89,7 @@ _DENSE_RUN = re.compile(f"[{_DENSE}]")
 _SPACED_RUN = re.compile(f"[{_WORD_CHARACTERS}]")
 _CYRILLIC = re.compile("[\u0400-\u052f]")
 _COMPONENT_BREAK = re.compile(r"[._'’ʼ,‐-]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_NUMBER = re.compile(r"[0-9]+(?:[.‐-][0-9]+)+")
-_THOUSANDS = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+")
-_DECIMAL_COMMA = re.compile(r"[0-9]+,[0-9]+")
+_DIGIT = re.compile("[0-9]")
 _APOSTROPHES = re.compile("['’ʼ]")
 _ENDING = re.compile(r"(?:n't|'(?:s|re|ve|ll|d|m))$")
 _IRREGULAR = {"can't": "can", "won't": "will", "shan't": "shall"}
@@ -217,19 +215,8 @@ def _terms(word: str) -> list[str]:
         word = word.rstrip("+#")
     if word.isalpha() and (word.islower() or word[1:].islower()):
         return [fold(word)]
-    if word[0].isdigit() and (number := _number(word)):
-        return number
-    return _joined_and_parts(_without_ending(word))
-
-
-def _number(word: str) -> list[str]:
-    """Return the searchable form of a number, version or date; empty if ``word`` is none of these."""
-    if _NUMBER.fullmatch(word):
-        word = word.replace("‐", "-")
-        return [word, *word.split("-")] if "-" in word else [word]
-    if _THOUSANDS.fullmatch(word):
-        return [word.replace(",", "")]
-    return [word.replace(",", ".")] if _DECIMAL_COMMA.fullmatch(word) else []
+    word = _without_ending(word)
+    return number_terms(word, _LONGEST_WORD) if _DIGIT.search(word) else _joined_and_parts(word)
 
 
 def _without_ending(word: str) -> str:
