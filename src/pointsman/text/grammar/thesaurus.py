@@ -12,7 +12,8 @@ import re
 from functools import cache
 from pathlib import Path
 
-from pointsman.text import DEFAULT_ANALYZER, fold
+from pointsman.text.tokens import DEFAULT_ANALYZER
+from pointsman.text.unicode import fold
 
 
 @cache
