@@ -14,11 +14,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import chdir, closing, contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import requires
+from itertools import combinations, permutations
 from pathlib import Path
 from typing import Any, Final
 from unicodedata import normalize
@@ -31,6 +32,7 @@ from fastapi import FastAPI
 import pointsman
 from _cases import outcome, print_cases
 from pointsman import (
+    BaseReranker,
     BaseRetriever,
     Dataset,
     Document,
@@ -659,6 +661,70 @@ def beyond_the_limit() -> Iterator[tuple[str, bool]]:
         yield "Python: status after changes and a restart", workspace.status("lamps")["truncations"] == 0
 
 
+class LastFirst(BaseReranker):
+    """A reranker that puts the last hit first."""
+
+    def score(self, query: str, texts: Sequence[str]) -> list[float]:  # noqa: ARG002, D102
+        return [float(number) for number in range(len(texts))]
+
+
+def against_rank() -> Iterator[tuple[str, bool]]:
+    """Row 18: a hit stands above another that is more relevant."""
+    from mcp import Client as McpClient
+
+    from pointsman.integrations.mcp import create_server
+
+    things = ("lamp", "rail", "signal", "yard", "switch", "driver")
+    texts = [
+        f"The {one} and the {other} are checked before the {one} is used." for one, other in permutations(things, 2)
+    ]
+    with pointsman.open("ws") as workspace:
+        workspace.dataset("checks").add([Document(str(number), text) for number, text in enumerate(texts)])
+    questions = [f"when are {one} and {other} checked" for one, other in combinations(things, 2)]
+    questions += ["何时检查信号和灯", "когда проверяют сигнал и лампу"]
+    workflows = {
+        "by default": pointsman.RetrievalWorkflow(),
+        "a reranker of one's own": pointsman.RetrievalWorkflow(reranker=LastFirst()),
+    }
+    for name, workflow in workflows.items():
+        workspace = pointsman.open("ws", workflow=workflow)
+        for options in ({}, {"rerank": False}, {"strategy": "vector"}, {"strategy": "bm25"}):
+            right, against = 0, 0
+            for question in questions:
+                answer = workspace.search(question, 8, refuse=False, **options)
+                levels = [hit.relevance for hit in answer if hit.relevance is not None]
+                is_against = levels != sorted(levels, reverse=True)
+                codes = [statement.code for statement in answer.reasons if statement.code.startswith("order_")]
+                right += is_against == (len(codes) > 0)
+                against += is_against
+            tried = f"Python, {name}, {options or 'auto'}: {against} of {len(questions)} answers"
+            yield tried, right == len(questions)
+    words = (
+        "relevance judges each hit by itself",
+        "相关度则单独评判每条结果",
+        "вероятность считается для каждого результата отдельно",
+    )
+    service = httpx.ASGITransport(create_app(workspace))
+
+    async def ask(question: str) -> tuple[Any, Any]:
+        arguments = {"query": question, "k": 8, "refuse": False}
+        async with httpx.AsyncClient(transport=service, base_url="http://localhost") as client:
+            form = (await client.post("/api/search", json=arguments)).json()
+        async with McpClient(create_server(workspace)) as client_of_mcp:
+            return form, (await client_of_mcp.call_tool("search", arguments)).structured_content
+
+    for question, sentence in zip((questions[0], *questions[-2:]), words, strict=True):
+        by_http, by_mcp = asyncio.run(ask(question))
+        is_right = by_http["reason"].count(sentence) == 1 and by_http["reasons"][-1]["code"] == "order_rerank"
+        yield f"HTTP: {question}", is_right
+        yield f"MCP: {question}", by_mcp["reason"].count(sentence) == 1
+    with pointsman.open("ws") as workspace:
+        answers = [workspace.search(question, 8) for question in questions]
+    answer = next(answer for answer in answers if answer.reasons[-1].code == "order_fuse")
+    printed = command("search", answer.query.text, "-k", "8", "-w", "ws").stdout
+    yield "Command line: below the hits", printed.count(answer.reasons[-1].in_words(answer.language)) == 1
+
+
 ROWS: Final[dict[int, Case]] = {
     2: left_out,
     12: written_in_two_ways,
@@ -675,6 +741,7 @@ ROWS: Final[dict[int, Case]] = {
     14: query_only,
     16: said_once,
     17: filtered_for,
+    18: against_rank,
     20: own_application,
     21: into_a_pipe,
     22: edited_rows,

@@ -76,6 +76,9 @@ def _print_understanding(terminal: Console, context: RetrievalContext) -> None:
 
 
 def _print_summary(terminal: Console, context: RetrievalContext) -> None:
+    for statement in context.reasons:
+        if statement.code.startswith("order_"):  # percentages run against rank
+            terminal.print(printable(statement.in_words(context.language)), style="dim", markup=False)
     terminal.print(
         f"{with_noun(len(context.hits), 'hit')} in {context.trace.milliseconds:.1f} ms · {context.plan.strategy} over "
         f"{', '.join(context.plan.datasets) or 'no dataset'}{_confidence(context)}",

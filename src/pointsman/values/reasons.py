@@ -66,6 +66,47 @@ WORDS: Final[Mapping[str, tuple[str, str, str]]] = {
         "问题超出嵌入模型的长度上限，只读取前 {held} 个字符（共 {characters} 个）：请缩短或分开提问",
         "вопрос слишком длинный: модель читает первые {held} знаков из {characters}; сократите или разделите его",
     ),
+    # of the order of hits, where one stands above another that is more relevant
+    "order_fuse": (
+        "the order is that of all evidence together; relevance judges each hit by itself",
+        "排序依据全部证据的总分，相关度则单独评判每条结果",
+        "порядок — по всем данным вместе, а вероятность считается для каждого результата отдельно",
+    ),
+    "order_retrieve": (
+        "the order is that of the scores in the list; relevance judges each hit by itself",
+        "排序依据列表中的得分，相关度则单独评判每条结果",
+        "порядок — по оценкам в списке, а вероятность считается для каждого результата отдельно",
+    ),
+    "order_rerank": (
+        "the order is the reranker's; relevance judges each hit by itself",
+        "排序由重排模型给出，相关度则单独评判每条结果",
+        "порядок задал реранкер, а вероятность считается для каждого результата отдельно",
+    ),
+    "order_exact": (
+        "what holds exactly what is asked for comes first, whatever its relevance",
+        "含有所问确切内容的排在前面，不论相关度",
+        "сначала то, где есть именно названное, какова бы ни была вероятность",
+    ),
+    "order_versions": (
+        "what is in force comes before what it replaced, whatever its relevance",
+        "现行的排在被取代的前面，不论相关度",
+        "действующее стоит выше заменённого, какова бы ни была вероятность",
+    ),
+    "order_recency": (
+        "newer hits come first, as the question speaks of time, whatever their relevance",
+        "问题涉及时间，较新的排在前面，不论相关度",
+        "в вопросе речь о времени, поэтому новое стоит выше, какова бы ни была вероятность",
+    ),
+    "order_diversify": (
+        "hits that say something else come earlier, whatever their relevance",
+        "内容不同的结果提前，不论相关度",
+        "результаты о другом стоят раньше, какова бы ни была вероятность",
+    ),
+    "order_other": (
+        "the stage {stage!r} sets the order, whatever the relevance",
+        "排序由阶段 {stage!r} 决定，不论相关度",
+        "порядок задала стадия {stage!r}, какова бы ни была вероятность",
+    ),
     # of a strategy
     "asked": ("requested", "按要求", "так задано"),
     "calibrated": (

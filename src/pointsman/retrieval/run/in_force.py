@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pointsman.values.filters import Filter
     from pointsman.values.types import HitKey
 
-STAGE = versions.STAGE
-
 
 class InForce:
     """The datasets of one search whose documents are versions of others.
@@ -33,6 +31,8 @@ class InForce:
     Attributes:
         day: on which versions have to be in force, such as ``2026-03-01``.
     """
+
+    stage = versions.STAGE
 
     def __init__(self, readings: Sequence[Reading], today: str = "") -> None:
         self._stores: dict[str | None, Store] = {reading.name: reading.store for reading in readings}

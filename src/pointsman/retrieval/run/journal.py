@@ -7,11 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
+from itertools import pairwise
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from pointsman.retrieval.parallel_calls import SearchDeadline, describe
-from pointsman.values.trace import Span, StageRecord, Trace
+from pointsman.values.reasons import WORDS, Reason
+from pointsman.values.trace import HitKey, Span, StageRecord, Trace
+from pointsman.values.types import keys_of
 
 if TYPE_CHECKING:
     from pointsman.retrieval.fusion import Fused
@@ -55,6 +58,8 @@ class Journal:
         self.degraded: list[str] = list(dict.fromkeys(notes))
         self.heard: set[str] = set()
         """Names of the branches that have reported their own end."""
+        self.fused_hits: Sequence[Hit] = ()
+        """In the order of the fused lists."""
         self.listener = _listener.get()
 
     def tell(self, news: Plan | Span) -> None:
@@ -104,6 +109,30 @@ class Journal:
         """Note the ranking that a refiner returned."""
         self.records.append(StageRecord(stage, stage, _entries(ranking.hits), list, ranking.dropped))
         self.degrade(*ranking.degraded)
+
+    def order_reasons(self, hits: Sequence[Hit]) -> list[Reason]:
+        """Return why hits stand above others that are more relevant, each reason once; none if none does."""
+        judged_hits = [hit for hit in hits if hit.relevance is not None]
+        stages = {
+            self._ordering_stage(first.key, second.key): None
+            for first, second in pairwise(judged_hits)
+            if (first.relevance or 0) < (second.relevance or 0)
+        }
+        codes = {stage: f"order_{stage}" for stage in stages}
+        return [Reason.of(code if code in WORDS else "order_other", stage=stage) for stage, code in codes.items()]
+
+    def _ordering_stage(self, first: HitKey, second: HitKey) -> str:
+        """Return the stage that put one hit above another, where it stayed."""
+        stage = "answer"
+        for record in reversed(self.records):
+            is_fused = record.stage in {"retrieve", "fuse"}  # under keys of their own
+            keys = keys_of(self.fused_hits) if is_fused else [key for key, _ in record.ranking]
+            if first not in keys or second not in keys or keys.index(first) > keys.index(second):
+                break
+            stage = record.stage
+            if is_fused or stage == "rerank":  # it orders all hits anew
+                break
+        return stage
 
     def trace(self, answer: Sequence[Hit]) -> Trace:
         """The trace of a search that ends with this answer."""

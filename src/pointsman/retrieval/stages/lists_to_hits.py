@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from operator import itemgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -364,6 +365,7 @@ def judge(fused_lists: FusedLists, versions: Sequence[Fetched]) -> RankedHits:
     best = judgements.best if judgeable_results else None
     relevance = None if best is None else judgements.relevance
     hits = tuple(build_hits(candidates.results, candidates.top, versions, candidates.steps, relevance))
+    inquiry.journal.fused_hits = hits
     ranking = Ranked(hits, candidates.scale)
     return RankedHits(
         fused_lists, ranking if best is None else replace(ranking, best=best.best, needed=best.minimum), judgements
@@ -376,14 +378,12 @@ async def put_in_force(ranked_hits: RankedHits) -> RankedHits:
     inquiry, in_force = fused_lists.inquiry, fused_lists.in_force
     if in_force is None:
         return ranked_hits
-    from pointsman.retrieval.run.in_force import STAGE
-
     start, hits = perf_counter(), in_force.mark(ranking.hits)
     if missing := in_force.missing(hits):
         try:
             hits += await inquiry.mode.blocking(partial(in_force.read, missing, fused_lists.query.filters))
         except Exception as error:  # noqa: BLE001  (reported in the answer)
-            inquiry.journal.failed(STAGE, start, error, "newer versions that no list has found are missing")
+            inquiry.journal.failed(in_force.stage, start, error, "newer versions that no list has found are missing")
     hits = in_force.above_superseded(hits)
     if inquiry.recipe.grouping is None:
         hits = hits[: inquiry.recipe.depth_of(ranking.scale)]
@@ -392,7 +392,7 @@ async def put_in_force(ranked_hits: RankedHits) -> RankedHits:
         judgements = replace(judgements, relevance={**judgements.relevance, **levels})
     count = sum(hit.not_in_force is not None for hit in hits)
     reason = f"{count} of {len(hits)} hits are not in force on {in_force.day}"
-    return RankedHits(fused_lists, in_new_order(inquiry, STAGE, start, ranking, hits, reason), judgements)
+    return RankedHits(fused_lists, in_new_order(inquiry, in_force.stage, start, ranking, hits, reason), judgements)
 
 
 def limit_groups(ranked_hits: RankedHits) -> RankedHits:
@@ -419,9 +419,11 @@ def put_newer_first(ranked_hits: RankedHits) -> RankedHits:
             hits, decision = newer
             decisions = (*decisions, decision)
             ranking = in_new_order(inquiry, decision.what, start, ranking, hits, decision.reason)
-    return replace(
-        ranked_hits, ranking=replace(ranking, hits=tuple(in_force.above_superseded(ranking.hits))), decisions=decisions
-    )
+    in_order = in_force.above_superseded(ranking.hits)
+    if keys_of(in_order) != keys_of(ranking.hits):
+        reason = "what is in force comes before what it replaced"
+        ranking = in_new_order(inquiry, in_force.stage, start, ranking, in_order, reason)
+    return replace(ranked_hits, ranking=replace(ranking, hits=tuple(in_order)), decisions=decisions)
 
 
 def in_new_order(
@@ -543,6 +545,11 @@ def answer(answer_hits: AnswerHits) -> RetrievalContext:
     journal, language = fused_lists.inquiry.journal, language_of(fused_lists.inquiry.asked_query.text)
     plan = _plan_of_what_was_done(fused_lists, answer_hits.ranked_hits.decisions)
     refused, degraded = answer_hits.refused, journal.degraded
+    shown_hits = refused.near_misses if refused else hits
+    for first, second in pairwise(shown_hits):
+        if (first.relevance or 0.0) < (second.relevance or 0.0):
+            plan = replace(plan, reason=Reason.join_all(plan.reason, *journal.order_reasons(shown_hits)))
+            break
     if language != "en":
         plan = plan.in_language(language)
         refused = refused and replace(refused, reason=in_language(refused.reason, language))
