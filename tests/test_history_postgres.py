@@ -326,24 +326,6 @@ def test_replay_leaves_no_table_and_needs_no_right_to_write(postgres: PostgresSe
             connection.execute(f"drop role {role}".encode())
 
 
-def test_replay_borrows_a_connection_of_ones_own_and_gives_it_back(postgres: PostgresServer) -> None:
-    pool_of = pytest.importorskip("psycopg_pool").ConnectionPool
-    schema = f"history_{uuid.uuid4().hex}"
-    with pool_of(postgres.url, min_size=1, max_size=3, open=True) as pool:
-        backend = PostgresBackend(f"postgresql://nobody@127.0.0.1:1/none?schema={schema}", pool=pool)
-        with pointsman.open(backend, embedder=HashingEmbedder()) as workspace:
-            workspace.dataset("notes", versions="9 days").add([Document("a", "The signal of the yard is green.")])
-            answer = workspace.search("signal of the yard")
-            workspace.dataset("notes").delete(["a"])
-            for _ in range(2):
-                replayed_answer = workspace.replay(str(answer.receipt))
-                assert [(hit.text, hit.score) for hit in replayed_answer] == [(hit.text, hit.score) for hit in answer]
-        with pool.connection() as connection:
-            assert not connection.autocommit
-        check_no_temporary_tables(postgres)
-        assert pool.get_stats()["pool_available"] == pool.get_stats()["pool_size"]
-
-
 def test_random_changes_leave_versions_in_order(store: Any) -> None:
     chance = random.Random("order")
     store.keep_versions(30)

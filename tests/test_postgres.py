@@ -17,8 +17,6 @@ import numpy as np
 import pytest
 import trio
 
-import pointsman
-from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.evaluation.conformance.stores.store_suite import EMBEDDER, bm25, odd_documents, vector_of, vectors_of
 from pointsman.store.store_values import NEAR, WORDS, Capability, StoreQuery
 from pointsman.tools import errors
@@ -257,28 +255,6 @@ class TestAway:
         with pytest.raises(errors.StoreUnavailableError):
             backend.datasets()
         assert len(attempts) == 1  # who asks again at once is told at once
-
-    def test_connections_of_ones_own(self, postgres: PostgresServer) -> None:
-        """A pool that is handed in is used, gets its connections back, and keeps how they were."""
-        pool_of = pytest.importorskip("psycopg_pool").ConnectionPool
-        from pointsman.store.postgres import PostgresBackend
-
-        with pool_of(postgres.url, min_size=1, max_size=2, open=True) as pool:
-            backend = PostgresBackend("postgresql://nobody@127.0.0.1:1/none?schema=pooled", pool=pool)
-            with pointsman.open(backend, embedder=HashingEmbedder()) as workspace:
-                workspace.dataset("rails").add([{"id": "a", "text": "a signal lamp"}])
-                for question in ("lamp", "nothing of the kind"):  # an empty answer gives its connection back too
-                    for _ in range(5):
-                        workspace.search(question, refuse=False)
-                        asyncio.run(workspace.asearch(question, refuse=False))
-                with pytest.raises(errors.StoreError):
-                    backend._connections.run(lambda connection: connection.execute(b"select nothing"))
-                assert [hit.id for hit in workspace.search("lamp", refuse=False)] == ["a"]
-            with pool.connection() as connection:
-                assert not connection.autocommit
-                assert connection.execute("show hnsw.ef_search").fetchone() == ("400",)
-            assert pool.get_stats()["pool_size"] <= 2
-            assert pool.get_stats()["pool_available"] == pool.get_stats()["pool_size"]
 
     def test_a_wrong_password_is_told_at_once(self, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
         from pointsman.store.postgres import PostgresBackend

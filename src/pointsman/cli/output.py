@@ -248,9 +248,9 @@ def index_report(
         counts = ", ".join(f"{count:,} {_OMISSIONS[reason]}" for reason, count in report.omissions.items())
         terminal.print(f"  left out (a folder counts once): {counts}", style="dim", markup=False, soft_wrap=True)
     if sources := report.stored_omissions:
-        more = f", and {len(sources) - 5:,} more" if len(sources) > 5 else ""
+        remark = f", and {len(sources) - 5:,} more" if len(sources) > 5 else ""
         terminal.print(
-            f"  left out now, but still stored: {', '.join(sources[:5])}{more}; --prune deletes them",
+            f"  left out now, but still stored: {', '.join(sources[:5])}{remark}; --prune deletes them",
             style="yellow", markup=False, soft_wrap=True,
         )  # fmt: skip
 

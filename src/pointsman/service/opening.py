@@ -36,7 +36,7 @@ def open_workspace(
         path: a folder, ``postgresql://…``, ``opensearch+https://…``, or the ``https://…`` of a Pointsman service. A
             service is opened as a `pointsman.Client`, which has the methods of `Workspace` for datasets and searches;
             the key comes from the environment variable ``POINTSMAN_API_KEY``, and the service's models and settings
-            apply. Use a `pointsman.store.backend.Backend` to pass your own client or connection pool.
+            apply. Use a `pointsman.store.backend.Backend` to pass your own client.
         embedder: see `Workspace`, as for the other arguments.
         image_embedder: of datasets of pictures.
         workflow: your own stages.

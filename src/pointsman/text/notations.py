@@ -132,12 +132,12 @@ def designations_in(question: str) -> tuple[Designation, ...]:
         is_name = all(all(reading) for reading in date.dates) and not _RANGE_WORD.search(question, 0, date.start)
         text = question[date.start : date.end]
         claim(date.start, date.end, Designation(text, text, frozenset(date.dates)) if is_name else None)
-    for start, end, designation in _undated(question):
+    for start, end, designation in _without_date(question):
         claim(start, end, designation)
     return tuple(name for _, (_, name) in sorted(spans.items(), key=lambda item: item[0]) if name is not None)
 
 
-def _undated(question: str) -> Iterator[tuple[int, int, Designation]]:
+def _without_date(question: str) -> Iterator[tuple[int, int, Designation]]:
     """Yield what is no date, the surest first; they may overlap."""
     for match in _VERSION.finditer(question):
         yield *match.span(), _version(match[0], match[1])
@@ -175,17 +175,17 @@ def _of_token(token: str) -> Designation | None:
 
 def _code(text: str) -> Designation:
     runs = [fold(part) for part in (_HUMPS if _CAMEL.fullmatch(text) else _PARTS).findall(text)]
-    pieces = [re.escape(runs[0])]
+    patterns = [re.escape(runs[0])]
     for former, part in pairwise(runs):
         both_digits = former[-1].isdigit() and part[0].isdigit()
-        pieces.append(f"{_BREAK}{{{1 if both_digits else 0},3}}{re.escape(part)}")
+        patterns.append(f"{_BREAK}{{{1 if both_digits else 0},3}}{re.escape(part)}")
     words = " ".join(dict.fromkeys((text, "".join(runs), "-".join(runs), " ".join(runs))))
-    return Designation(text, words, frozenset(), _bounded("".join(pieces)))
+    return Designation(text, words, frozenset(), _with_bounds("".join(patterns)))
 
 
 def _version(text: str, number: str) -> Designation:
     pattern = rf"(?:v\.?\s?)?{re.escape(number)}"
-    return Designation(text, f"{text} {number} v{number}", frozenset(), _bounded(pattern))
+    return Designation(text, f"{text} {number} v{number}", frozenset(), _with_bounds(pattern))
 
 
 def _number(text: str, number: str) -> Designation:
@@ -197,11 +197,11 @@ def _number(text: str, number: str) -> Designation:
         text.strip().rstrip("-/"),
         f"{text} {number}",
         frozenset(),
-        _bounded(pattern, left_edge=r"(?<!\d[.,])(?<![0-9_])", right_edge=r"(?![0-9_]|[.,]\d)"),
+        _with_bounds(pattern, left_edge=r"(?<!\d[.,])(?<![0-9_])", right_edge=r"(?![0-9_]|[.,]\d)"),
     )
 
 
-def _bounded(
+def _with_bounds(
     pattern: str,
     *,
     left_edge: str = rf"(?<!\d[.,/\-])(?<![{_OWN}])",

@@ -131,7 +131,7 @@ def read_syntax(text: str, syntax: Syntax) -> WrittenQuery | None:
         return None
     required_terms: list[WrittenTerm] = []
     excluded_terms: list[WrittenTerm] = []
-    pieces, keywords, end = [], [], 0
+    texts_between, keywords, end = [], [], 0
     for match in _OPERATOR.finditer(text):
         word = match["word"] or match["number"]
         if word is not None and _is_flag(match["sign"], word):
@@ -139,17 +139,17 @@ def read_syntax(text: str, syntax: Syntax) -> WrittenQuery | None:
         phrase = match["straight"] or match["french"] or match["curly"] or match["corner"]
         term = WrittenTerm((word or phrase).strip(), word is None)
         own_text = text[end : match.start()]
-        pieces.append(own_text)
+        texts_between.append(own_text)
         keywords.append(own_text)
         if match["sign"] == "-":
             excluded_terms.append(term)
         else:
             required_terms.append(term)
-            pieces.append(term.words)
+            texts_between.append(term.words)
         end = match.end()
     if not (required_terms or excluded_terms):
         return None
-    remaining_text = " ".join(" ".join([*pieces, text[end:]]).split())
+    remaining_text = " ".join(" ".join([*texts_between, text[end:]]).split())
     if not _LETTERS.search(remaining_text):
         return None
     if syntax == "auto" and not _are_keywords(text, " ".join([*keywords, text[end:]])):

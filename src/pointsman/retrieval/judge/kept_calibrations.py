@@ -326,12 +326,12 @@ def keep_former(backend: Backend, name: str, calibration: Calibration, days: int
     from pointsman.store.backend import NEW
     from pointsman.store.history import DAY_SECONDS
 
-    record, now = backend.record(FORMER, name), int(time())
+    record, time_now = backend.record(FORMER, name), int(time())
     if record is None and not days:
         return
-    forms = [form for form in _former_forms(backend, name, record) if form["until"] > now - days * DAY_SECONDS]
+    forms = [form for form in _former_forms(backend, name, record) if form["until"] > time_now - days * DAY_SECONDS]
     if days:
-        forms.append({"until": now, "calibration": asdict(calibration)})
+        forms.append({"until": time_now, "calibration": asdict(calibration)})
     text = json.dumps(forms, ensure_ascii=False) if forms else None
     backend.put_record(FORMER, name, text, NEW if record is None else record.version)
 

@@ -184,7 +184,7 @@ class Grouping:
     def places_within(self, documents: Sequence[Document]) -> list[int]:
         """Return the places of the documents, best first, that do not exceed their group."""
         excess = over_the_limit([self.groups_of(document) for document in documents], self.size)
-        return [place for place in range(len(documents)) if place not in excess]
+        return [position for position in range(len(documents)) if position not in excess]
 
     def count(self, documents: Iterable[Document]) -> tuple[int, set[Typed]]:
         """Return how many of these documents fit into their groups, and the groups that are full then."""

@@ -65,8 +65,8 @@ def write_parts(path: Path, magic: bytes, header: Mapping[str, Any], parts: Iter
         head = json.dumps(header).encode()
         head += b" " * (-(16 + len(head)) % _ALIGNMENT)
         write(magic + struct.pack("<Q", len(head)) + head)
-        for part in parts:
-            write(np.ascontiguousarray(part).data.cast("B") if part.size else b"")
+        for array in parts:
+            write(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
         file.write(digest.digest())
 
 

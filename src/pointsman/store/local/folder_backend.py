@@ -284,8 +284,8 @@ def no_workspace(folder: str | os.PathLike[str]) -> str:
     """Return the beginning of a message that there is no workspace, with the nearest name of one beside it."""
     folder = Path(folder)
     with suppress(OSError):
-        others = [path.name for path in folder.parent.iterdir() if path != folder and holds_workspace(path)]
-        for name in get_close_matches(folder.name, others, 1, 0.6):
+        other_names = [path.name for path in folder.parent.iterdir() if path != folder and holds_workspace(path)]
+        for name in get_close_matches(folder.name, other_names, 1, 0.6):
             return f"there is no workspace at '{folder}'; did you mean '{folder.with_name(name)}'? Name that, another,"
     return f"there is no workspace at '{folder}'; name another,"
 

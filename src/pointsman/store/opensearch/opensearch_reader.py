@@ -204,11 +204,11 @@ class OpenSearchReader(Store):
             if name == _HOLDING:
                 continue
             hits = answer["hits"]["hits"]
-            scored = [
+            scored_hits = [
                 (-score, hit["_id"], hit["_source"])
                 for score, hit in zip(self._scores(name, hits, store_query), hits, strict=True)
             ]
-            best = sorted(scored, key=itemgetter(0, 1))[: store_query.depth]
+            best = sorted(scored_hits, key=itemgetter(0, 1))[: store_query.depth]
             rankings[name] = [(key, -score) for score, key, _ in best]
             documents |= {key: document_from(source) for _, key, source in best}
             shards = answer["_shards"]
@@ -321,8 +321,8 @@ class OpenSearchReader(Store):
         """Return the stored records of these keys, even if not yet visible to searches; skip unknown keys."""
         records: dict[str, Any] = {}
         for batch in batched([key for key in keys if key], BATCH_DOCUMENTS):
-            wanted = {"docs": [{"_id": key, "_source": fields} for key in batch]}
-            answers = self._cluster.get_records(f"/{self._alias}", wanted)
+            request = {"docs": [{"_id": key, "_source": fields} for key in batch]}
+            answers = self._cluster.get_records(f"/{self._alias}", request)
             records.update({record["_id"]: record for record in answers if record["found"]})
         return records
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from psycopg import Connection
 
-    from pointsman.store.postgres.postgres_connections import PostgresPool
 
 _SCHEMA: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _OWN_OPTIONS: Final = frozenset({"schema", "connections"})
@@ -44,8 +43,6 @@ class PostgresBackend(Backend):
         url: ``postgresql://user@host:5432/database?schema=pointsman&connections=8``; other parameters are libpq's.
             ``connections`` limits the connections for threads, and separately those for each event loop. If ``sslmode``
             is not given, a server on another machine must use TLS with a valid certificate.
-        pool: your own connections, such as a `psycopg_pool.ConnectionPool`, instead of those that the URL would open.
-            Each gets the session parameters that searches need. The pool is not closed here.
 
     Raises:
         InputError: the URL cannot be parsed.
@@ -53,10 +50,10 @@ class PostgresBackend(Backend):
 
     has_views = True
 
-    def __init__(self, url: str, *, pool: PostgresPool | None = None) -> None:
+    def __init__(self, url: str) -> None:
         address, self.schema, max_connections = split(url)
-        self._address, self._pool = address, pool
-        self._connections = Connections(address, limit=max_connections, pool=pool)
+        self._address = address
+        self._connections = Connections(address, limit=max_connections)
         self._vectors: str | None = None
 
     def __repr__(self) -> str:
@@ -72,7 +69,7 @@ class PostgresBackend(Backend):
         """See `Backend`; in a schema of its own."""
         schema = f"pointsman_scratch_{uuid.uuid4().hex}"
         joint = "" if self._address.endswith("?") else "&"
-        with PostgresBackend(f"{self._address}{joint}schema={schema}&connections=4", pool=self._pool) as backend:
+        with PostgresBackend(f"{self._address}{joint}schema={schema}&connections=4") as backend:
             try:
                 yield backend
             finally:

@@ -5,7 +5,7 @@ it is retried with growing pauses, for some seconds in total; so all work done h
 searches have separate connections for each event loop.
 
 Whoever asks connects, and so is told at once why that failed. A `psycopg_pool.ConnectionPool` connects in threads of
-its own, and tells a wrong password only as a wait that was too long; it can be handed in.
+its own, and tells a wrong password only as a wait that was too long.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import threading
 import time
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
-from typing import Any, Final, Protocol, TypeVar
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 from pointsman.tools.errors import (
@@ -69,14 +69,6 @@ _PASSING: Final = ("starting up", "shutting down", "in recovery", "too many", "r
 _RETRIED_CODES: Final = ("08", "40", "53300", "57P")  # connection lost, transaction conflict, no free slot, shutdown
 
 
-class PostgresPool(Protocol):
-    """Connections managed elsewhere, such as a `psycopg_pool.ConnectionPool`."""
-
-    def connection(self) -> AbstractContextManager[psycopg.Connection[Any]]:
-        """Lend a connection, which is returned when the block ends."""
-        ...
-
-
 class Connections:
     """Connections to one database, usable from any thread and any event loop.
 
@@ -86,7 +78,7 @@ class Connections:
         patience: seconds for which temporary failures of a call are retried.
         read_only: whether the server must refuse all changes; calls of `arun` are not protected from functions that
             switch this off.
-        pool: where connections are borrowed instead of opened here; async calls then use threads.
+        session: the only connection, in place of those that would be opened here; async calls then use threads.
 
     Raises:
         InputError: the URL cannot be parsed.
@@ -99,7 +91,7 @@ class Connections:
         limit: int = 8,
         patience: float = PATIENCE,
         read_only: bool = False,
-        pool: PostgresPool | None = None,
+        session: _OneSession | None = None,
     ) -> None:
         try:
             parameters = conninfo.conninfo_to_dict(url)
@@ -125,9 +117,7 @@ class Connections:
             **parameters,
             "options": options,
         }
-        self.pool = pool
-        self._server_settings = server_settings
-        self._prepared_connections: weakref.WeakSet[psycopg.Connection[Any]] = weakref.WeakSet()
+        self.session = session
         self._down_until = 0.0
         self._guard = threading.Lock()
         self._processes: dict[int, _Idle] = {}
@@ -244,29 +234,23 @@ class Connections:
         Raises:
             StoreError: the database cannot be reached.
         """
-        stack = ExitStack()
         try:
-            if self.pool is not None:
-                connection = stack.enter_context(self.pool.connection())
-                stack.callback(_forget_temporary_tables, connection)
-            else:
-                connection = psycopg.connect(**self._parameters, **_PLAIN)
-                stack.callback(connection.close)
+            connection = psycopg.connect(**self._parameters, **_PLAIN)
         except psycopg.Error as error:
             raise self.translated(error) from error
-        return Connections(self._url, patience=0.0, pool=_OneSession(connection)), stack.close
+        return Connections(self._url, patience=0.0, session=_OneSession(connection)), connection.close
 
     @property
     def is_open(self) -> bool:
         """Whether connections of one session are still there."""
-        return isinstance(self.pool, _OneSession) and self.pool.is_open
+        return self.session is not None and self.session.is_open
 
     # ── lending ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     @contextmanager
     def _lend_connection(self) -> Iterator[psycopg.Connection[Any]]:
-        if self.pool is not None:
-            with self.pool.connection() as connection, self._as_ours(connection):
+        if self.session is not None:
+            with self.session.connection() as connection:
                 yield connection
             return
         idle = self._of_process()
@@ -285,22 +269,6 @@ class Connections:
                     connection.close()
         finally:
             idle.places.release()
-
-    @contextmanager
-    def _as_ours(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
-        """Use a foreign connection with our settings; the session keeps our server settings."""
-        old_settings = connection.autocommit, connection.prepare_threshold
-        connection.autocommit, connection.prepare_threshold = True, None
-        try:
-            if connection not in self._prepared_connections:
-                names = ", ".join("set_config(%s, %s, false)" for _ in self._server_settings)
-                values = [item for setting in self._server_settings.items() for item in setting]
-                connection.execute(f"select {names}", values)
-                self._prepared_connections.add(connection)
-            yield
-        finally:
-            if _reusable(connection):
-                connection.autocommit, connection.prepare_threshold = old_settings
 
     def _of_process(self) -> _Idle:
         """Return this process's connections; those inherited by a fork belong to its parent and stay untouched."""
@@ -334,7 +302,7 @@ class Connections:
 
 
 class _OneSession:
-    """A single connection as a pool: whoever borrows it waits for the others."""
+    """A single connection: whoever borrows it waits for the others."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._connection, self._turn = connection, threading.RLock()
@@ -349,13 +317,6 @@ class _OneSession:
         """Lend it."""
         with self._turn:
             yield self._connection
-
-
-def _forget_temporary_tables(connection: psycopg.Connection[Any]) -> None:
-    if _reusable(connection):
-        connection.execute("discard temp")
-        if not connection.autocommit:
-            connection.commit()
 
 
 _PLAIN: Final[dict[str, Any]] = {"autocommit": True, "prepare_threshold": None}  # vectors are planned as constants

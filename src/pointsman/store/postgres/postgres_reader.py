@@ -103,7 +103,7 @@ class PostgresReader(Store):
     @property
     def _awaits(self) -> bool:
         """Whether async calls have their own connections."""
-        return self._connections.pool is None and _on_asyncio()
+        return self._connections.session is None and _on_asyncio()
 
     async def asearch(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
         """See `Store`."""

@@ -145,8 +145,8 @@ class _Network(httpcore.NetworkBackend):
     ) -> httpcore.NetworkStream:
         hosts = _addresses(host, port, _left(timeout, httpcore.ConnectTimeout))
         for attempt_count, address in enumerate(hosts, 1):
-            left = _left(timeout, httpcore.ConnectTimeout)
-            share = left if left is None else left / (len(hosts) - attempt_count + 1)
+            seconds_left = _left(timeout, httpcore.ConnectTimeout)
+            share = seconds_left if seconds_left is None else seconds_left / (len(hosts) - attempt_count + 1)
             try:
                 return _Stream(self._backend.connect_tcp(address, port, share, local_address, socket_options))
             except (httpcore.ConnectError, httpcore.ConnectTimeout):

@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from pointsman.llm.base_llm import Completion, Schema, Talk, aconverse, checked_model, converse
 from pointsman.llm.prompt_templates import fenced, fill, for_language_of, quoted, templates
@@ -43,8 +43,32 @@ _ONE_SCHEMA: Schema = {
 }
 
 
+class TransformerOptions(TypedDict, total=False):
+    """What every transformer that asks a model takes.
+
+    Attributes:
+        timeout: seconds for one call, 30 by default; None leaves it to the model.
+        retries: 1: ask once more after an unusable answer; 0 by default.
+        prompts: other templates, for all languages or by language; other languages keep the built-in ones.
+    """
+
+    timeout: float | None
+    retries: int
+    prompts: TransformPrompts | Mapping[str, TransformPrompts] | None
+
+
 class _LLMTransformer(BaseTransformer):
-    """Asks a model once, and once more if its answer is unusable and ``retries`` is 1."""
+    """Asks a model once, and once more if its answer is unusable and ``retries`` is 1.
+
+    Args:
+        llm: anything with ``complete(prompt)``; see `pointsman.llm.base_llm.ask`.
+        timeout: see `TransformerOptions`, as for the others.
+        retries: 0 or 1.
+        prompts: other templates.
+
+    Raises:
+        InputError: an argument is out of range, or ``llm`` is not a language model.
+    """
 
     _schema: Schema = _LIST_SCHEMA
 
@@ -151,9 +175,7 @@ class LLMDecomposer(_LLMTransformer):
         max_subqueries: int = 5,
         *,
         weight: float = 1.0,
-        timeout: float | None = 30.0,
-        retries: int = 0,
-        prompts: TransformPrompts | Mapping[str, TransformPrompts] | None = None,
+        **options: Unpack[TransformerOptions],
     ) -> None:
         """Choose the model.
 
@@ -161,14 +183,12 @@ class LLMDecomposer(_LLMTransformer):
             llm: anything with ``complete(prompt)``; see `pointsman.llm.base_llm.ask`.
             max_subqueries: the maximum number of sub-questions.
             weight: of each of them.
-            timeout: seconds for one call; None leaves it to the model.
-            retries: 1: ask once more after an unusable answer.
-            prompts: other templates, for all languages or by language; other languages keep the built-in ones.
+            options: see `TransformerOptions`.
 
         Raises:
             InputError: an argument is out of range, or ``llm`` is not a language model.
         """
-        super().__init__(llm, timeout=timeout, retries=retries, prompts=prompts)
+        super().__init__(llm, **options)
         if max_subqueries < 1:
             raise InputError(f"max_subqueries is at least 1, not {max_subqueries}")
         self.max_subqueries, self.weight = max_subqueries, weight
@@ -192,16 +212,14 @@ class LLMExpander(_LLMTransformer):
         num: int = 3,
         *,
         weight: float = 1.0,
-        timeout: float | None = 30.0,
-        retries: int = 0,
-        prompts: TransformPrompts | Mapping[str, TransformPrompts] | None = None,
+        **options: Unpack[TransformerOptions],
     ) -> None:
         """Choose the model; same arguments as `LLMDecomposer`, with ``num`` queries.
 
         Raises:
             InputError: an argument is out of range, or ``llm`` is not a language model.
         """
-        super().__init__(llm, timeout=timeout, retries=retries, prompts=prompts)
+        super().__init__(llm, **options)
         if num < 1:
             raise InputError(f"num is at least 1, not {num}")
         self.num, self.weight = num, weight
@@ -222,21 +240,6 @@ class LLMDisambiguator(_LLMTransformer):
     """
 
     _schema = _ONE_SCHEMA
-
-    def __init__(
-        self,
-        llm: Any,
-        *,
-        timeout: float | None = 30.0,
-        retries: int = 0,
-        prompts: TransformPrompts | Mapping[str, TransformPrompts] | None = None,
-    ) -> None:
-        """Choose the model; same arguments as `LLMDecomposer`.
-
-        Raises:
-            InputError: an argument is out of range, or ``llm`` is not a language model.
-        """
-        super().__init__(llm, timeout=timeout, retries=retries, prompts=prompts)
 
     def _needless(self, query: Query) -> str | None:
         return super()._needless(query) or (None if query.history else "there is no history")

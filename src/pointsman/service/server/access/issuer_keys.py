@@ -202,14 +202,14 @@ class IssuerKeys:
             key_id: the id; None if the token names none.
         """
         with self._lock:
-            now = self._clock()
-            age, pause = now - self._time_of_keys, now - self._time_of_attempt
+            time_now = self._clock()
+            age, pause = time_now - self._time_of_keys, time_now - self._time_of_attempt
             if age > LIMIT:
                 return "now" if self._is_fetching or pause >= FAILED_PAUSE else ""
             if key_id is not None and all(key.get("kid", key_id) != key_id for key in self._keys):
                 return "now" if self._is_fetching or pause >= PAUSE else ""
             if age > RENEW and pause >= PAUSE:
-                self._time_of_attempt = now
+                self._time_of_attempt = time_now
                 return "soon"
             return ""
 

@@ -78,17 +78,17 @@ class WordQuery:
         """See `KeywordIndex.search`."""
         if k < 1 or self._query is None:
             return []
-        allowed: MatchingRows | None = None
+        matching_rows: MatchingRows | None = None
         if filters is not None:
             if self._columns is None:
                 raise InputError("this keyword index was opened without metadata; it cannot filter")
-            allowed = self._columns.matching_rows(filters)
+            matching_rows = self._columns.matching_rows(filters)
         if self._keys is not None or self._repeatable:
-            return self._search_exactly(self._query, k, allowed)
+            return self._search_exactly(self._query, k, matching_rows)
         # Read deeper, within limits, until no further document can be among the best.
         depth = _first_depth(k) if self._constants == (K1, B) else max(_DEEPEST, 10 * k)
         while True:
-            hits = self._top(self._query, depth, allowed)
+            hits = self._top(self._query, depth, matching_rows)
             best = self._best(hits, k)
             end = len(hits) < depth or depth >= max(_DEEPEST, 4 * k)
             if end or hits[-1].score * self._snapshot.greatest_ratio < best[-1][1]:
@@ -103,10 +103,10 @@ class WordQuery:
         if matching is not None:
             keys = matching.keys if keys is None else np.intersect1d(keys, matching.keys, assume_unique=True)
         size = self._snapshot.documents if keys is None else len(keys)
-        allowed = None if keys is None else _AllowedKeys(keys, matching)
+        allowed_keys = None if keys is None else _AllowedKeys(keys, matching)
         depth = _first_depth(k) if self._constants == (K1, B) else max(size, 1)
         while True:
-            hits = self._top(query, depth, allowed)
+            hits = self._top(query, depth, allowed_keys)
             best = self._best(hits, k)
             if len(hits) < depth or depth >= size:
                 return best

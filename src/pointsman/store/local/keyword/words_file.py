@@ -67,10 +67,10 @@ def are_words_due(
         changed_since: returns how many have changed since a write; counting may stop at a limit.
     """
     stored_sequence = words_sequence(path, identity)
-    least = max(WORDS_AGAIN, count() // _WORDS_SHARE) if stored_sequence else WORDS_AGAIN
+    least_count = max(WORDS_AGAIN, count() // _WORDS_SHARE) if stored_sequence else WORDS_AGAIN
     return (
         not 0 < sequence <= stored_sequence
-        and changed_since(stored_sequence if stored_sequence < sequence else 0, least) >= least
+        and changed_since(stored_sequence if stored_sequence < sequence else 0, least_count) >= least_count
     )
 
 

@@ -230,13 +230,13 @@ class WritableTruth(Truth):
         days = self._kept_days(connection)
         if days is None:
             return
-        now = time.time()
-        self._of_history(connection, history.note_moment, connection, seq, now)
-        since = int(self._meta_in(connection, history.KEPT_FROM) or 0)
-        oldest = history.current_at(connection, now - days * DAY_SECONDS)
-        if oldest > since:
+        time_now = time.time()
+        self._of_history(connection, history.note_moment, connection, seq, time_now)
+        kept_from = int(self._meta_in(connection, history.KEPT_FROM) or 0)
+        oldest = history.current_at(connection, time_now - days * DAY_SECONDS)
+        if oldest > kept_from:
             self._put_meta(connection, {history.KEPT_FROM: str(oldest)})
-        history.purge(connection, max(oldest, since))
+        history.purge(connection, max(oldest, kept_from))
 
     @contextmanager
     def transaction(self, *, advance: bool = True) -> Iterator[tuple[TruthConnection, int]]:

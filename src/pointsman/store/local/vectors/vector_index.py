@@ -236,12 +236,12 @@ class VectorIndex:
         since every new base is written as a whole.
         """
         with self._guard:
-            state, written = self._state, self._written_rows
+            state, written_rows = self._state, self._written_rows
             self._written_rows = 0
             if state is None or not state.base.is_quantised:
                 return
             rows = len(state.tail_keys)
-            if rows > len(state.base.keys) // _SETTLED_SHARE and 2 * written > rows:
+            if rows > len(state.base.keys) // _SETTLED_SHARE and 2 * written_rows > rows:
                 self._state = state = self._with_new_base(state)
                 self._save_codes(state.base)
 

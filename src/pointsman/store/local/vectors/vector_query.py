@@ -196,22 +196,24 @@ def _quantised_top(
     while True:
         kth_score = np.partition(scores - base.rows.errors(rows), -k)[-k] - margin
         best = _best(scores, k)
-        needed = kth_score - _greatest_error(scores, rough, best, deviations, drawn_deviation)
+        score_needed = kth_score - _greatest_error(scores, rough, best, deviations, drawn_deviation)
         needed_lists = query.count_lists(kth_score)
         if needed_lists > lists:
             lists = needed_lists
             further_scores, further_rough, further_rows, lowest = candidates(_FAR * limit, lists)
-        elif lowest < needed:
+        elif lowest < score_needed:
             return rows, scores
         else:
-            lowest = needed - _SPARE * drawn_deviation - _LEAST_SPARE
+            lowest = score_needed - _SPARE * drawn_deviation - _LEAST_SPARE
             further_rough, further_rows = query.range_search(lowest, lists)
             if len(further_rows) > most:
                 return None
             further_scores = base.rows.dots(further_rows, vector)
-        kept = best[~np.isin(rows[best], further_rows, assume_unique=True)]  # their errors are greater than assumed
-        scores, rough = np.append(further_scores, scores[kept]), np.append(further_rough, rough[kept])
-        rows = np.append(further_rows, rows[kept])
+        earlier_best = best[
+            ~np.isin(rows[best], further_rows, assume_unique=True)
+        ]  # their errors are greater than assumed
+        scores, rough = np.append(further_scores, scores[earlier_best]), np.append(further_rough, rough[earlier_best])
+        rows = np.append(further_rows, rows[earlier_best])
 
 
 def _greatest_error(
@@ -235,8 +237,8 @@ def _greatest_error(
         drawn_deviation: of the errors of rows drawn from all.
     """
     lowest_of_best = best[scores[best] <= scores[best].min() + _LOWEST * drawn_deviation]
-    half = max(len(rough) // 2, 1)
-    lower_half = np.argpartition(rough, half - 1)[:half]
+    half_count = max(len(rough) // 2, 1)
+    lower_half = np.argpartition(rough, half_count - 1)[:half_count]
     greatest_errors = []
     for candidates, factor in ((lowest_of_best, deviations.error_of_best), (lower_half, deviations.error)):
         errors = scores[candidates] - rough[candidates]
