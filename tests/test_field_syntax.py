@@ -129,6 +129,17 @@ def test_other_syntax_stands_beside_fields(reports: Workspace) -> None:
     assert ids(reports, "budget -wang year:>=2024") == {"lee", "ivanova"}
 
 
+def test_texts_are_not_compared_with_numbers(tmp_path: Path) -> None:
+    with pointsman.open(tmp_path, embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("csv").add(
+            [Document(f"{number}", "an invoice", {"amount": f"{number}.00"}) for number in (75, 1299)]
+        )
+        answer = workspace.search("invoice amount:>1000", refuse=False)
+        assert len(answer.hits) == 2
+        assert any("'amount' holds texts" in note for note in answer.degraded)
+        assert workspace.search("amount:>1000", refuse=False).query.text == "amount"
+
+
 def test_dates_need_one_field(tmp_path: Path) -> None:
     with pointsman.open(tmp_path, embedder=HashingEmbedder()) as workspace:
         workspace.dataset("two").add(

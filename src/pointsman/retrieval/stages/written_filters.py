@@ -7,6 +7,7 @@ says so.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -19,11 +20,11 @@ from pointsman.values.metadata import folded, typed_values
 from pointsman.values.types import Decision
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pointsman.retrieval.run.journal import Journal
     from pointsman.store.base_store import Store
-    from pointsman.text.field_syntax import Comparison
+    from pointsman.text.field_syntax import Comparison, Period
     from pointsman.text.written_syntax import Syntax
     from pointsman.values.types import Query
 
@@ -33,6 +34,7 @@ _SAMPLE: Final = 100
 _MOST_NAMES: Final = 12
 """Names of a query that are looked for among the fields."""
 
+_FIRST_YEAR, _LAST_YEAR = 1500, 2199
 _NUMBER: Final = re.compile(r"[-+]?\d{1,15}(?:[.,]\d{1,15})?")
 _BOUNDS: Final[dict[Comparison, str]] = {"<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
 
@@ -67,8 +69,9 @@ def with_written_filter(
     if not terms:
         return None
     condition = _conjunction([_condition(stores, keys.get(folded(term.name)) or date_keys[0], term) for term in terms])
+    journal.degrade(*_texts_for_numbers(stores, keys, terms))
     filters: Filter | None = condition if query.filters is None else query.filters & condition
-    query = replace(query, text=own_words or " ".join(value for term in terms for value in term.values))
+    query = replace(query, text=own_words or " ".join(map(_words_of, terms)))
     advice = "syntax='plain' searches for the question as written"
     if _has_match(stores, filters or condition):
         reason = f"searched for {query.text!r:.200}, hits have {condition!s:.200}; {advice}"
@@ -110,6 +113,20 @@ def _no_date(date_keys: Sequence[str]) -> str:
     return f"syntax: the documents that were searched have several dates; say which, such as {fields}"
 
 
+def _texts_for_numbers(stores: Sequence[Store], keys: Mapping[str, str], terms: Sequence[FieldTerm]) -> Iterator[str]:
+    """Yield a note for each field that is compared with a number and holds none, such as that of a CSV file."""
+    for term in terms:
+        key = keys.get(folded(term.name))
+        numbers = [value for value in term.values if _number(value) is not None and _period(value) is None]
+        if (
+            key is not None
+            and term.comparison != "is"
+            and numbers
+            and not _has_match(stores, Range(key, gte=-math.inf))
+        ):
+            yield f"syntax: {key!r:.80} holds texts, which are not compared with the number {numbers[0]:.40}"
+
+
 def _has_match(stores: Sequence[Store], condition: Filter) -> bool:
     """Whether a document of any dataset matches."""
     return any(store.page(None, 1, condition).documents for store in stores)
@@ -125,6 +142,11 @@ def _condition(stores: Sequence[Store], key: str, term: FieldTerm) -> Filter:
         if is_name and not _has_match(stores, condition):  # smith: no author is so, but John Smith
             condition = _disjunction([Contains(key, value.strip("*"), ignore_case=True) for value in term.values])
     return Not(condition) if term.is_excluded else condition
+
+
+def _words_of(term: FieldTerm) -> str:
+    """What is searched for where a query has no words but this term."""
+    return " ".join(term.values) if term.comparison == "is" and not term.is_excluded else term.name
 
 
 def _conjunction(conditions: Sequence[Filter]) -> Filter:
@@ -148,7 +170,7 @@ def _equality(key: str, value: str) -> Filter:
         conditions.append(Equals(key, number))
     if value.lower() in {"true", "false"}:
         conditions.append(Equals(key, value.lower() == "true"))
-    if (period := period_of(value)) is not None:
+    if (period := _period(value)) is not None:
         is_day = len(period.first) == len("2024-05-14")
         conditions += [Equals(key, period.first), StartsWith(key, period.first + ("T" if is_day else "-"))]
     return _disjunction(conditions)
@@ -159,7 +181,7 @@ def _bound(key: str, comparison: Comparison, value: str) -> Filter:
     conditions: list[Filter] = []
     if (number := _number(value)) is not None:
         conditions.append(Range(key, **{_BOUNDS[comparison]: number}))
-    if (period := period_of(value)) is None:
+    if (period := _period(value)) is None:
         if number is None:
             conditions.append(Range(key, **{_BOUNDS[comparison]: value}))
     elif comparison in {"<", ">="}:
@@ -171,3 +193,9 @@ def _bound(key: str, comparison: Comparison, value: str) -> Filter:
 
 def _number(value: str) -> float | None:
     return float(value.replace(",", ".")) if _NUMBER.fullmatch(value) else None
+
+
+def _period(value: str) -> Period | None:
+    """The period that a value is; 1000 is no year."""
+    is_number = value.isdecimal() and not _FIRST_YEAR <= int(value[:5]) <= _LAST_YEAR
+    return None if is_number else period_of(value)

@@ -396,6 +396,8 @@ class KeywordIndex:
             raise ValueError("its first build was not completed")
         marker, _, seq = str(searcher.doc(hits[0][1])["marker"][0]).partition("\n")
         if marker not in [f"{number} {self._origin}" for number in _READABLE]:
+            if marker.rpartition(" ")[2] == self._origin.rpartition(" ")[2]:
+                raise ValueError("another version of Pointsman has made it, which splits texts by other rules")
             raise ValueError(f"it belongs to {marker!r}, not to '{_FORMAT} {self._origin}'")
         codes, content = self._snapshot.codes if self._snapshot else TermCodes(), codes_in(searcher)
         if codes.content != content:
