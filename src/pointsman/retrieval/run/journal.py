@@ -124,7 +124,7 @@ class Journal:
     def _ordering_stage(self, first: HitKey, second: HitKey) -> str:
         """Return the stage that put one hit above another, where it stayed."""
         stage = "answer"
-        for record in reversed(self.records):
+        for record in reversed([record for record in self.records if record.stage != "refuse"]):  # it orders nothing
             is_fused = record.stage in {"retrieve", "fuse"}  # under keys of their own
             keys = keys_of(self.fused_hits) if is_fused else [key for key, _ in record.ranking]
             if first not in keys or second not in keys or keys.index(first) > keys.index(second):
