@@ -32,7 +32,7 @@ from _data import DATA
 from _golden_world import Answers, World, opensearch, postgresql
 from pointsman.values.retrieval_context import NEAREST, UNSURE
 
-_GONE: Final = "the strategy prf is gone"
+_GONE: Final = "the strategy prf is gone, and the command eval-select"
 _LISTED: Final = "its error lists the strategies that there are: prf is gone"
 QUESTIONS_LEFT_OUT: Final[Mapping[str, str]] = {
     "E-4711": "a code that stands in no document is said to, and near misses are told as such",
@@ -61,6 +61,13 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "commands/json/4 ": "a setting is new: cache_megabytes", "commands/text/4 ": "a setting is new: cache_megabytes",
     "commands/help/serve ": "what --allow-origin does is said in other words",
     "commands/help/delete ": "--all asks, --yes does not",
+    **dict.fromkeys(
+        [
+            "service/requests/42 GET /v1/models", "service/requests/43 POST /v1/embeddings",
+            "service/requests/44 POST /v1/rerank", "service/requests/45 POST /v2/rerank",
+        ],
+        "the service offers no models to other programs",
+    ),
     "commands/eval-select": _GONE, "commands/help/eval-select": _GONE,
     "commands/help/eval ": "where the figures are stored is said",
     "commands/json/54 delete -d notes --all": "refused without --yes",

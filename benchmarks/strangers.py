@@ -181,7 +181,7 @@ def preflight() -> Iterator[tuple[str, bool]]:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
             return await client.options(path, headers=head)
 
-    for door, path in (("HTTP", "/api/search"), ("HTTP", "/v1/rerank"), ("MCP", "/mcp")):
+    for door, path in (("HTTP", "/api/search"), ("HTTP", "/v1/vector_stores/notes/search"), ("MCP", "/mcp")):
         answer = asyncio.run(ask(apps[door], path))
         is_right = answer.status_code == 200 and answer.headers.get("access-control-allow-origin") == origin
         yield f"{door}: preflight of {path}", is_right

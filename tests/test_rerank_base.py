@@ -479,16 +479,3 @@ def test_pairs_are_scored_like_texts(pairs: list[tuple[str, str]]) -> None:
 
 
 # -- scores for other programs -----------------------------------------------------------------------------------------
-
-
-@given(st.lists(st.floats(-30, 30), min_size=2, max_size=9))
-def test_unit_scores_have_the_order_of_the_scores(scores: list[float]) -> None:
-    unit_scores = Length().unit_scores("q", [""] * len(scores), scores)
-    assert all(0 <= score <= 1 for score in unit_scores)
-    by_score = [score for _, score in sorted(zip(scores, unit_scores, strict=True))]
-    assert by_score == sorted(by_score)
-
-
-def test_unit_scores_of_probabilities_and_of_logits() -> None:
-    assert Length().unit_scores("q", ["a", "b"], [0.25, 1.0]) == [0.25, 1.0]
-    assert Length().unit_scores("q", ["a", "b"], [0.0, math.log(3)]) == pytest.approx([0.5, 0.75])

@@ -231,18 +231,3 @@ def test_an_embedder_may_know_its_spread() -> None:
 
     outcome = CalibratedReranker(Knows()).refine(Query("q"), ranking([(1.0, 0.7), (0.0, 0.8)]), 2)
     assert [hit.score for hit in outcome.hits] == pytest.approx([0.8 * 66, 1 + 0.7 * 66])
-
-
-@pytest.mark.parametrize("embedder", [None, HashingEmbedder()])
-def test_unit_scores_lie_between_the_lowest_and_the_highest_sum(embedder: HashingEmbedder | None) -> None:
-    reranker = CalibratedReranker(embedder, sigma=0.05, mean=0.2)
-    texts = ["signal train", "a signal stops trains", "bread is baked", "signal " * 500, "x"]
-    scores = reranker.score("signal train", texts)
-    unit_scores = reranker.unit_scores("signal train", texts, scores)
-    assert all(0 <= score <= 1 for score in unit_scores)
-    assert np.argsort(unit_scores).tolist() == np.argsort(scores).tolist()
-    assert (max(unit_scores) > 0.6) is (max(scores) > 0)
-
-
-def test_unit_scores_of_a_question_without_known_words_are_0() -> None:
-    assert CalibratedReranker().unit_scores("zzzz", ["bread", "tea"], [0.0, 0.0]) == [0.0, 0.0]

@@ -413,9 +413,3 @@ def test_prompts_of_your_own() -> None:
         templates = {**right, key: wrong}
         with pytest.raises(InputError, match=key):
             RerankPrompts(templates["pointwise"], templates["listwise"], templates["retry"])
-
-
-def test_unit_scores_are_grades_of_10_or_places() -> None:
-    llm = ScriptedLLM([])
-    assert LLMReranker(llm).unit_scores("q", ["a", "b"], [0.0, 7.0]) == [0.0, 0.7]
-    assert LLMReranker(llm, "listwise").unit_scores("q", ["a", "b"], [1.0, 0.5]) == [1.0, 0.5]

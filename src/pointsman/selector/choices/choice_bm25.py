@@ -38,16 +38,11 @@ class ChoiceIndex:
             for term in counts:
                 choices_of_term.setdefault(term, []).append(choice)
         self._postings: dict[str, tuple[NDArray[np.intp], NDArray[np.float64]]] = {}
-        self._idf: dict[str, float] = {}
         for term, choices in choices_of_term.items():
             indices = np.array(choices, np.intp)
             counts_ = np.array([terms[choice][term] for choice in choices], np.float64)
-            idf = self._idf[term] = float(np.log(1 + (self._size - len(indices) + 0.5) / (len(indices) + 0.5)))
+            idf = float(np.log(1 + (self._size - len(indices) + 0.5) / (len(indices) + 0.5)))
             self._postings[term] = indices, idf * counts_ / (counts_ + norms[indices])
-
-    def highest(self, tokens: Iterable[str]) -> float:
-        """Return what no score can exceed, and what that of an endless text with all these tokens would approach."""
-        return sum(self._idf.get(token, 0.0) for token in tokens)
 
     def scores(self, tokens: Iterable[str]) -> NDArray[np.float64]:
         """Return one score per choice, shape ``(choices,)``; 0 if no token occurs."""

@@ -37,7 +37,6 @@ from pointsman.service.server.reload import Reloader
 from pointsman.service.server.request_checks import secure
 from pointsman.service.server.routes import console_page as console
 from pointsman.service.server.routes import datasets, dify, health_and_metrics, retrieval_endpoints, vector_stores
-from pointsman.service.server.routes import model_endpoints as models
 from pointsman.service.server.routes import search_endpoints as search
 from pointsman.service.server.schemas import DocumentsRequest, ProblemDocument, Progress
 from pointsman.service.server.service_metrics import Measuring, Metrics
@@ -133,7 +132,6 @@ _ROUTERS: Final = (
     health_and_metrics.router,
     dify.router,
     vector_stores.router,
-    models.router,
 )
 
 

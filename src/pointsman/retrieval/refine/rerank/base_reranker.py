@@ -118,21 +118,6 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
             scores.update(zip(((query, text) for text in texts), answer, strict=True))
         return [scores[pair] for pair in pairs]
 
-    def unit_scores(self, query: str, texts: Sequence[str], scores: Sequence[float]) -> list[float]:  # noqa: ARG002
-        """Return scores as numbers from 0 to 1 in the same order, as other programs expect them.
-
-        Scores that all lie there stay as they are; otherwise they are taken as logits, whose probabilities these are.
-        A subclass with another scale overrides this.
-
-        Args:
-            query: the question.
-            texts: what was scored.
-            scores: of these texts, in any order.
-        """
-        if all(0 <= score <= 1 for score in scores):
-            return list(scores)
-        return [0.5 + 0.5 * math.tanh(score / 2) for score in scores]
-
     # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def rerank(self, query: str | Query, documents: Sequence[Document], top_n: int | None = 4) -> list[Document]:

@@ -205,23 +205,6 @@ class CalibratedReranker(BaseReranker):
         sums = dict(calibrated_sum(range(len(words)), words, excess, sigma=spread.sigma, kappa=self.kappa))
         return [sums[number] for number in range(len(words))]
 
-    def unit_scores(self, query: str, texts: Sequence[str], scores: Sequence[float]) -> list[float]:
-        """Return each sum's place between the lowest and the highest that a text could have, from 0 to 1.
-
-        The highest is that of a text with all words of the question and a cosine of 1; the lowest has none of them and
-        a cosine of -1. That is no probability: how near unrelated texts come depends on the embedder.
-        """
-        from pointsman.text import DEFAULT_ANALYZER
-
-        lowest, highest = 0.0, _index_of(texts).highest(DEFAULT_ANALYZER.query_tokens(query))
-        spread = self._known_spread()
-        if self._vectors is not None and spread is not None:
-            weight = self.kappa / spread.sigma
-            lowest, highest = weight * (-1 - spread.mean), highest + weight * (1 - spread.mean)
-        if highest <= lowest:
-            return [0.0] * len(scores)
-        return [min(1.0, max(0.0, (score - lowest) / (highest - lowest))) for score in scores]
-
 
 @dataclass(frozen=True, slots=True)
 class _Raw:

@@ -122,10 +122,6 @@ class LLMReranker(BaseReranker):
         """Async version of `score`; uses the model's ``acomplete`` if it has one."""
         return await self._score(query, texts, self._ask)
 
-    def unit_scores(self, query: str, texts: Sequence[str], scores: Sequence[float]) -> list[float]:  # noqa: ARG002
-        """Return scores from 0 to 1: grades are divided by 10, and places stay as they are."""
-        return [score / 10 for score in scores] if self.mode == "pointwise" else list(scores)
-
     async def _ask(self, prompt: str, schema: Schema) -> Completion:
         return await aask(self.llm, prompt, schema=schema, timeout=self._call_timeout)
 

@@ -111,14 +111,14 @@ class HttpProblem(Exception):  # noqa: N818  (the RFC's word)
 
 
 _DIFY: Final = "/retrieval"
-_OPENAI: Final = ("/v1/", "/v2/")
+_OPENAI: Final = "/v1/"
 
 
 def response(problem: HttpProblem, request_id: str | None = None, path: str = "", *, bearer: bool = True) -> Response:
     """Return the problem as a response; under paths of other protocols it also has their error members.
 
-    Dify recognises a wrong key by 403 alone, so that is its status there; OpenAI and Cohere answer an invalid request
-    with 400.
+    Dify recognises a wrong key by 403 alone, so that is its status there; OpenAI answers an invalid request with
+    400.
 
     Args:
         problem: the problem to report.
