@@ -62,12 +62,14 @@ class FieldTerm:
         comparison: how its values compare.
         values: with any of these.
         is_excluded: whether documents must not meet it.
+        written: the whole of it, as it stands in the query.
     """
 
     name: str
     comparison: Comparison
     values: tuple[str, ...]
     is_excluded: bool = False
+    written: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ def read_fields(text: str, names: Container[str], *, has_date: bool) -> tuple[st
     >>> read_fields("budget author:(smith OR lee) foo:bar before:2024", {"author"}, has_date=True)[0]
     'budget foo:bar'
     >>> read_fields("budget -year:>=2020", {"author", "year"}, has_date=False)[1]
-    (FieldTerm(name='year', comparison='>=', values=('2020',), is_excluded=True),)
+    (FieldTerm(name='year', comparison='>=', values=('2020',), is_excluded=True, written='-year:>=2020'),)
     """
     terms: list[FieldTerm] = []
 
@@ -121,7 +123,7 @@ def read_fields(text: str, names: Container[str], *, has_date: bool) -> tuple[st
             name, comparison = DATE, comparison if implied == "is" else implied
         if not values:
             return match[0]
-        terms.append(FieldTerm(name, comparison, values, match["minus"] is not None))
+        terms.append(FieldTerm(name, comparison, values, match["minus"] is not None, match[0].rstrip(_CLOSING)))
         return ""
 
     own_words = " ".join(_TERM.sub(take, text).split())

@@ -80,7 +80,8 @@ def with_written_filter(
         reason = f"no document has {condition!s:.200}"
         if syntax == "auto":
             filters, reason = query.filters, f"{reason}, so the nearest without it are shown"
-    decision = Decision("syntax", f"{condition}", "request" if syntax == "hard" else "default", reason)
+    written_terms = " ".join(term.written for term in terms)
+    decision = Decision("syntax", written_terms, "request" if syntax == "hard" else "default", reason)
     return replace(query, filters=filters), decision
 
 

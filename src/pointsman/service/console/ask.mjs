@@ -171,6 +171,31 @@ function body(params) {
   };
 }
 
+const QUOTES = [['"', '"'], ["«", "»"], ["“", "”"], ["「", "」"]];
+
+/** A question without a part of its syntax, in whichever quotation marks it is written; null if it is not there. */
+function without(question, part) {
+  const [, sign, phrase] = /^([-+]?)"(.*)"$/.exec(part) ?? [];
+  const forms = phrase === undefined ? [part]
+    : QUOTES.flatMap(([open, close]) => [`+${open}${phrase}${close}`, `${sign}${open}${phrase}${close}`]);
+  const written = forms.find((form) => question.includes(form));
+  return written ? question.replace(written, " ").replace(/\s+/g, " ").trim() : null;
+}
+
+/** What was understood of a question's syntax: each part can be taken away. */
+function understood({ asked, decisions }) {
+  const parts = decisions.filter(({ what }) => what === "syntax")
+    .flatMap(({ value }) => value.match(/-?[^\s:："]+[:：][<>=]*(?:"[^"]*"|\([^)]*\))|[-+]?"[^"]*"|\S+/g) ?? []);
+  const chips = parts.map((part) => {
+    const q = without(asked, part);
+    if (!q) return h("span.chip", { "data-content": true }, plain(part));
+    const href = address("ask", { ...Object.fromEntries(here().params), q });
+    return h("a.chip", { href, "data-content": true, title: () => t("ask.without", { part }) },
+      plain(part), h("span", { "aria-hidden": "true" }, "×"));
+  });
+  return chips.length ? [h("p.understood.chips", {}, () => t("ask.understood"), chips)] : [];
+}
+
 function welcome() {
   const examples = h("div.examples", {});
   showExamples(examples);
@@ -431,6 +456,7 @@ class Result {
         spelling.both ? [" + ", quote(spelling.instead)] : null,
         " · ", h("a", { href: asIs }, () => t("ask.instead"), " ", quote(spelling.instead))));
     }
+    this.#main.append(...understood(answer));
     if (degraded.length) this.#main.append(degradation(degraded));
     if (answer.verdict === "unsure") this.#main.append(h("p.unsure", {}, () => t("ask.unsure")));
     if (refused) this.#main.append(refusal(refused, this.#asked, answer.datasets.length ? insist : null));

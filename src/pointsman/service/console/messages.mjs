@@ -63,6 +63,8 @@ const TEXTS = {
   "ask.refused": ["No answer, after {time}", "未作答，用时 {time}", "Без ответа, за {time}"],
   "ask.nothing": ["No results.", "没有结果。", "Нет результатов."],
   "ask.showing": ["Showing results for", "显示的是以下内容的结果：", "Показаны результаты по запросу"],
+  "ask.understood": ["Understood:", "已理解：", "Понято:"],
+  "ask.without": ["Search without {part}", "去掉 {part} 再搜索", "Искать без {part}"],
   "ask.instead": ["Search instead for", "改为搜索", "Искать вместо этого"],
   "effort.fast": ["fast", "快速", "быстро"],
   "effort.balanced": ["balanced", "均衡", "в меру"],
