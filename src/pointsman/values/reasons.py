@@ -68,17 +68,17 @@ WORDS: Final[Mapping[str, tuple[str, str, str]]] = {
     ),
     # of the order of hits, where one stands above another that is more relevant
     "order_fuse": (
-        "the order is that of all evidence together; relevance judges each hit by itself",
+        "the order is that of all evidence together, while relevance judges each hit by itself",
         "排序依据全部证据的总分，相关度则单独评判每条结果",
         "порядок — по всем данным вместе, а вероятность считается для каждого результата отдельно",
     ),
     "order_retrieve": (
-        "the order is that of the scores in the list; relevance judges each hit by itself",
+        "the order is that of the scores in the list, while relevance judges each hit by itself",
         "排序依据列表中的得分，相关度则单独评判每条结果",
         "порядок — по оценкам в списке, а вероятность считается для каждого результата отдельно",
     ),
     "order_rerank": (
-        "the order is the reranker's; relevance judges each hit by itself",
+        "the order is the reranker's, while relevance judges each hit by itself",
         "排序由重排模型给出，相关度则单独评判每条结果",
         "порядок задал реранкер, а вероятность считается для каждого результата отдельно",
     ),
