@@ -44,6 +44,7 @@ from pointsman import (
     ToolMetadata,
 )
 from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.evaluation import evaluate, evaluate_questions
 from pointsman.llm.scripted_llm import ScriptedLLM
 from pointsman.service.server import create_app
 from pointsman.service.server.protocol.request_limits import Limits
@@ -332,11 +333,43 @@ def compression() -> Iterator[tuple[str, bool]]:
             )
 
 
+def evaluation() -> Iterator[tuple[str, bool]]:
+    """Row 004: one table for a folder and a file of questions, with every column and row of the document's."""
+    texts = {"switch": "A railway switch guides trains.", "tea": "Green tea is brewed below boiling point."}
+    Path("corpus.jsonl").write_text("\n".join(json.dumps({"_id": name, "text": text}) for name, text in texts.items()))
+    Path("queries.jsonl").write_text(json.dumps({"_id": "q1", "text": "what guides a train?"}))
+    Path("qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq1\tswitch\t1\n")
+    Path("questions.csv").write_text("query,source\nwhat guides a train?,switch\n")
+    workspace = pointsman.open("ws", embedder=HashingEmbedder())
+    workspace.dataset("notes").add([Document(name, text) for name, text in texts.items()])
+    of_folder = evaluate(".", "all", embedder=HashingEmbedder()).to_json()
+    of_questions = evaluate_questions(workspace, "questions.csv", "all").to_json()
+    yield (
+        "--strategies all with a folder and a CSV",
+        of_folder["strategies"].keys() == of_questions["strategies"].keys(),
+    )
+    columns = {"ndcg@10", "recall@10", "precision@10", "mrr@10", "latency_ms", "latency_without_embedding_ms", "llm"}
+    for name, form in (("a folder", of_folder), ("a CSV", of_questions)):
+        rows = form["strategies"]
+        yield f"every column, {name}", all(columns <= row.keys() for row in rows.values())
+        yield f"Hybrid + Reranker as a row, {name}", "hybrid+rerank" in rows
+    try:
+        evaluate(
+            ".", "hyde", embedder=HashingEmbedder(), settings=pointsman.Settings(llm_base_url="http://127.0.0.1:9/v1")
+        )
+    except InputError as error:
+        yield (
+            "eval DIR --strategies hyde reads the settings",
+            "no model is named for http://127.0.0.1:9/v1" in str(error),
+        )
+
+
 ROWS: Final[dict[str, Case]] = {
     "000": selectors,
     "003": hybrid_retriever,
     "004": keyword_index,
     "004-compression": compression,
+    "004-evaluation": evaluation,
     "004-settings": settings_and_service,
     "errors": errors,
     "rerank": rerankers,

@@ -358,7 +358,8 @@ def test_eval_on_a_small_collection(cli: Cli) -> None:
     report = cli.json("eval", "collection", "--strategies", "bm25,hybrid")
     assert (report["dataset"], report["documents"], report["queries"]) == ("collection", 3, 3)
     assert report["strategies"]["bm25"]["ndcg@10"] == 1.0
-    assert set(report["strategies"]["hybrid"]) == {"ndcg@10", "recall@10", "recall@100", "mrr@10", "latency_ms"}
+    measures = {"ndcg@10", "recall@10", "recall@100", "precision@10", "mrr@10"}
+    assert set(report["strategies"]["hybrid"]) == measures | {"latency_ms", "latency_without_embedding_ms", "llm"}
     assert "bm25" in cli("eval", "collection", "--strategies", "bm25").stdout
 
 

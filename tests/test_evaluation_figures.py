@@ -17,7 +17,14 @@ def test_figures_by_hand() -> None:
     means = measure(qrels, {"q": ["bad", "good", "unjudged", "best"]}, k=3, depth=4).means
     ideal = 3 / log2(2) + 2 / log2(3) + 1 / log2(4)
     assert means == pytest.approx(
-        {"ndcg@3": 1 / log2(3) / ideal, "recall@3": 1 / 3, "recall@4": 2 / 3, "mrr@3": 1 / 2}, abs=1e-9
+        {
+            "ndcg@3": 1 / log2(3) / ideal,
+            "recall@3": 1 / 3,
+            "recall@4": 2 / 3,
+            "precision@3": 1 / 3,
+            "mrr@3": 1 / 2,
+        },
+        abs=1e-9,
     )
 
 
@@ -42,10 +49,12 @@ def test_equal_to_trec_eval(seed: int) -> None:
         query: {document: 1 / rank for rank, document in enumerate(ranking, 1)} for query, ranking in rankings.items()
     }
     top = {query: dict(list(scores.items())[:10]) for query, scores in run.items()}
-    trec_values = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut_10", "recall_10", "recall_100"}).evaluate(run)
+    trec_values = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut_10", "recall_10", "recall_100", "P_10"}).evaluate(
+        run
+    )
     first = pytrec_eval.RelevanceEvaluator(qrels, {"recip_rank"}).evaluate(top)
     own_values = measure(qrels, rankings).per_query
-    names = {"ndcg@10": "ndcg_cut_10", "recall@10": "recall_10", "recall@100": "recall_100"}
+    names = {"ndcg@10": "ndcg_cut_10", "recall@10": "recall_10", "recall@100": "recall_100", "precision@10": "P_10"}
     assert set(own_values) == {*names, "mrr@10"}
     for query in qrels:
         for name, trec_name in names.items():
@@ -71,7 +80,7 @@ def test_unjudged_queries_are_left_out_and_unanswered_ones_count_nothing() -> No
 
 
 def test_no_query_at_all() -> None:
-    assert measure({}, {}).means == {"ndcg@10": 0, "recall@10": 0, "recall@100": 0, "mrr@10": 0}
+    assert measure({}, {}).means == dict.fromkeys(("ndcg@10", "recall@10", "recall@100", "precision@10", "mrr@10"), 0)
 
 
 def test_a_grade_below_zero_is_not_relevant() -> None:

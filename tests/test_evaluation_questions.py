@@ -14,6 +14,7 @@ from command_kit import run_command
 from pointsman import Document, Workspace
 from pointsman.embedders import HashingEmbedder
 from pointsman.evaluation import evaluate_questions, file_labels, read_questions, tune
+from pointsman.evaluation.run_collection import ALL
 from pointsman.tools.errors import InputError
 from pointsman.workspace.past_runs import latest
 
@@ -122,6 +123,21 @@ def test_figures_are_those_of_a_count_by_hand(workspace: Workspace, tmp_path: Pa
     assert measures["mrr@10"] == pytest.approx((1 / 2 + 1 + 1 / 3) / 3)
     assert measures["ndcg@10"] == pytest.approx((1 / math.log2(3) + 1 + 1 / math.log2(4)) / 3)
     assert measures["recall@10"] == 1
+    assert measures["precision@10"] == pytest.approx(1 / 10)
+
+
+def test_a_file_of_questions_takes_every_row_that_a_folder_takes(workspace: Workspace, tmp_path: Path) -> None:
+    pytest.importorskip("ir_measures")
+    path = csv_file(tmp_path, "query,source\nlamp signal,tea.md\nchange a fuse,fuse.md\n")
+    report = evaluate_questions(workspace, path, "all")
+    assert tuple(report.strategies) == ALL
+    assert "hybrid+rerank" in ALL
+    form = report.to_json()
+    assert set(form["against_best_fixed"]) == set(ALL) - {form["best_fixed"]}
+    for strategy in report.strategies.values():
+        assert 0 < strategy.without_embedding[0] <= strategy.p50
+    with pytest.raises(InputError, match="no strategy named 'magic'"):
+        evaluate_questions(workspace, path, "bm25,magic")
 
 
 def test_tuning_counts_a_file_by_its_best_passage(workspace: Workspace, tmp_path: Path) -> None:

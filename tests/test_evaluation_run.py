@@ -5,17 +5,23 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import StringIO
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
 from rich.console import Console
 
 import pointsman
+from pointsman import RetrievalWorkflow, Settings
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.evaluation import evaluate, evaluate_workspace, read_collection, render, run_eval
+from pointsman.llm.scripted_llm import ScriptedLLM
 from pointsman.retrieval.refine.rerank import BaseReranker
 from pointsman.tools.errors import InputError, RetrievalError, UnknownNameError
 
@@ -24,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DATA = Path(os.environ.get("POINTSMAN_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
+COSTS = ["latency_ms", "latency_without_embedding_ms", "llm"]
 WORDS = ["signal", "points", "crossing", "platform", "timetable", "freight", "shunter", "gauge", "sleeper", "viaduct"]
 
 
@@ -86,9 +93,18 @@ def test_the_report_as_json_is_what_scripts_rely_on(folder: Path) -> None:
     assert list(report) == ["dataset", "documents", "queries", "strategies"]
     assert list(report["strategies"]) == ["bm25", "vector", "hybrid", "auto"]
     for figures in report["strategies"].values():
-        assert list(figures) == ["ndcg@10", "recall@10", "recall@100", "mrr@10", "latency_ms"]
+        assert list(figures) == [
+            *(f"{name}@10" for name in ("ndcg", "recall")),
+            "recall@100",
+            "precision@10",
+            "mrr@10",
+            *COSTS,
+        ]
         assert list(figures["latency_ms"]) == ["p50", "p95"]
         assert 0 < figures["latency_ms"]["p50"] <= figures["latency_ms"]["p95"]
+        assert figures["latency_without_embedding_ms"]["p50"] <= figures["latency_ms"]["p50"]
+        assert figures["precision@10"] == pytest.approx(figures["recall@10"] / 10)
+        assert figures["llm"] == {"calls": 0, "tokens": 0}
     assert report["strategies"]["bm25"]["ndcg@10"] == 1  # the word is in one document alone
 
 
@@ -102,7 +118,7 @@ def test_figures_are_rounded_in_json_alone(folder: Path) -> None:
 
 def test_another_cutoff_has_other_names(folder: Path) -> None:
     (figures,) = evaluate(folder, ["bm25"], k=3).to_json()["strategies"].values()
-    assert list(figures) == ["ndcg@3", "recall@3", "recall@100", "mrr@3", "latency_ms"]
+    assert list(figures) == ["ndcg@3", "recall@3", "recall@100", "precision@3", "mrr@3", *COSTS]
 
 
 def test_a_cutoff_beyond_the_usual_depth_is_searched_for(folder: Path) -> None:
@@ -170,6 +186,81 @@ def test_latency_holds_the_embedding_of_every_query_timed(folder: Path) -> None:
         assert embedder.queries.count(f"what is a {WORDS[int(query[1:])]}") == 2  # for each strategy's timing
 
 
+class Unhurried(HashingEmbedder):
+    """Takes a while for each query."""
+
+    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        time.sleep(0.05)
+        return super().embed_queries(texts)
+
+
+def test_latency_is_told_with_the_embedding_and_without(folder: Path) -> None:
+    embedder = Unhurried()
+    for name, figures in evaluate(folder, ["bm25", "vector"], embedder=embedder, limit_queries=3).strategies.items():
+        difference = figures.p50 - figures.without_embedding[0]
+        assert (difference >= 50) == (name == "vector")
+
+
+def test_a_row_with_the_reranker_is_measured_with_it_and_the_others_as_asked(folder: Path, tmp_path: Path) -> None:
+    collection = read_collection(folder)
+    workflow = RetrievalWorkflow(reranker=FewestSharedWords())
+    with pointsman.open(tmp_path / "work", embedder=HashingEmbedder(), workflow=workflow) as workspace:
+        workspace.dataset("railway").add(collection.documents)
+        rows = ["hybrid", "hybrid+rerank"]
+        strategies = evaluate_workspace(
+            workspace, collection, rows, timed_with=HashingEmbedder(), rerank=False
+        ).strategies
+    assert [strategies[name].measures["mrr@10"] > 0.9 for name in rows] == [True, False]
+    with pytest.raises(UnknownNameError, match="magic"):
+        evaluate(folder, "magic+rerank")
+    with pytest.raises(UnknownNameError, match="all"):
+        evaluate(folder, "all+rerank")
+
+
+def test_calls_and_tokens_of_a_model_are_counted(folder: Path, tmp_path: Path) -> None:
+    collection = read_collection(folder).first(2)
+    llm = ScriptedLLM(lambda _: "It is about a signal.")
+    with pointsman.open(tmp_path / "work", embedder=HashingEmbedder(), llm=llm) as workspace:
+        workspace.dataset("railway").add(collection.documents)
+        report = evaluate_workspace(workspace, collection, ["hyde", "bm25"], timed_with=HashingEmbedder())
+    hyde = report.strategies["hyde"]
+    assert hyde.llm_calls == 1
+    assert hyde.llm_tokens > 10
+    assert report.to_json()["strategies"]["hyde"]["llm"]["calls"] == 1
+    assert report.strategies["bm25"].llm_calls == 0
+
+
+class ChatServer(BaseHTTPRequestHandler):
+    """Answers every question in OpenAI's form."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        message = {"role": "assistant", "content": "It is about a signal."}
+        choice = {"index": 0, "finish_reason": "stop", "message": message}
+        usage = {"prompt_tokens": 30, "completion_tokens": 12, "total_tokens": 42}
+        form = {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": usage}
+        answer = json.dumps(form).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *arguments: object) -> None:
+        """Say nothing."""
+
+
+def test_a_folder_finds_the_model_that_the_settings_name(folder: Path) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), ChatServer) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        settings = Settings(llm_base_url=f"http://127.0.0.1:{server.server_port}/v1", llm_model="m")
+        report = evaluate(folder, "hyde", embedder=HashingEmbedder(), limit_queries=2, settings=settings)
+        server.shutdown()
+    assert (report.strategies["hyde"].llm_calls, report.strategies["hyde"].llm_tokens) == (1, 42)
+    with pytest.raises(InputError, match="'hyde' cannot be used here: it needs a language model"):
+        evaluate(folder, "hyde", embedder=HashingEmbedder())
+
+
 def test_progress_ends_where_it_should(folder: Path) -> None:
     steps: list[tuple[int, int, str]] = []
     evaluate(folder, ["bm25"], embedder=HashingEmbedder(), on_progress=lambda *step: steps.append(step))
@@ -205,12 +296,17 @@ def test_rankings_are_measured_after_the_reranker_that_is_given_and_without_one_
 
 
 def test_the_table_shows_every_figure_and_takes_no_name_for_markup(folder: Path) -> None:
-    output = StringIO()
-    Console(width=120, file=output).print(render(evaluate(folder, ["bm25", "vector"], embedder=HashingEmbedder())))
-    table = output.getvalue()
-    assert "railway [red]: 10 documents, 10 queries" in table
-    for text in ("bm25", "vector", "ndcg@10", "recall@100", "mrr@10", "p95 ms", "1.0000"):
-        assert text in table
+    rows = ["bm25", "vector", "hybrid+rerank"]
+    report = evaluate(folder, rows, embedder=HashingEmbedder())
+    for compared, headings in ((False, ["@100", "precision", "mrr"]), (True, ["against", "p"])):
+        output = StringIO()
+        Console(width=80, file=output).print(render(replace(report, compared=compared)))
+        table = output.getvalue()
+        assert "railway [red]: 10 documents, 10 queries" in table
+        for text in (*rows, "ndcg", "recall", "p50", "bedding", "1.0000", *headings):
+            assert text in table
+        assert "…" not in table, "everything fits into 80 columns"
+        assert "tokens" not in table, "no model was asked"
 
 
 @pytest.mark.skipif(not (DATA / "ru_faq_java").is_dir(), reason=f"no test collections in {DATA}")

@@ -64,12 +64,16 @@ class QueryVectors:
     Args:
         embedder: returns the embedder; called on first use.
         size: maximum number of vectors remembered.
+
+    Attributes:
+        seconds: what embedding has taken so far.
     """
 
     def __init__(self, embedder: Callable[[], Embedder], size: int = 1024) -> None:
         self._embedder, self._size = embedder, size
         self._entries: dict[str, _Embedding] = {}
         self._lock = threading.Lock()
+        self.seconds = 0.0
         _all_query_vectors.add(self)
 
     def __call__(self, text: str) -> NDArray[np.float32]:
@@ -133,9 +137,17 @@ class QueryVectors:
         """Replace the lock, for a forked process in which the old one cannot be released."""
         self._lock = threading.Lock()
 
+    def forget(self) -> None:
+        """Forget all vectors: each query is embedded again."""
+        with self._lock:
+            self._entries.clear()
+
     def _embed(self, texts: list[str]) -> NDArray[np.float32]:
         embedder = self._embedder()
-        return _rows_for(texts, embedder.embed_queries(texts), embedder.dimensions)
+        start = monotonic()
+        rows = _rows_for(texts, embedder.embed_queries(texts), embedder.dimensions)
+        self.seconds += monotonic() - start
+        return rows
 
     def _wait(self, text: str) -> NDArray[np.float32]:
         with self._lock:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pointsman.evaluation.ranking_metrics import measure
-from pointsman.evaluation.report import Report, StrategyReport
-from pointsman.retrieval.request import RegisteredStrategy
+from pointsman.evaluation.report import Report
+from pointsman.evaluation.run_collection import ALL, measure_strategies, strategy_names
 from pointsman.retrieval.run.candidates import DEPTH
 from pointsman.tools.errors import InputError
 from pointsman.values.argument_checks import check_top_k
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pointsman.evaluation.run_collection import Progress
+    from pointsman.values.retrieval_context import RetrievalContext
     from pointsman.values.types import Document, Hit
     from pointsman.workspace.dataset import Dataset
     from pointsman.workspace.workspace_search import Workspace
@@ -214,14 +215,14 @@ def evaluate_questions(
 
     A question whose rows name files is measured over files: a file has the rank of its first passage. A question with
     a quote is measured over passages: the first one that holds the quote counts. Rankings are those of
-    ``workspace.search`` without refusal, to a depth of 100 passages; latency is that of the same search.
+    ``workspace.search`` without refusal, to a depth of 100 passages; latencies are those of `run_collection.evaluate`.
 
     Args:
         workspace: a workspace in a folder or on a server of its own, not a service.
         questions: a CSV file, see `read_questions`, or its rows.
-        strategies: names that `Workspace.search` accepts, also as ``"bm25,vector"``.
+        strategies: names that `Workspace.search` accepts, also as ``"bm25,vector"``; see `run_collection.evaluate`.
         datasets: the datasets to search; None: all.
-        k: the cutoff of nDCG, recall and reciprocal rank.
+        k: the cutoff of nDCG, recall, precision and reciprocal rank.
         rerank: False: no reranking; True: as configured.
         limit_queries: use only the first so many rows.
         on_progress: called with the number of questions done.
@@ -232,43 +233,37 @@ def evaluate_questions(
     """
     check_top_k(k)
     measure({}, {}, k)  # a missing package is reported before the searches
-    names = [name.strip() for name in strategies.split(",")] if isinstance(strategies, str) else list(strategies)
-    names = [name for name in dict.fromkeys(names) if name]
+    names = strategy_names(strategies)
     rows = read_questions(questions) if isinstance(questions, str | Path) else questions
     rows = list(rows)[:limit_queries]
     names_of_datasets = [datasets] if isinstance(datasets, str) else list(datasets or workspace.names())
     open_datasets = [workspace.dataset(name, create=False) for name in names_of_datasets]
     labels = file_labels(open_datasets, rows)
     queries_with_quote = {row.query for row in rows if row.quote}
-    report = on_progress or (lambda *_: None)
     grades = {query: dict.fromkeys(labels.answers[query].values(), 1) for query in labels.queries}
-    reports: dict[str, StrategyReport] = {}
-    for text in labels.queries.values():  # embeds the questions, so that no strategy pays for all
-        workspace.search(text, 1, datasets=names_of_datasets, strategy=RegisteredStrategy(names[0]), refuse=False)
-    for strategy in names:
-        rankings: dict[str, list[str]] = {}
-        times: list[float] = []
-        for number, (query, text) in enumerate(labels.queries.items(), 1):
-            context = workspace.search(
-                text,
-                max(DEPTH, k),
-                datasets=names_of_datasets,
-                strategy=RegisteredStrategy(strategy),
-                rerank=None if rerank else False,
-                refuse=False,
-            )
-            times.append(context.trace.milliseconds)
-            by_passage = text in queries_with_quote
-            rankings[query] = [_unit(hit, labels.answers[query], by_passage=by_passage) for hit in context]
-            report(number, len(labels.queries), f"{strategy}: asking")
-        figures = measure(grades, rankings, k)
-        p50, p95 = _percentiles(times)
-        reports[strategy] = StrategyReport(figures.means, p50, p95, figures.per_query[f"ndcg@{k}"])
+
+    def units_of(query: str, context: RetrievalContext) -> list[str]:
+        by_passage = labels.queries[query] in queries_with_quote
+        return [_unit(hit, labels.answers[query], by_passage=by_passage) for hit in context]
+
+    reports = measure_strategies(
+        workspace,
+        labels.queries,
+        grades,
+        names,
+        k,
+        units_of,
+        latency_workspace=workspace,
+        rerank=rerank,
+        datasets=names_of_datasets,
+        on_progress=on_progress,
+    )
     return Report(
         ", ".join(names_of_datasets),
         sum(map(len, open_datasets)),
         len(labels.queries),
         reports,
+        compared=names == ALL,
         texts=dict(labels.queries),
     )
 
@@ -276,13 +271,6 @@ def evaluate_questions(
 def _unit(hit: Hit, answers: Mapping[str, str], *, by_passage: bool) -> str:
     """Return what a hit counts as: the answer that it belongs to, else its passage or its file."""
     return answers.get(hit.id) or (f"passage {hit.id}" if by_passage else f"file {source_of(hit.document)}")
-
-
-def _percentiles(times: Sequence[float]) -> tuple[float, float]:
-    import numpy as np
-
-    p50, p95 = np.percentile(times, [50, 95])
-    return float(p50), float(p95)
 
 
 def best_passages(dataset: Dataset, labels: FileLabels) -> Mapping[str, Mapping[str, int]]:

@@ -1,4 +1,4 @@
-"""nDCG, recall and reciprocal rank, exactly as trec_eval computes them."""
+"""nDCG, recall, precision and reciprocal rank, exactly as trec_eval computes them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Figures:
 
 
 def measure(qrels: Qrels, rankings: Rankings, k: int = 10, depth: int = 100) -> Figures:
-    """Compute ``ndcg@k``, ``recall@k``, ``recall@depth`` and ``mrr@k`` of rankings.
+    """Compute ``ndcg@k``, ``recall@k``, ``recall@depth``, ``precision@k`` and ``mrr@k`` of rankings.
 
     As in trec_eval: nDCG takes the grade itself as the gain; a query without judgments is left out; a judged query
     counts 0 if nothing relevant was found, or nothing at all; a grade below 0 counts as 0. ``mrr@k`` is its
@@ -37,7 +37,7 @@ def measure(qrels: Qrels, rankings: Rankings, k: int = 10, depth: int = 100) -> 
     Args:
         qrels: the judgments.
         rankings: the ids found for each query, best first.
-        k: the cutoff of nDCG, recall and reciprocal rank.
+        k: the cutoff of nDCG, recall, precision and reciprocal rank.
         depth: the cutoff of the second recall.
 
     Raises:
@@ -61,7 +61,12 @@ def measure(qrels: Qrels, rankings: Rankings, k: int = 10, depth: int = 100) -> 
         # trec_eval orders by score, then by id: scores that decrease with rank keep our order
         scores[str(number)] = {names[document]: float(-rank) for rank, document in enumerate(ranking)}
     top = {query: dict(list(scores_of_query.items())[:k]) for query, scores_of_query in scores.items()}
-    metrics = {f"ndcg@{k}": ir.nDCG @ k, f"recall@{k}": ir.R @ k, f"recall@{depth}": ir.R @ depth}
+    metrics = {
+        f"ndcg@{k}": ir.nDCG @ k,
+        f"recall@{k}": ir.R @ k,
+        f"recall@{depth}": ir.R @ depth,
+        f"precision@{k}": ir.P @ k,
+    }
     figures = [*ir.iter_calc(list(set(metrics.values())), grades, scores), *ir.iter_calc([ir.RR], grades, top)]
     values = {(metric.measure, metric.query_id): float(metric.value) for metric in figures}
     return Figures(

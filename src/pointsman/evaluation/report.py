@@ -20,17 +20,21 @@ class StrategyReport:
 
     Attributes:
         measures: means over all judged queries, by name, such as ``ndcg@10``.
-        p50: median latency of a search, in milliseconds.
+        p50: median latency of a search, in milliseconds, with the embedding of its query.
         p95: 95th percentile of the latency, in milliseconds.
         per_query: nDCG by query id, for `pointsman.evaluation.compare`.
+        without_embedding: the same two latencies without the embedding, as for a query that was asked before.
         llm_calls: mean number of language model calls per query.
+        llm_tokens: mean number of tokens of their prompts and answers, estimated where the model does not count them.
     """
 
     measures: Mapping[str, float]
     p50: float
     p95: float
     per_query: Mapping[str, float]
+    without_embedding: tuple[float, float] = (0.0, 0.0)
     llm_calls: float = 0.0
+    llm_tokens: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,11 @@ class Report:
                 name: {
                     **{measure: round(value, 4) for measure, value in strategy.measures.items()},
                     "latency_ms": {"p50": round(strategy.p50, 2), "p95": round(strategy.p95, 2)},
+                    "latency_without_embedding_ms": {
+                        "p50": round(strategy.without_embedding[0], 2),
+                        "p95": round(strategy.without_embedding[1], 2),
+                    },
+                    "llm": {"calls": round(strategy.llm_calls, 2), "tokens": round(strategy.llm_tokens, 1)},
                 }
                 for name, strategy in self.strategies.items()
             },
@@ -108,24 +117,26 @@ class Report:
                 name: {"difference": round(comparison.difference, 4), "p": round(comparison.p, 4)}
                 for name, comparison in self.against_best().items()
             }
-            result["llm_calls"] = {name: strategy.llm_calls for name, strategy in self.strategies.items()}
         return result
 
 
 def render(report: Report) -> Table:
     """Return the report as a terminal table with the best figure of each measure in bold."""
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
     title = f"{report.dataset}: {report.documents:,} documents, {report.queries:,} queries"
-    table = Table(title=Text(title), title_justify="left")  # a Text, as a name may contain rich markup
-    table.add_column("strategy")
+    # a Text, as a name may contain rich markup; narrow, as a terminal has 80 columns
+    table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("strategy", no_wrap=True)
     measures = list(next(iter(report.strategies.values())).measures) if report.strategies else []
     versus = report.against_best() if report.compared else {}
-    times = ["p50 ms", "p95 ms"]
-    if report.compared:  # limited by 80 columns; the JSON has all figures
-        measures, times = measures[:2], ["p50 ms", "llm calls", f"vs {report.best_fixed}", "p"]
-    for heading in (*measures, *times):
+    measures = measures[:2] if report.compared else measures  # the JSON has all figures
+    times = ["p50\nms", "p95\nms", "not em-\nbedding"]
+    llm = ["model\ncalls", "tokens"] if any(strategy.llm_calls for strategy in report.strategies.values()) else []
+    tests = [f"against\n{report.best_fixed}", "p"] if report.compared else []
+    for heading in (*(measure.replace("@", "\n@") for measure in measures), *times, *llm, *tests):
         table.add_column(heading, justify="right")
     best = {
         measure: max(other_strategy.measures[measure] for other_strategy in report.strategies.values())
@@ -136,10 +147,10 @@ def render(report: Report) -> Table:
             Text(f"{strategy.measures[measure]:.4f}", "bold" if strategy.measures[measure] == best[measure] else "")
             for measure in measures
         ]
-        row = [f"{strategy.p50:.2f}", f"{strategy.p95:.2f}"]
+        row = [f"{milliseconds:.1f}" for milliseconds in (strategy.p50, strategy.p95, strategy.without_embedding[0])]
+        row += [f"{strategy.llm_calls:.1f}", f"{strategy.llm_tokens:.0f}"] if llm else []
         if report.compared:
-            significance = [f"{versus[name].difference:+.4f}", f"{versus[name].p:.4f}"] if name in versus else ["", ""]
-            row = [f"{strategy.p50:.2f}", f"{strategy.llm_calls:.1f}", *significance]
+            row += [f"{versus[name].difference:+.4f}", f"{versus[name].p:.4f}"] if name in versus else ["", ""]
         table.add_row(name, *cells, *row)
     if report.compared:
         table.caption = f"choosing the best for every query, knowing the answers: nDCG {report.oracle:.4f}"

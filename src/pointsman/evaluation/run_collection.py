@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from pointsman.evaluation.collections import TestCollection, read_collection
 from pointsman.evaluation.ranking_metrics import measure
 from pointsman.evaluation.report import Report, StrategyReport
 from pointsman.retrieval.fusion import LISTS
+from pointsman.retrieval.refine.budget import accounts
 from pointsman.retrieval.request import RegisteredStrategy
 from pointsman.retrieval.run.candidates import DEPTH
 from pointsman.tools.audit_log import without_record
@@ -28,14 +30,20 @@ from pointsman.workspace.workspace_search import Workspace
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pointsman.embedders.query_vectors import QueryVectors
     from pointsman.retrieval.refine.base_refiner import BaseRefiner
     from pointsman.values.protocols import Embedder
+    from pointsman.values.retrieval_context import RetrievalContext
+    from pointsman.values.settings import Settings
 
 STRATEGIES = ("bm25", "vector", "hybrid", "auto")
 """The strategies compared by default."""
 
-ALL = (*STRATEGIES, "rrf", "z_score", "multi_query", "decomposition")
-"""The strategies of ``"all"``: those that rank a collection's documents without a language model."""
+RERANKED = "+rerank"
+"""What a strategy's name ends in to be measured with the reranker, whatever the other rows do."""
+
+ALL = (*STRATEGIES, f"hybrid{RERANKED}", "rrf", "z_score", "multi_query", "decomposition")
+"""The strategies of ``"all"``: those that rank documents without a language model."""
 
 Progress = Callable[[int, int, str], None]
 """Called with the amount done, the total, and the current activity."""
@@ -47,12 +55,13 @@ _WARM_UP = 5
 
 def evaluate(
     folder: str | Path,
-    strategies: Sequence[str] = STRATEGIES,
+    strategies: str | Sequence[str] = STRATEGIES,
     k: int = 10,
     limit_queries: int | None = None,
     embedder: Embedder | str | None = None,
     on_progress: Progress | None = None,
     rerank: bool = True,
+    settings: Settings | None = None,
 ) -> Report:
     """Measure strategies on a folder in BEIR format.
 
@@ -61,56 +70,56 @@ def evaluate(
 
     Latency is that of ``workspace.search(query, k=k)`` in a warm process, measured sequentially on at most 200 evenly
     spaced queries. It includes embedding the query: the embedding cache is bypassed, and no query runs before it is
-    timed, except for a warm-up with other texts.
+    timed, except for a warm-up with other texts. Latency without embedding is that of the same search less the time
+    that embedding took.
 
     Args:
         folder: see `read_collection`.
-        strategies: ``"auto"`` or names that `Workspace.search` accepts; ``"all"`` selects those that need only the
-            documents, compared by paired tests.
-        k: the cutoff of nDCG, recall and reciprocal rank.
+        strategies: ``"auto"`` or names that `Workspace.search` accepts; ``"hybrid+rerank"`` is ``hybrid`` with the
+            reranker; ``"all"`` selects those that need only the documents, compared by paired tests.
+        k: the cutoff of nDCG, recall, precision and reciprocal rank.
         limit_queries: use only the first so many judged queries, in file order.
         embedder: or its name; by default the default one; not loaded if only ``bm25`` is measured. Pass it without a
             cache: it is cached here, and a `CachedEmbedder` would hide the cost of embedding queries from the latency.
         on_progress: called with the progress.
         rerank: if False, rankings are measured as fused, without reranking. Refusal is off: whether to answer is
             independent of the order.
+        settings: name the language models of strategies that need one; by default there is none.
 
     Raises:
         InputError: the folder, a strategy or a number is invalid.
     """
-    strategies = [strategies] if isinstance(strategies, str) else strategies
-    names = tuple(dict.fromkeys(STRATEGY_ALIASES.get(name, name) for name in strategies))
-    if not names:
-        raise InputError(f"no strategy to evaluate; name some of {', '.join(('auto', *LISTS))}, or all")
-    compare_all = "all" in names
-    names = ALL if compare_all else names
-    for name in names:
-        if name != "auto" and name not in LISTS and name not in STRATEGY_NAMES.names():
-            raise UnknownNameError("strategy", name, ("all", "auto", *LISTS, *STRATEGY_NAMES.names()))
+    names = strategy_names(strategies)
     check_top_k(k)
     measure({}, {}, k)  # report a missing package now, not after an hour of embedding
     collection = read_collection(folder).first(limit_queries)
     words_only = names == ("bm25",)
     model = None if words_only else as_embedder("default" if embedder is None else embedder)
-    with indexed(collection, model, on_progress, words_only=words_only) as workspace:
+    with indexed(collection, model, on_progress, words_only=words_only, settings=settings) as workspace:
         report = evaluate_workspace(workspace, collection, names, k, on_progress, timed_with=model, rerank=rerank)
-        return replace(report, compared=compare_all)
+        return replace(report, compared=names == ALL)
 
 
-def run_eval(
-    folder: str | Path,
-    strategies: str | Sequence[str] = STRATEGIES,
-    *,
-    k: int = 10,
-    rerank: bool = True,
-    limit_queries: int | None = None,
-    embedder: Embedder | str | None = None,
-    on_progress: Progress | None = None,
-) -> Report:
-    """`evaluate` for the command line: also accepts strategies as ``"bm25,vector"``."""
-    if isinstance(strategies, str):
-        strategies = [name.strip() for name in strategies.split(",") if name.strip()]
-    return evaluate(folder, strategies, k, limit_queries, embedder, on_progress, rerank)
+run_eval = evaluate
+"""The name that scripts have for it."""
+
+
+def strategy_names(strategies: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the strategies to measure: their names in one text (``"bm25,vector"``) or several, or those of ``all``.
+
+    Raises:
+        UnknownNameError: there is no such strategy.
+        InputError: no strategy is named.
+    """
+    texts = strategies.split(",") if isinstance(strategies, str) else strategies
+    names = tuple(dict.fromkeys(STRATEGY_ALIASES.get(text.strip(), text.strip()) for text in texts if text.strip()))
+    known = ("all", "auto", *LISTS, *STRATEGY_NAMES.names())
+    if not names:
+        raise InputError(f"no strategy to evaluate; name some of {', '.join(('auto', *LISTS))}, or all")
+    for name in names:
+        if name.removesuffix(RERANKED) not in known or name == f"all{RERANKED}":
+            raise UnknownNameError("strategy", name, known)
+    return ALL if "all" in names else names
 
 
 @contextmanager
@@ -120,6 +129,7 @@ def indexed(
     on_progress: Progress | None = None,
     *,
     words_only: bool = False,
+    settings: Settings | None = None,
 ) -> Iterator[Workspace]:
     """Context manager: a temporary workspace with the collection's documents.
 
@@ -128,12 +138,13 @@ def indexed(
         embedder: by default the default embedder; its vectors are cached on disk.
         on_progress: called with the number of documents done.
         words_only: build no vectors and load no embedder.
+        settings: of the workspace; by default none.
     """
     report = on_progress or (lambda *_: None)
     total = len(collection.documents)
     with (
         tempfile.TemporaryDirectory(prefix="pointsman-eval-") as folder,
-        Workspace(folder, embedder=None if words_only else _cached(embedder)) as workspace,
+        Workspace(folder, embedder=None if words_only else _cached(embedder), settings=settings) as workspace,
     ):
         dataset = workspace.dataset(_DATASET, indexing_technique="keyword" if words_only else "hybrid")
         total_done = 0
@@ -165,22 +176,100 @@ def evaluate_workspace(
         workspace: the workspace; all its datasets are searched.
         collection: the collection that has the queries.
         strategies: names that `Workspace.search` accepts.
-        k: the cutoff of nDCG, recall and reciprocal rank.
+        k: the cutoff of nDCG, recall, precision and reciprocal rank.
         on_progress: called with the number of queries done.
         timed_with: the embedder for timed queries: the same one without a cache; by default the default embedder.
         rerank: as for `Workspace.search`; True means the default.
     """
-    report = on_progress or (lambda *_: None)
-    rerank = None if rerank is True else rerank
-    reports = {}
-    for strategy in strategies:
-        rankings_by_query = rankings(workspace, collection, strategy, max(DEPTH, k), report, rerank=rerank)
-        figures = measure(collection.qrels, rankings_by_query, k)
-        p50, p95 = _latency(workspace, collection, strategy, k, report, timed_with, rerank)
-        reports[strategy] = StrategyReport(figures.means, p50, p95, figures.per_query[f"ndcg@{k}"])
+    # A separate workspace is timed: the embedder of the other one remembers the vectors of all its queries.
+    with Workspace(
+        workspace.path,
+        embedder=timed_with,
+        workflow=workspace.workflow,
+        llm=workspace.llm,
+        settings=workspace.settings,
+    ) as latency_workspace:
+        reports = measure_strategies(
+            workspace,
+            collection.queries,
+            collection.qrels,
+            strategies,
+            k,
+            lambda _, context: [hit.id for hit in context],
+            latency_workspace=latency_workspace,
+            rerank=rerank,
+            on_progress=on_progress,
+        )
     return Report(
         collection.name, len(collection.documents), len(collection.queries), reports, texts=dict(collection.queries)
     )
+
+
+def measure_strategies(
+    workspace: Workspace,
+    queries: Mapping[str, str],
+    grades: Mapping[str, Mapping[str, int]],
+    strategies: Sequence[str],
+    k: int,
+    units_of: Callable[[str, RetrievalContext], list[str]],
+    *,
+    latency_workspace: Workspace,
+    rerank: bool | BaseRefiner | None,
+    datasets: Sequence[str] | None = None,
+    on_progress: Progress | None = None,
+) -> dict[str, StrategyReport]:
+    """Measure strategies, by name, by what they find for queries.
+
+    Args:
+        workspace: what is searched.
+        queries: texts by query id.
+        grades: query id -> id of what answers -> grade.
+        strategies: see `strategy_names`.
+        k: the cutoff of nDCG, recall, precision and reciprocal rank.
+        units_of: returns what the hits of a query count as, best first.
+        latency_workspace: the workspace whose searches are timed; each embeds its query anew.
+        rerank: as for `Workspace.search`; True means the default.
+        datasets: those to search; None: all.
+        on_progress: called with the number of queries done.
+    """
+    report = on_progress or (lambda *_: None)
+    reports = {}
+    for name in strategies:
+        is_reranked = True if name.endswith(RERANKED) else None if rerank is True else rerank
+        search, search_in_time = (
+            partial(
+                searched_workspace.search,
+                datasets=datasets,
+                strategy=RegisteredStrategy(name.removesuffix(RERANKED)),
+                rerank=is_reranked,
+            )
+            for searched_workspace in (workspace, latency_workspace)
+        )
+        rankings_by_query = {}
+        with accounts() as accounts_of_searches:
+            for number, (query, text) in enumerate(queries.items(), 1):
+                rankings_by_query[query] = units_of(query, search(text, k=max(DEPTH, k), refuse=False))
+                report(number, len(queries), f"{name}: asking")
+        figures = measure(grades, rankings_by_query, k)
+        names = latency_workspace.names() if datasets is None else datasets
+        vectors = {latency_workspace.dataset(dataset, create=False).query_vectors for dataset in names}
+        times, times_without = _latencies(
+            partial(search_in_time, k=k),
+            queries,
+            vectors,
+            report,
+            f"{name}: timing",
+        )
+        count = max(len(queries), 1)
+        reports[name] = StrategyReport(
+            figures.means,
+            *times,
+            figures.per_query[f"ndcg@{k}"],
+            times_without,
+            sum(account.calls for account in accounts_of_searches) / count,
+            sum(account.tokens for account in accounts_of_searches) / count,
+        )
+    return reports
 
 
 def rankings(
@@ -202,29 +291,34 @@ def rankings(
     return results
 
 
-def _latency(
-    workspace: Workspace,
-    collection: TestCollection,
-    strategy: str,
-    k: int,
+def _latencies(
+    ask: Callable[[str], object],
+    queries: Mapping[str, str],
+    query_vectors: Collection[QueryVectors],
     report: Progress,
-    embedder: Embedder | None,
-    rerank: bool | BaseRefiner | None,
-) -> tuple[float, float]:
-    """Return p50 and p95 in milliseconds; see `evaluate`."""
-    name = RegisteredStrategy(strategy)
-    texts = list(dict.fromkeys(collection.queries.values()))
+    activity: str,
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return p50 and p95 in milliseconds, with the embedding of the query and without; see `evaluate`."""
+    texts = list(dict.fromkeys(queries.values()))
     texts = texts[:: -(-len(texts) // _TIMED_SEARCHES)]
-    # A separate workspace: the other one remembers the vectors of all its queries.
-    with Workspace(workspace.path, embedder=embedder) as fresh:
-        for number in range(_WARM_UP):
-            fresh.search(f"warm-up {number}", k, strategy=name, rerank=rerank)
-        times = []
-        for number, text in enumerate(texts, 1):
-            start = perf_counter()
-            fresh.search(text, k, strategy=name, rerank=rerank)
-            times.append((perf_counter() - start) * 1000)
-            report(number, len(texts), f"{strategy}: timing")
+    for number in range(_WARM_UP):
+        ask(f"warm-up {number}")
+    times, times_without = [], []
+    for number, text in enumerate(texts, 1):
+        for vectors in query_vectors:
+            vectors.forget()
+        embedding = -sum(vectors.seconds for vectors in query_vectors)
+        start = perf_counter()
+        ask(text)
+        seconds = perf_counter() - start
+        embedding += sum(vectors.seconds for vectors in query_vectors)
+        times.append(seconds * 1000)
+        times_without.append(max(0.0, seconds - embedding) * 1000)
+        report(number, len(texts), activity)
+    return _percentiles(times), _percentiles(times_without)
+
+
+def _percentiles(times: Sequence[float]) -> tuple[float, float]:
     p50, p95 = np.percentile(times, [50, 95])
     return float(p50), float(p95)
 

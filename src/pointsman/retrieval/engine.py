@@ -398,7 +398,7 @@ class Engine:
         request = SearchRequest.of(query)
         if not sources or self.looks_decide(request):
             return by_wording
-        return by_wording.overruled(query, self.resolve(request, sources))
+        return by_wording.override(query, self.resolve(request, sources))
 
     def _rewriter(self, request: SearchRequest) -> BaseTransformer | None:
         """Return the workflow's transformer; by default, one that fills in what a conversation leaves unsaid."""

@@ -397,14 +397,14 @@ class Settings:
         """Return, by variable, why the keys of providers in the environment are not used, and the remedy."""
         environ = os.environ if environ is None else environ
         models = [self.llm(task, environ) for task in (*TASKS, "general")]
-        used = {model.api_key_env for model in models if model.missing is None}
-        used |= {self.embedder_api_key_env, self.reranker_api_key_env}
+        keys_in_use = {model.api_key_env for model in models if model.missing is None}
+        keys_in_use |= {self.embedder_api_key_env, self.reranker_api_key_env}
         if self.embedder.startswith("openai:"):
-            used.add(_KEYS["openai"])
+            keys_in_use.add(_KEYS["openai"])
         return {
             key: f"{key} is set and not used: no setting names {provider}; set llm_provider to {provider}"
             for provider, key in _KEYS.items()
-            if environ.get(key) and key not in used
+            if environ.get(key) and key not in keys_in_use
         }
 
     def llm(self, task: str = "general", environ: Mapping[str, str] | None = None) -> LLMSpec:

@@ -44,7 +44,7 @@ def evaluate(
     ],
     dataset: DatasetsOption = None,
     strategies: Annotated[
-        str, typer.Option(help="Comma-separated; 'all' also tests the differences.")
+        str, typer.Option(help="Comma-separated, as in hybrid,hybrid+rerank; 'all' also tests the differences.")
     ] = "bm25,vector,hybrid,auto",
     k: Annotated[int, typer.Option("--k", min=1, max=1000, help="Cutoff rank.")] = 10,
     no_rerank: Annotated[bool, typer.Option("--no-rerank", help="Do not rerank.")] = False,
@@ -64,12 +64,14 @@ def evaluate(
 ) -> None:
     """Measure strategies on your own questions, or on a labelled collection.
 
-    Prints nDCG, recall and MRR as trec_eval counts them, and the latency of a search. In a CSV file, a file counts by
+    Prints nDCG, recall, precision and MRR as trec_eval counts them, the latency of a search with and without the
+    embedding of its query, and calls and tokens of a language model. In a CSV file, a file counts by
     its best passage, a quote by the passage that holds it. The figures of a CSV file, with those of each question, are
     stored in the workspace that was searched; those of a collection, which is indexed apart, only with --workspace.
     """
     from pointsman.embedders.named_embedders import embedder_for
-    from pointsman.evaluation import evaluate_questions, run_eval
+    from pointsman.evaluation import evaluate as evaluate_collection
+    from pointsman.evaluation import evaluate_questions
     from pointsman.values.settings import Settings
 
     if labels.is_file():
@@ -95,14 +97,16 @@ def evaluate(
         raise InputError("--dataset goes with a CSV file of questions; a folder brings its own documents")
     # opened first: a place that cannot keep the result is refused before the measurement, not after it
     target = nullcontext() if workspace is None else workspace_at(workspace, create=True, service="keep evaluations")
+    settings = Settings.load()
     with target as open_workspace:
-        report = run_eval(
+        report = evaluate_collection(
             labels,
             strategies,
             k=k,
             rerank=not no_rerank,
             limit_queries=limit_queries,
-            embedder=embedder_for(Settings.load(), embedder),
+            embedder=embedder_for(settings, embedder),
+            settings=settings,
         )
         output.evaluation(report, as_json=as_json)
         if open_workspace is not None:

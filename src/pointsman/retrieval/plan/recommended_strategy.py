@@ -57,7 +57,7 @@ class Recommendation:
             "alternatives": [{"strategy": name, "confidence": sure} for name, sure in self.alternatives],
         }
 
-    def overruled(self, query: str | Query, recipe: Recipe) -> Recommendation:
+    def override(self, query: str | Query, recipe: Recipe) -> Recommendation:
         """Return what a recipe does with the query where its wording doesn't decide; the wording is named beside."""
         plan = recipe.plan(list(recipe.sources))
         strategy = recipe.strategy or plan.strategy

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import threading
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -138,6 +139,20 @@ class Spending:
             self.tokens += cost - call.tokens
 
 
+_ACCOUNT_LIST: Final[ContextVar[list[Spending] | None]] = ContextVar("pointsman-accounts", default=None)
+
+
+@contextmanager
+def accounts() -> Iterator[list[Spending]]:
+    """Collect the accounts of all searches of the ``with`` block, each with its ``calls`` and ``tokens``."""
+    account_list: list[Spending] = []
+    token = _ACCOUNT_LIST.set(account_list)
+    try:
+        yield account_list
+    finally:
+        _ACCOUNT_LIST.reset(token)
+
+
 @contextmanager
 def spending(budget: Budget, timeout: float | None = None, breaker: Breaker | None = None) -> Iterator[Spending]:
     """Return the active account; if there is none, a new one with these limits for the ``with`` block.
@@ -155,6 +170,8 @@ def spending(budget: Budget, timeout: float | None = None, breaker: Breaker | No
         yield active
         return
     account = Spending(budget, timeout, breaker)
+    if (account_list := _ACCOUNT_LIST.get()) is not None:
+        account_list.append(account)
     token = ACCOUNT.set(account)
     try:
         yield account

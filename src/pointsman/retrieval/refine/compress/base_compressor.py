@@ -142,11 +142,11 @@ class BaseCompressor(BaseRefiner, needs=("compress", "acompress")):
             else:
                 _check(excerpt, hit, name)
                 remaining.append(replace(hit, excerpt=excerpt))
-        before, total = self._length(hits), self._length(remaining)
+        full_length, total = self._length(hits), self._length(remaining)
         if total > self.budget.most:
             raise ModelError(f"{name} made {total} {self.budget.unit} where at most {self.budget.most} may be")
-        ratio = total / max(before, 1)
-        detail = f"{before} {self.budget.unit} became {total} ({ratio:.0%}), of at most {self.budget.most}"
+        ratio = total / max(full_length, 1)
+        detail = f"{full_length} {self.budget.unit} became {total} ({ratio:.0%}), of at most {self.budget.most}"
         if compression.detail:
             detail += f"; {compression.detail}"
         return _pass_on(
