@@ -56,7 +56,7 @@ AREAS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     ),
     "views": (
         ("views.py", "store_views.py", "local_view.py", "in_force.py"),
-        ("versions", "views", "grouping", "attach_access"),
+        ("versions", "views", "grouping"),
     ),
     "receipts": (("receipts.py", "replaying.py"), ("replay", "history")),
     "access": (

@@ -29,12 +29,9 @@ def measured_attachment(attachment: Attachment, embedder: Embedder | None) -> At
     Raises:
         InputError: there is no such table or column, or the dimensions of the vectors differ from the embedder's.
         StoreUnavailableError: the server cannot be reached, or a file cannot be read.
-        UnmetNeedError: it has columns that say who may see a row, and cannot be searched as if others were not there.
     """
     if embedder is not None:
         attachment = replace(attachment, embedder=embedder.name)
-    if attachment.access is not None:
-        _check_access(attachment)
     with closing(attachment.open()) as store:
         dimensions = store.info.dimensions
         if embedder is None or dimensions is None:
@@ -47,21 +44,6 @@ def measured_attachment(attachment: Attachment, embedder: Embedder | None) -> At
         if not store.info.can(Capability.VECTORS):
             return attachment
         return replace(attachment, spread=_spread_of(store))
-
-
-def _check_access(attachment: Attachment) -> None:
-    """Check that a collection can be searched as its columns for access say, and does not show them.
-
-    Raises:
-        InputError: such a column is among the metadata.
-        UnmetNeedError: it cannot.
-    """
-    assert attachment.access is not None
-    for name in attachment.access.names:
-        if name in {*attachment.metadata, attachment.id, attachment.text, attachment.vector}:
-            raise InputError(f"{name!r} says who may see a row, so it is nothing else and is not shown; name another")
-    with closing(attachment.open()) as store:
-        store.check_views()
 
 
 def _spread_of(store: Store) -> tuple[float, float] | None:

@@ -21,8 +21,8 @@ from pointsman.tools.errors import (
     UnknownNameError,
     UnmetNeedError,
 )
-from pointsman.tools.sync_and_async import async_twin, limited
-from pointsman.values.views import ACCESS_RECORD, AccessColumns, View
+from pointsman.tools.sync_and_async import async_twin
+from pointsman.values.views import ACCESS_RECORD, View
 from pointsman.workspace.attached_collections import measured_attachment
 from pointsman.workspace.dataset import ACCESS_IS_OFF, Dataset, check_name
 from pointsman.workspace.fitted_workspace import FittedWorkspace
@@ -40,8 +40,6 @@ log = logging.getLogger(__name__)
 
 _FRESH: Final = 0.5
 """Seconds for which the list of datasets in a server is reused; changes by others are seen after that."""
-_VIEW_SECONDS: Final = 5.0
-"""For so long a search waits for an attached collection to say which of its rows exist for whoever asks."""
 
 
 class StoredWorkspace(FittedWorkspace):
@@ -185,7 +183,6 @@ class StoredWorkspace(FittedWorkspace):
         metadata: Sequence[str] = (),
         embedder: str | None = None,
         description: str = "",
-        access: AccessColumns | Mapping[str, str] | str | None = None,
     ) -> Dataset:
         """Search an existing collection beside the datasets.
 
@@ -210,24 +207,18 @@ class StoredWorkspace(FittedWorkspace):
             embedder: the embedder of the vectors, as for `pointsman.embedders.load_embedder`; by default the
                 workspace's.
             description: its contents, for routers and people who choose where to search.
-            access: the column, or metadata key, with the principals that may see a row, such as ``"readers"``, or
-                ``"readers,-barred"`` with another of those denied; also ``{"allow": "readers", "deny": "barred"}``.
-                Each has a principal or a list of them. Without it, the collection does not exist while access is on.
 
         Raises:
             InputError: the name is taken, there is no such table or column, or the dimensions of the vectors differ
                 from the embedder's.
             StoreUnavailableError: the server cannot be reached, or a file cannot be read.
-            UnmetNeedError: access is on and there is no ``access``, or the collection cannot be searched as if the rows
-                that someone may not see were not there.
+            UnmetNeedError: access is on; attached collections do not exist then.
         """
         name = check_name(name)
-        columns = None if access is None else AccessColumns.of(access)
-        if self.access and columns is None:
+        if self.access:
             raise UnmetNeedError(
                 "access is on, and an attached collection says nothing of who may see its documents, so it would not "
-                "exist here; name the column that says so (access=), index its documents into a dataset with their "
-                "access, or switch access off"
+                "exist here; index its documents into a dataset with their access, or switch access off"
             )
         if name in self.names():
             raise InputError(f"there is a dataset {name!r} here already; give the collection another name")
@@ -240,7 +231,6 @@ class StoredWorkspace(FittedWorkspace):
             tuple(metadata),
             spec=embedder if vector else None,
             description=description,
-            access=columns,
         )
         attachment = measured_attachment(attachment, self._embedder_of(attachment) if vector else None)
         self.backend.put_record(ATTACHED, name, attachment.to_json(), NEW)
@@ -268,10 +258,10 @@ class StoredWorkspace(FittedWorkspace):
         """Return the record of an attached collection; None if there is none.
 
         Raises:
-            UnknownNameError: access is on, and no column of the collection says who may see a row: it does not exist.
+            UnknownNameError: access is on, and nothing says who may see its documents: it does not exist.
         """
         record = self._attached().get(name)
-        if record is not None and self.access and not _has_columns(name, record):
+        if record is not None and self.access:
             raise UnknownNameError("dataset", name, tuple(self.names()))
         return record
 
@@ -334,9 +324,7 @@ class StoredWorkspace(FittedWorkspace):
     def names(self) -> list[str]:
         """Return the names of all datasets, sorted."""
         attachments = self._attached()
-        if attachments and self.access:
-            attachments = {name: record for name, record in attachments.items() if _has_columns(name, record)}
-        return sorted({*self.own_names(), *attachments})
+        return sorted({*self.own_names(), *(attachments if attachments and not self.access else ())})
 
     anames = async_twin(names)
 
@@ -437,8 +425,7 @@ class StoredWorkspace(FittedWorkspace):
             )
         self.backend.put_record(ACCESS_RECORD, "", "on" if on else None)
         self._access = None
-        attachments = self._attached(fresh=True) if on else {}
-        if names := sorted(name for name, record in attachments.items() if not _has_columns(name, record)):
+        if on and (names := sorted(self._attached(fresh=True))):
             log.warning("while access is on, attached collections do not exist: %s", ", ".join(names))
 
     aswitch_access = async_twin(switch_access)
@@ -457,21 +444,9 @@ class StoredWorkspace(FittedWorkspace):
             check_all_searchable(datasets)
             return list(datasets)
         view = View.of(principals)
-        return [self._view_of(dataset, view) for dataset in datasets]
+        return [dataset.in_view(view) for dataset in datasets]
 
     ain_view = async_twin(in_view)
-
-    def _view_of(self, dataset: Dataset, view: View) -> Dataset:
-        """Return what exists of a dataset; of an attached collection that does not answer, one that says so."""
-        if dataset.name not in self._foreign:
-            return dataset.in_view(view)
-        try:
-            return limited(lambda: dataset.in_view(view), _VIEW_SECONDS, f"view of {dataset.name}", _late_view)
-        except PointsmanError as error:
-            failure = error if isinstance(error, StoreError) else StoreUnavailableError(str(error))
-            dataset_in_view = dataset.with_store(UnusableStore(failure))
-            dataset_in_view.is_view = True
-            return dataset_in_view
 
     def _sources(self, request: SearchRequest) -> list[Dataset]:
         """Return the datasets that a request names, all if it names none, as far as they exist for whoever asks."""
@@ -540,18 +515,6 @@ def existing(opened: Callable[[str], Dataset], names: Iterable[str]) -> list[Dat
         with suppress(UnknownNameError):
             datasets.append(opened(name))
     return datasets
-
-
-def _has_columns(name: str, record: str) -> bool:
-    """Whether columns of an attached collection say who may see a row; not of one whose record is invalid."""
-    try:
-        return Attachment.from_json(record, name).access is not None
-    except StoreError:
-        return False
-
-
-def _late_view(seconds: float) -> StoreUnavailableError:
-    return StoreUnavailableError(f"it has not said within {seconds:g} s which of its rows may be seen; try again")
 
 
 def _technique(record: DatasetRecord) -> IndexingTechnique:

@@ -40,14 +40,6 @@ def attach(
     description: Annotated[
         str, typer.Option(metavar="TEXT", help="Description of its contents.", show_default=False)
     ] = "",
-    access: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="The column with the principals that may see a row; COLUMN,-COLUMN with those denied.",
-            show_default=False,
-        ),
-    ] = None,
     *,
     workspace: WorkspaceOption,
     embedder: EmbedderOption = "default",
@@ -57,7 +49,7 @@ def attach(
 
     It is a PostgreSQL table, an OpenSearch or Meilisearch index, a Chroma collection, or a FAISS file (faiss:PATH, with
     its documents as the table). It is only read. The workspace stores the URL as given; keep the password elsewhere,
-    as in ~/.pgpass. Where access is on, it exists only with --access.
+    as in ~/.pgpass. Where access is on, it does not exist.
     """
     with workspace_at(workspace, embedder, create=True, service="attach collections") as open_workspace:
         dataset = open_workspace.attach(
@@ -70,7 +62,6 @@ def attach(
             metadata=metadata or (),
             embedder=made_by,
             description=description,
-            access=access,
         )
         count = len(dataset)
         sentence = f"{name}: {output.with_noun(count, 'document')} attached"

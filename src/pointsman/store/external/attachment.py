@@ -21,11 +21,10 @@ from pointsman.store.base_store import Store
 from pointsman.store.prepared_documents import UNREADABLE, position
 from pointsman.store.store_values import NEAR, SPREAD_NOTE, Capability, Page, Scale, Statistics, StoreInfo
 from pointsman.text.unicode import canonical_forms
-from pointsman.tools.errors import CorruptStoreError, InputError, StoreError, StoreUnavailableError, UnmetNeedError
+from pointsman.tools.errors import CorruptStoreError, InputError, StoreError, StoreUnavailableError
 from pointsman.tools.system.locations import redacted
 from pointsman.values.filters import And, Equals, Filter, In, Not, Or
 from pointsman.values.registry import COLLECTIONS
-from pointsman.values.views import AccessColumns, View
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -69,7 +68,6 @@ class Attachment:
         spec: how to load that embedder; None: use the workspace's.
         description: what the collection contains.
         spread: mean and deviation of its cosines; None: not measured.
-        access: the columns that say who may see a row; None: nothing says so.
     """
 
     url: str = field(repr=False)
@@ -82,7 +80,6 @@ class Attachment:
     spec: str | None = None
     description: str = ""
     spread: tuple[float, float] | None = None
-    access: AccessColumns | None = None
 
     @property
     def place(self) -> str:
@@ -102,13 +99,10 @@ class Attachment:
         """
         try:
             value = json.loads(text)
-            if isinstance(value, dict):
-                value.setdefault("access", None)  # it has not always been there
             if not isinstance(value, Mapping) or value.keys() != {item.name for item in fields(cls)}:
                 raise ValueError("missing or unexpected fields")
             spread = None if value["spread"] is None else (float(value["spread"][0]), float(value["spread"][1]))
-            access = None if value["access"] is None else AccessColumns(**value["access"])
-            return cls(**{**value, "metadata": tuple(value["metadata"]), "spread": spread, "access": access})
+            return cls(**{**value, "metadata": tuple(value["metadata"]), "spread": spread})
         except (*UNREADABLE, KeyError, IndexError) as error:
             message = (
                 f"the record of the attached collection {name!r} is invalid ({error}); detach it and attach it again"
@@ -166,9 +160,6 @@ class AttachedStore(Store):
     further: ClassVar[frozenset[Capability]] = frozenset()
     """Capabilities besides filtering and, if the database returns them, reading vectors."""
 
-    views_obstacle: ClassVar[str] = "it chooses candidates, and weighs words, by all rows"
-    """Why such a collection has no views even if columns say who may see a row; empty if it has them."""
-
     is_attached = True
     has_answered = False
 
@@ -216,8 +207,6 @@ class AttachedStore(Store):
                 raise
             self.has_answered, self._absence = True, None
         capabilities = {Capability.FILTERS, *([Capability.VECTORS] if facts.readable else [])}
-        if self._attachment.access is not None and not self.views_obstacle:
-            capabilities.add(Capability.VIEWS)
         return StoreInfo(
             self.kind,
             hashlib.blake2b(facts.fingerprint.encode(), digest_size=16).hexdigest(),
@@ -225,36 +214,6 @@ class AttachedStore(Store):
             facts.dimensions,
             _SCALES[self.technique],
             self.further | capabilities,
-        )
-
-    def columns_for(self, view: View) -> AccessColumns:
-        """Return the columns that say who may see a row, for a view that can be taken.
-
-        Raises:
-            UnmetNeedError: there are none; or the view is one of a day, of which the columns say nothing.
-        """
-        if self._attachment.access is None:
-            raise self._cannot(Capability.VIEWS)
-        if view.principals is None or view.day is not None:
-            raise self._cannot(Capability.DAYS)
-        return self._attachment.access
-
-    def check_views(self) -> None:
-        """Check that the collection can be searched as if rows that someone may not see were not there.
-
-        Raises:
-            UnmetNeedError: it cannot; the message says why.
-        """
-        if self.views_obstacle:
-            raise self.no_views(self.views_obstacle)
-        self.in_view(View.of(()), lambda _: {})
-
-    def no_views(self, reason: str) -> UnmetNeedError:
-        """Return the error for a collection with ``access`` that cannot keep to it."""
-        return UnmetNeedError(
-            f"{self._attachment.place} cannot be attached with access, since such a {self.kind} lacks the capability "
-            f"{Capability.VIEWS.value!r}: {reason}; without access, it does not exist while access is on; or index its "
-            "documents into a dataset"
         )
 
     def unchanged(self, documents: Sequence[Document]) -> list[bool]:  # noqa: ARG002  (called before embedding)

@@ -10,8 +10,8 @@ import json
 import math
 import re
 import threading
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.store.external.attachment import (
     TEXT,
@@ -28,24 +28,21 @@ from pointsman.store.postgres.postgres_connections import Connections
 from pointsman.store.postgres.statements import Condition
 from pointsman.store.prepared_documents import position, storable
 from pointsman.store.store_values import NEAR, Capability, Lists, Page
-from pointsman.store.store_views import StoreView
 from pointsman.tools.errors import InputError, UnmetNeedError
 from pointsman.values.metadata import ID
 from pointsman.values.metadata import TEXT as WHOLE
 from pointsman.values.types import Document
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
     import numpy as np
     from numpy.typing import NDArray
     from psycopg import Connection
 
-    from pointsman.store.base_store import Store
     from pointsman.store.external.attachment import Attachment
     from pointsman.store.store_values import Ranking, StoreQuery
     from pointsman.values.filters import Filter
-    from pointsman.values.views import AccessColumns, View
 
 _OPERATORS: Final = {"cosine": ("<=>", "1 - ({})"), "ip": ("<#>", "-({})"), "l2": ("<->", "-({})")}
 """The operator and its score, by the name in an operator class."""
@@ -73,8 +70,6 @@ class _Columns:
         dimensions: of the vectors; None if there are none.
         fingerprint: identifies the table.
         json: whether a JSON column is among the metadata.
-        rows_in_view: those of ``rows`` that exist for the parameters ``principals`` and ``identity``, each with
-            ``version``, which differs whenever the row does; empty without columns for access.
     """
 
     rows: str
@@ -86,7 +81,6 @@ class _Columns:
     dimensions: int | None = None
     fingerprint: str = ""
     json: bool = False
-    rows_in_view: str = ""
 
 
 class TableStore(AttachedStore):
@@ -100,7 +94,6 @@ class TableStore(AttachedStore):
     """
 
     kind = "postgresql table"
-    views_obstacle = ""
 
     def __init__(self, attachment: Attachment) -> None:
         super().__init__(attachment)
@@ -167,11 +160,6 @@ class TableStore(AttachedStore):
         vectors = {key: json.loads(text) for key, text in self._rows(sql, keys=list(keys or ()))}
         return unit_rows(vectors, keys, columns.dimensions)
 
-    def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> TableView:
-        """See `Store`; the rows that the columns for access admit."""
-        self.columns_for(view)
-        return TableView(self, self._connections, self._columns, view, notes)
-
     def close(self) -> None:
         """See `Store`."""
         self._connections.close()
@@ -195,14 +183,10 @@ class TableStore(AttachedStore):
             distance = f"d.v {columns.operator} {columns.vector}"
             selects.append(
                 f"(select '{NEAR}' as list, ({columns.score.format(distance)})::float8 as score, {_DOCUMENT} "
-                f"from {columns.rows} where d.v is not null and {condition.sql} order by {self._by_distance(distance)} "
+                f"from {columns.rows} where d.v is not null and {condition.sql} order by {distance} "
                 f"limit {store_query.depth:d})"
             )
         return " union all ".join(selects), parameters
-
-    def _by_distance(self, distance: str) -> str:
-        """Return how rows are ordered by a distance; the index of the vectors is used for nothing else."""
-        return distance
 
     def _condition(self, filters: Filter | None) -> Condition:
         """Return a filter as SQL.
@@ -261,17 +245,13 @@ class TableStore(AttachedStore):
         for name in (attachment.id, attachment.text, *([] if vector is None else [vector]), *attachment.metadata):
             if name not in types:
                 raise InputError(f"table {attachment.table!r} has no column {name!r}; it has {', '.join(types)}")
-        access = None if attachment.access is None else self._access(attachment.access, types)
-        hidden_keys = (
-            [] if attachment.access is None else [name for name in attachment.access.names if name not in types]
-        )
         configuration, words = _full_text(connection, table, attachment.text, types)
         columns = [
             f"t.{_quote_name(attachment.id)} as id",
             f"t.{_quote_name(attachment.id)}::text as key",
             f"coalesce(t.{_quote_name(attachment.text)}::text, '') as text",
             f"{words} as w",
-            f"{_metadata(attachment.metadata, types, hidden_keys)} as meta",
+            f"{_metadata(attachment.metadata, types)} as meta",
         ]
         if vector is not None:
             columns.append(f"t.{_quote_name(vector)} as v")
@@ -282,12 +262,6 @@ class TableStore(AttachedStore):
         # A row without an id is no document; one would make every search fail.
         inner = f"select {', '.join(columns)} from {table} t where t.{_quote_name(attachment.id)}::text <> ''"
         rows = f"(select m.*, {facts} as facts from ({inner}) m) d".replace("%", "%%")
-        rows_in_view = ""
-        if access is not None:
-            columns.append("concat_ws(' ', t.tableoid, t.ctid, t.xmin) as version")
-            inner = f"select {', '.join(columns)} from {table} t where t.{_quote_name(attachment.id)}::text <> ''"
-            opening = f"(select m.*, {facts} as facts from ({inner}".replace("%", "%%")
-            rows_in_view = f"{opening} and {access}) m) d"
         fingerprint = f"{self._connections.label} {types[attachment.id][4]} {attachment.id} {attachment.text} {vector}"
         fields: dict[str, Any] = {
             "rows": rows,
@@ -295,15 +269,12 @@ class TableStore(AttachedStore):
             "configuration": configuration.replace("%", "%%"),
             "fingerprint": fingerprint,
             "json": any(types[name][0] in _JSON for name in attachment.metadata),
-            "rows_in_view": rows_in_view,
         }
         if vector is None:
             return _Columns(**fields)
         kind, schema, dimensions = types[vector][:3]
         if kind not in _VECTORS:
             raise InputError(f"column {vector!r} of {attachment.table!r} is {types[vector][3]}, not a pgvector type")
-        if dimensions < 0 and access is not None:
-            raise self.no_views(f"its vectors may have any number of dimensions; declare {vector!r} as {kind}(…)")
         if dimensions < 0:
             row = connection.execute(
                 f"select {_quote_name(schema)}.vector_dims({_quote_name(vector)}) from {table} "
@@ -320,137 +291,6 @@ class TableStore(AttachedStore):
             score=score,
             dimensions=dimensions or None,
         )
-
-    def _access(self, columns: AccessColumns, types: Mapping[str, Sequence[Any]]) -> str:
-        """Return the condition under which a row exists for the parameters ``principals`` and ``identity``, as SQL.
-
-        A text is one principal, and a list of texts several; anything else, and an empty list, allows nobody.
-
-        Raises:
-            InputError: there is no such column, or it is of a type that holds no texts.
-            UnmetNeedError: it is no table, so nothing says when its rows change.
-        """
-        table = self._attachment.table
-        if next(iter(types.values()))[5] not in _TABLES:
-            raise self.no_views("only a table says when its rows change, and a view or a foreign table does not")
-        documents = [name for name in self._attachment.metadata if types[name][0] in _JSON]
-
-        def names_in(column: str) -> str:
-            if column not in types and len(documents) == 1:
-                return f"(t.{_quote_name(documents[0])}::jsonb -> {_literal(column)})".replace("%", "%%")
-            if column not in types:
-                raise InputError(f"table {table!r} has no column {column!r}; it has {', '.join(types)}")
-            if types[column][0] not in _TEXTS:
-                raise InputError(
-                    f"column {column!r} of {table!r} is {types[column][3]}; who may see a row is said by a column of "
-                    "text, text[] or jsonb"
-                )
-            return f"to_jsonb(t.{_quote_name(column)})".replace("%", "%%")
-
-        def condition(names: str, principals: str) -> tuple[str, str]:
-            """Return whether names are a text or a list of texts, and whether one is among the principals."""
-            kind = f"jsonb_typeof({names})"
-            oddities = f"jsonb_path_exists({names}, 'strict $[*] ? (@.type() != \"string\")')"
-            is_proper = f"case {kind} when 'string' then true when 'array' then not {oddities} else false end"
-            return (
-                is_proper,
-                f"case when {kind} in ('string', 'array') then {names} ?| %({principals})s::text[] else false end",
-            )
-
-        is_proper, allows = condition(names_in(columns.allow), "principals")
-        if columns.deny is None:
-            return f"{is_proper} and {allows}"
-        denial = names_in(columns.deny)
-        is_proper_denial, denies = condition(denial, "identity")
-        absent = f"coalesce(jsonb_typeof({denial}), 'null') = 'null'"
-        return f"{is_proper} and {allows} and ({absent} or ({is_proper_denial} and not {denies}))"
-
-
-class TableView(StoreView, TableStore):
-    """The rows of a table that exist in a view, as a store to read.
-
-    Each statement asks the table who may see a row, and compares all vectors of those rows one by one.
-
-    Args:
-        store: the table as a store.
-        connections: of the store, which closes them.
-        columns: what the database reports about the table.
-        view: the view.
-        notes: measures what `Statistics.notes` says of the rows; called once, when it is first needed.
-    """
-
-    has_answered = True
-    _store: TableStore
-
-    def __init__(
-        self,
-        store: TableStore,
-        connections: Connections,
-        columns: _Columns,
-        view: View,
-        notes: Callable[[Store], Mapping[str, str]],
-    ) -> None:
-        self.measure_by(store, notes)
-        self._attachment, self._connections, self._opening = store.attachment, connections, threading.Lock()
-        self._known_columns = replace(columns, rows=columns.rows_in_view)
-        self._who = {"principals": sorted(view.principals or ()), "identity": sorted(view.identity)}
-        counts = "count(*), " + ("count(d.v)" if columns.vector else "0")
-        digest = "bit_xor(hashtextextended(d.version, 0)), bit_xor(hashtextextended(d.version, 1))"
-        self._documents, self._with_vector, *digests = self._rows(
-            f"select {counts}, {digest} from {columns.rows_in_view}"
-        )[0]
-        self._state = f"{self._documents} {digests[0]} {digests[1]}"
-
-    def __repr__(self) -> str:
-        return f"TableView({self._store!r}, state={self.state!r})"
-
-    @property
-    def state(self) -> str:
-        """See `StoreView`."""
-        return self._state
-
-    def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> NoReturn:  # noqa: ARG002
-        """See `Store`; always raises, as columns say nothing of days."""
-        self._check_part(view)
-        raise self._cannot(Capability.DAYS)
-
-    def close(self) -> None:
-        """See `Store`; what the view reads from belongs to the collection's store."""
-
-    def _document_count(self) -> int:
-        return int(self._documents)
-
-    def _vector_count(self) -> int:
-        return int(self._with_vector)
-
-    def best_cosines(self, questions: NDArray[np.float32]) -> list[float]:
-        """See `Store`; one statement reads every row once."""
-        columns, texts = self._columns, [str(question.tolist()) for question in questions]
-        best = [math.nan] * len(texts)
-        if not columns.vector:
-            return best
-        distance = f"(d.v {columns.operator} q.v)"
-        vector = columns.vector.replace("%(v)s::float4[]", "t")
-        sql = (
-            f"with q as materialized (select n, {vector} as v from unnest(%(questions)s::text[]) "
-            "with ordinality u(t, n)) "
-            f"select q.n, max(({columns.score.format(distance)})::float8) filter (where {distance} <> 'NaN') "
-            f"from {columns.rows} cross join q where d.v is not null group by q.n"
-        )
-        for number, score in self._rows(sql, questions=texts):
-            best[number - 1] = math.nan if score is None else score
-        return best
-
-    def _by_distance(self, distance: str) -> str:
-        return f"({distance}) + 0, d.key"  # no index has this order: one chooses candidates by all rows
-
-    def _condition(self, filters: Filter | None) -> Condition:
-        condition = super()._condition(filters)
-        condition.parameters.update(self._who)
-        return condition
-
-    def _rows(self, sql: str, **parameters: Any) -> list[Any]:
-        return super()._rows(sql, **{**parameters, **self._who})
 
 
 _DOCUMENT: Final = "d.key, d.text, d.meta::text"
@@ -491,17 +331,14 @@ def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _metadata(names: Sequence[str], types: dict[str, Any], hidden_keys: Sequence[str]) -> str:
+def _metadata(names: Sequence[str], types: dict[str, Any]) -> str:
     """Return a row's metadata as SQL: the keys of JSON columns, and columns, which hide keys of their names."""
-    without = f" - array[{', '.join(map(_literal, hidden_keys))}]::text[]" if hidden_keys else ""
     plain = [name for name in names if types[name][0] not in _JSON]
     expressions = []
     for name in names:
         if name not in plain:
             column = f"t.{_quote_name(name)}::jsonb"
-            expressions.append(
-                f"case when jsonb_typeof({column}) = 'object' then {column}{without} else '{{}}'::jsonb end"
-            )
+            expressions.append(f"case when jsonb_typeof({column}) = 'object' then {column} else '{{}}'::jsonb end")
     columns = ", ".join(f"{_literal(name)}, to_jsonb(t.{_quote_name(name)})" for name in plain)
     expressions.append(f"jsonb_build_object({columns})")
     return f"({' || '.join(expressions)})"
