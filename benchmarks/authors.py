@@ -46,6 +46,8 @@ from pointsman import (
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.evaluation import evaluate, evaluate_questions
 from pointsman.llm.scripted_llm import ScriptedLLM
+from pointsman.retrieval.plan.transform.decompose_by_rules import subquestions
+from pointsman.retrieval.plan.transform.expand_by_rules import RuleExpander
 from pointsman.service.server import create_app
 from pointsman.service.server.protocol.request_limits import Limits
 from pointsman.tools.errors import InputError, MissingDependencyError, ModelError
@@ -364,8 +366,17 @@ def evaluation() -> Iterator[tuple[str, bool]]:
         )
 
 
+def transformations() -> Iterator[tuple[str, bool]]:
+    """Row 001: what rules make of a question."""
+    expected = ("北京的人口是多少？", "上海的人口是多少？")
+    yield "北京和上海的人口分别是多少 is split", subquestions("北京和上海的人口分别是多少") == expected
+    texts = [variant.text for variant in RuleExpander(["synonym"]).transform("repair a car").variants]
+    yield "an automobile", "repair an automobile" in texts and "repair a automobile" not in texts
+
+
 ROWS: Final[dict[str, Case]] = {
     "000": selectors,
+    "001": transformations,
     "003": hybrid_retriever,
     "004": keyword_index,
     "004-compression": compression,

@@ -233,3 +233,22 @@ def test_the_everyday_words_are_well_formed() -> None:
             synonyms = thesaurus.synonyms(word)
             assert synonyms
             assert word not in synonyms
+
+
+@pytest.mark.parametrize(
+    ("query", "term", "synonym", "expected"),
+    [
+        ("how to repair a car", "car", "automobile", "how to repair an automobile"),
+        ("An old house", "old", "historic", "A historic house"),
+        ("is a fee due", "fee", "hourly rate", "is an hourly rate due"),
+        ("choose an alternative", "alternative", "unique option", "choose a unique option"),
+        ("vitamin A pills", "pills", "tablets", "vitamin A tablets"),
+        ("the car", "car", "automobile", "the automobile"),
+        ("media car", "car", "automobile", "media automobile"),
+    ],
+)
+def test_an_article_suits_the_synonym_that_follows_it(query: str, term: str, synonym: str, expected: str) -> None:
+    assert of_kind(RuleExpander(thesaurus={term: [synonym]}), query, "synonym") == [expected]
+    related = RuleExpander(thesaurus={}, neighbours=lambda word: [(synonym, 1.0)] if word == term else [])
+    if len(term) > 2:
+        assert of_kind(related, query, "synonym") == [expected]

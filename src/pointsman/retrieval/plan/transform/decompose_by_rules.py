@@ -253,12 +253,36 @@ def _shared_subject(text: str) -> list[str]:
 _ZH_PARTS = late("[，,；;？?。！]+|以及|(?:而且|并且|另外|还有|同时)")
 
 
+_ZH_EACH = late(
+    r"(?P<things>[^，,；;？?。！!的]+?)的(?P<of>[^，,；;？?。！!的分各]+)(?:分别|各自|各)(?P<rest>(?:是|为|有|在|叫)[^，,；;？?。！!]+)[？?。]?"
+)
+_ZH_AND = late("[和与及跟]|以及")
+
+
+def _each_of(text: str) -> list[str]:
+    """The questions about each of several things: 北京和上海的人口分别是多少.
+
+    Of a list the last two are joined by 和, the others by 、; a second 和 may be part of a name (颐和园), so then
+    nothing is divided.
+    """
+    match = _ZH_EACH.fullmatch(text)
+    if match is None:
+        return []
+    *first_things, last_things = match["things"].split("、")
+    things = [thing.strip() for thing in (*first_things, *_ZH_AND.split(last_things))]
+    if len(things) < 2 or not all(things) or len(_ZH_AND.findall(match["things"])) > 1:
+        return []
+    return [f"{thing}的{match['of']}{match['rest']}？" for thing in things]
+
+
 def _chinese_conjunction(text: str) -> list[str]:
     # Cut at 以及 if a question follows; a clause that asks nothing belongs to the question after it.
     groups: list[str] = []
     pending = ""
     start = 0
     text = re.sub("^请问[，,]?", "", text)
+    if questions := _each_of(text):
+        return questions
     for cut in (*_ZH_PARTS.finditer(text), None):
         clause = text[start : cut.start() if cut else len(text)]
         if cut and cut[0] == "以及" and not opens_question(plain(text[cut.end() : cut.end() + 12])):

@@ -41,6 +41,8 @@ _LONGEST_TERM = 6
 """The number of words in the longest thesaurus term to look for; twice as many characters for Chinese."""
 
 _COMMA = late("[,，、]")
+_ARTICLE = late(r"\b(a)n?(\s+)$", re.IGNORECASE)
+_VOWEL_SOUND = late(r"(?!uni|us[eu]|util|eu|ewe|once?\b)[aeiou]|hour|honest|hono|heir", re.IGNORECASE)
 _WORD = late(r"[^\W_]+(?:[-'’][^\W_]+)*")
 
 _EN_POLITE = late(
@@ -119,7 +121,7 @@ class RuleExpander(BaseTransformer):
     Example:
         >>> expander = RuleExpander(thesaurus={"car": ["automobile"]})
         >>> [(v.kind, v.text) for v in expander.transform("Could you tell me how to repair a car?").variants]
-        [('synonym', 'how to repair a automobile'), ('paraphrase', 'how repair car')]
+        [('synonym', 'how to repair an automobile'), ('paraphrase', 'how repair car')]
     """
 
     def __init__(
@@ -194,7 +196,7 @@ class RuleExpander(BaseTransformer):
         bare = without_request(text)
         by_term: list[list[str]] = []
         for start, end, synonyms in self._terms(bare):
-            by_term.append([bare[:start] + synonym + bare[end:] for synonym in synonyms])
+            by_term.append([_before(bare[:start], synonym) + synonym + bare[end:] for synonym in synonyms])
         degraded: tuple[str, ...] = ()
         if not by_term and self.neighbours is not None:
             for start, end, word in _content_words(bare):
@@ -208,7 +210,7 @@ class RuleExpander(BaseTransformer):
                 stem = DEFAULT_ANALYZER.tokens(word)
                 similar_words = [word for word, _ in neighbours if DEFAULT_ANALYZER.tokens(word) != stem]
                 if similar_words:
-                    by_term.append([bare[:start] + similar_word + bare[end:] for similar_word in similar_words])
+                    by_term.append([_before(bare[:start], word) + word + bare[end:] for word in similar_words])
         # The first synonym of every term, then the second ones.
         rounds = (texts[number] for number in range(_SYNONYM_VARIANTS) for texts in by_term if number < len(texts))
         return list(rounds)[:_SYNONYM_VARIANTS], degraded
@@ -243,6 +245,12 @@ class RuleExpander(BaseTransformer):
                         start = end - 1
                         break
                 start += 1
+
+
+def _before(text: str, word: str) -> str:
+    """Return the text that a word follows, with the indefinite article that English puts before it."""
+    article = "an" if _VOWEL_SOUND.match(word) else "a"
+    return _ARTICLE.sub(lambda match: match[1] + article[1:] + match[2], text)
 
 
 def paraphrase(text: str) -> str:
