@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from unittest import SkipTest
 
@@ -17,18 +18,20 @@ from pointsman.store.store_values import MATCHED, NEAR, WORDS, WORDS_FIRST, Capa
 from pointsman.text import DEFAULT_ANALYZER
 from pointsman.tools.sync_and_async import wait_for
 from pointsman.values.filters import Equals, Not
-from pointsman.values.types import Document
+from pointsman.values.types import AddResult, Document
 from pointsman.values.views import ACCESS, View
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from numpy.typing import NDArray
 
     from pointsman.store.base_store import Store
     from pointsman.store.store_values import Scores
 
 
 class OwnStoreConformance(StoreConformance):
-    """For stores that score given documents, count words, take vectors later, and have views."""
+    """For stores that score given documents, count words, take vectors later, change metadata, and have views."""
 
     def test_a_view_answers_like_a_store_with_only_its_documents(self) -> None:
         """Scores, counts, samples and pages of a view are equal to the byte whatever else is stored (``VIEWS``)."""
@@ -296,3 +299,68 @@ class OwnStoreConformance(StoreConformance):
         assert (len(vector_ranking), len(words)) == (2, 2), (
             f"{len(vector_ranking)} are found by vectors and {len(words)} by words"
         )
+
+    def test_metadata_is_changed_in_the_store(self) -> None:
+        """Values are set and removed, or all replaced; texts stay, and vectors until the searchable text changes."""
+        store = self._empty()
+        documents = [
+            Document("1", "signal", {"a": 1, "b": [2], "title": "Rail"}),
+            Document("2", "lamp", {"a": 1}),
+            Document("3", "switch"),
+        ]
+        has_vectors = NEAR in store.info.scales
+        with answering("changing metadata"):
+            store.write(
+                documents[:2], np.array([vector_of(d.searchable) for d in documents[:2]]), EMBEDDER
+            ) if has_vectors else (store.write(documents[:2]))
+            store.write(documents[2:])
+            sequence_before = store.statistics().sequence
+            assert self._set_metadata(store, {"1": {"a": None, "c": "信\0"}, "2": {"a": 1}}) == AddResult(0, 1, 1)
+            assert store.statistics().sequence > sequence_before, "the sequence number stays"
+            metadata = {"b": [2], "title": "Rail", "c": "信\0"}
+            assert store.get(["1", "2"]) == [Document("1", "signal", metadata), documents[1]], "it is not as set"
+            if store.info.can(Capability.FILTERS):
+                assert store.ids(filters=Equals("c", "信\0")) == ["1"], "filters do not see what was set"
+                assert store.ids(filters=Equals("a", 1)) == ["2"], "filters see what was removed"
+            self._set_metadata(store, {"2": {"x": True, "none": None}}, replace=True)
+            assert store.get(["2"]) == [Document("2", "lamp", {"x": True})], "other metadata stays"
+            if has_vectors and store.info.can(Capability.VECTORS):
+                result = store.set_metadata({"1": {"title": "Yard"}, "3": {}})
+                assert result.texts == ("Yard\nsignal",), f"the new text to embed is told as {result.texts}"
+                assert "1" in result.remaining, "a document without its new vector is not said to remain"
+                assert store.get(["1"]) == [Document("1", "signal", metadata)], "it has a title without its vector"
+            self._set_metadata(store, {"1": {"title": "Yard"}, "3": {"title": "Points"}})
+            expected_documents = [
+                Document("1", "signal", {**metadata, "title": "Yard"}),
+                Document("3", "switch", {"title": "Points"}),
+            ]
+            assert [document for document in store.get(["1", "3"]) if document] == expected_documents, (
+                "the titles are not as set"
+            )
+            keys = store.keys(["1", "2", "3"])
+            if has_vectors and store.info.can(Capability.VECTORS):
+                rows = store.vectors([keys["1"], keys["2"], keys["3"]])
+                expected = np.array([vector_of("Yard\nsignal"), vector_of("lamp")])
+                assert np.allclose(rows, expected, atol=1e-5), "vectors are not those of the texts"
+            if WORDS in store.info.scales:
+                assert self._words(store, "yard") == ["1"], "the new title is not found"
+                assert self._words(store, "rail") == [], "the old title is found"
+                assert self._words(store, "points") == ["3"], "the title of a document without a vector is not found"
+            assert self._set_metadata(store, {}) == AddResult(), "changing nothing is something"
+        for stranger in ("nobody", "\ud800"):
+            changes: dict[str, dict[str, Any]] = {"2": {"x": 5}, stranger: {"x": 5}}
+            refused("metadata of a document that is not there", partial(store.set_metadata, changes))
+        refused("metadata that is not JSON", lambda: store.set_metadata({"2": {"x": object()}}))
+        assert store.get(["2"]) == [Document("2", "lamp", {"x": True})], "a refused change was made"
+
+    def _set_metadata(self, store: Store, changes: Mapping[str, Any], *, replace: bool = False) -> AddResult:
+        """Change metadata, embedding new titles until nobody else has changed the text meanwhile."""
+        vectors: dict[str, NDArray[np.float32]] = {}
+        total = AddResult()
+        while changes:
+            result = store.set_metadata(changes, vectors, EMBEDDER if vectors else None, replace=replace)
+            total += result.counts
+            assert bool(result.texts) == bool(result.remaining), f"texts without documents, or the reverse: {result}"
+            changes = {id_: changes[id_] for id_ in result.remaining}
+            vectors |= {text: vector_of(text) for text in result.texts}
+        return total

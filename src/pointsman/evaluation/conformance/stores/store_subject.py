@@ -13,10 +13,7 @@ from pointsman.text import DEFAULT_ANALYZER
 from pointsman.values.types import AddResult, Document
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
+    from collections.abc import Sequence
 
     from pointsman.store.base_store import Store
     from pointsman.values.filters import Filter
@@ -171,15 +168,3 @@ class StoreSubject(TwinConformance):
                     assert math.isclose(exact[id_], best[index], rel_tol=2 * tolerance), (
                         f"number {index + 1} for {query!r} is {id_!r} with {exact[id_]}; it should have {best[index]}"
                     )
-
-    def _set_metadata(self, store: Store, changes: Mapping[str, Any], *, replace: bool = False) -> AddResult:
-        """Change metadata, embedding new titles until nobody else has changed the text meanwhile."""
-        vectors: dict[str, NDArray[np.float32]] = {}
-        total = AddResult()
-        while changes:
-            result = store.set_metadata(changes, vectors, EMBEDDER if vectors else None, replace=replace)
-            total += result.counts
-            assert bool(result.texts) == bool(result.remaining), f"texts without documents, or the reverse: {result}"
-            changes = {id_: changes[id_] for id_ in result.remaining}
-            vectors |= {text: vector_of(text) for text in result.texts}
-        return total

@@ -14,7 +14,7 @@ import numpy as np
 from pointsman.evaluation.conformance.stores.store_samples import EMBEDDER, vector_of, vectors_of
 from pointsman.evaluation.conformance.stores.store_subject import StoreSubject
 from pointsman.evaluation.conformance.suite_samples import ODD_TEXTS, answering, refused
-from pointsman.store.store_values import NEAR, WORDS, Capability, Scale, Statistics, StoreQuery
+from pointsman.store.store_values import NEAR, Capability, Scale, Statistics, StoreQuery
 from pointsman.text import repair
 from pointsman.tools.sync_and_async import wait_for
 from pointsman.values.filters import Equals
@@ -260,56 +260,3 @@ class StoreWriting(StoreSubject):
         rises = [following > earlier for earlier, following in pairwise(numbers)]
         assert rises == [True, False, True, False, False, True], f"sequence numbers: {numbers}"
         assert notes in ({"spread": "0.8 0.1", "other": "new"}, {}), f"the notes are {notes}"
-
-    def test_metadata_is_changed_in_the_store(self) -> None:
-        """Values are set and removed, or all replaced; texts stay, and vectors until the searchable text changes."""
-        store = self._empty()
-        documents = [
-            Document("1", "signal", {"a": 1, "b": [2], "title": "Rail"}),
-            Document("2", "lamp", {"a": 1}),
-            Document("3", "switch"),
-        ]
-        has_vectors = NEAR in store.info.scales
-        with answering("changing metadata"):
-            store.write(
-                documents[:2], np.array([vector_of(d.searchable) for d in documents[:2]]), EMBEDDER
-            ) if has_vectors else (store.write(documents[:2]))
-            store.write(documents[2:])
-            sequence_before = store.statistics().sequence
-            assert self._set_metadata(store, {"1": {"a": None, "c": "信\0"}, "2": {"a": 1}}) == AddResult(0, 1, 1)
-            assert store.statistics().sequence > sequence_before, "the sequence number stays"
-            metadata = {"b": [2], "title": "Rail", "c": "信\0"}
-            assert store.get(["1", "2"]) == [Document("1", "signal", metadata), documents[1]], "it is not as set"
-            if store.info.can(Capability.FILTERS):
-                assert store.ids(filters=Equals("c", "信\0")) == ["1"], "filters do not see what was set"
-                assert store.ids(filters=Equals("a", 1)) == ["2"], "filters see what was removed"
-            self._set_metadata(store, {"2": {"x": True, "none": None}}, replace=True)
-            assert store.get(["2"]) == [Document("2", "lamp", {"x": True})], "other metadata stays"
-            if has_vectors and store.info.can(Capability.VECTORS):
-                result = store.set_metadata({"1": {"title": "Yard"}, "3": {}})
-                assert result.texts == ("Yard\nsignal",), f"the new text to embed is told as {result.texts}"
-                assert "1" in result.remaining, "a document without its new vector is not said to remain"
-                assert store.get(["1"]) == [Document("1", "signal", metadata)], "it has a title without its vector"
-            self._set_metadata(store, {"1": {"title": "Yard"}, "3": {"title": "Points"}})
-            expected_documents = [
-                Document("1", "signal", {**metadata, "title": "Yard"}),
-                Document("3", "switch", {"title": "Points"}),
-            ]
-            assert [document for document in store.get(["1", "3"]) if document] == expected_documents, (
-                "the titles are not as set"
-            )
-            keys = store.keys(["1", "2", "3"])
-            if has_vectors and store.info.can(Capability.VECTORS):
-                rows = store.vectors([keys["1"], keys["2"], keys["3"]])
-                expected = np.array([vector_of("Yard\nsignal"), vector_of("lamp")])
-                assert np.allclose(rows, expected, atol=1e-5), "vectors are not those of the texts"
-            if WORDS in store.info.scales:
-                assert self._words(store, "yard") == ["1"], "the new title is not found"
-                assert self._words(store, "rail") == [], "the old title is found"
-                assert self._words(store, "points") == ["3"], "the title of a document without a vector is not found"
-            assert self._set_metadata(store, {}) == AddResult(), "changing nothing is something"
-        for stranger in ("nobody", "\ud800"):
-            changes: dict[str, dict[str, Any]] = {"2": {"x": 5}, stranger: {"x": 5}}
-            refused("metadata of a document that is not there", partial(store.set_metadata, changes))
-        refused("metadata that is not JSON", lambda: store.set_metadata({"2": {"x": object()}}))
-        assert store.get(["2"]) == [Document("2", "lamp", {"x": True})], "a refused change was made"
