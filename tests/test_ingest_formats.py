@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
+from pptx import Presentation
 
 from pointsman.ingest import ParsedDocument, Problem, convert
 from pointsman.tools.errors import InputError
@@ -219,6 +221,27 @@ def test_an_encoding_that_is_not_certain_is_said() -> None:
     assert isinstance(source, ParsedDocument)
 
 
+def test_a_presentation_of_pictures_is_said() -> None:
+    slides = Presentation()
+    slides.slides.add_slide(slides.slide_layouts[6])
+    file = io.BytesIO()
+    slides.save(file)
+    (problem,) = (item for item in convert("a.pptx", file.getvalue()) if isinstance(item, Problem))
+    assert problem.reason == "no words in it"
+
+
+def test_rtf_without_its_outer_group() -> None:
+    row = r"{\trowd\cellx1{{\pard\intbl Achse\par}\cell}{{\pard\intbl 12\par}\cell}\intbl\row}"
+    assert text_of_file("a.rtf", r"{\pard Vor der Tabelle.\par}" + row).split() == [
+        "Vor",
+        "der",
+        "Tabelle.",
+        "Achse",
+        "|",
+        "12",
+    ]
+
+
 @pytest.mark.parametrize("name", ["a.ics", "a.srt", "a.tex", "a.org", "a.adoc", "a.xml", "a.md", "a.rst"])
 def test_a_file_without_words_is_said(name: str) -> None:
     markup = {
@@ -230,7 +253,7 @@ def test_a_file_without_words_is_said(name: str) -> None:
     }
     markup |= {"a.ics": "BEGIN:VEVENT", "a.srt": "1\n00:00:01,000 --> 00:00:02,000", "a.rst": ".. raw:: html"}
     assert [item.reason for item in convert(name, markup[name].encode()) if isinstance(item, Problem)] == [
-        "no words in it, only markup"
+        "no words in it"
     ]
 
 

@@ -98,6 +98,29 @@ def test_columns_of_prose_are_read_one_after_the_other_and_rows_of_a_table_are_k
     assert list(_lines(table)) == ["Деталь 2026", "Болт 12", "Гайка 7"]
 
 
+@pytest.mark.parametrize("size", [7, 12, 19])
+def test_words_of_letters_that_are_placed_one_by_one(size: int) -> None:
+    from reportlab.pdfgen.canvas import Canvas
+
+    buffer = io.BytesIO()
+    canvas = Canvas(buffer)
+    canvas.setFont("Helvetica", size)
+    rows = [
+        ("Weiche 7. offen, seit 9:30 - Typ jq.", "Anna"),
+        ("Lager: 3,5 mm; geprueft.", "Gleis 12."),
+        ("iiii. llll.", "ok"),
+    ]
+    for number, cells in enumerate(rows):
+        for text, left in zip(cells, (60.0, 60 + 25.0 * size), strict=True):
+            for count, letter in enumerate(text):
+                offset = canvas.stringWidth(text[:count], "Helvetica", size)
+                canvas.drawString(left + offset, 700 - 2 * size * number, letter)
+    canvas.save()
+    (source,) = convert("a.pdf", buffer.getvalue())
+    assert isinstance(source, ParsedDocument)
+    assert source.text.split("\n") == [" ".join(cells) for cells in rows]
+
+
 def test_rtf_and_a_page_title_that_says_nothing() -> None:
     (source,) = (
         item for item in convert("note.rtf", rb"{\rtf1\ansi\ansicpg1251 \'cf\'ee\'e5\'e7\'e4 7\par \u36947?\u23700?}")

@@ -189,7 +189,7 @@ def _convert(path: str, data: bytes, reading: _Reading) -> Converted:
             raise InputError("protected by a password; remove it in the program that made the file")
         raise InputError("binary data of an old Office program, not text; its name should say which: .xls, .msg")
     if kind in _BINARY_FORMATS:
-        return _BINARY_FORMATS[kind](path, data, reading)
+        return _with_words(path, _BINARY_FORMATS[kind](path, data, reading))
     if kind in _OLD_OFFICE:
         raise InputError(f"an old {_OLD_OFFICE[kind]}; save it as .{kind}x")
     if archive := next((name for mark, name in _ARCHIVES.items() if data.startswith(mark)), None):
@@ -211,13 +211,13 @@ def _convert_text(path: str, text: str, kind: str, limits: FileLimits) -> Conver
 
 
 def _with_words(path: str, items: Converted) -> Converted:
-    """Yield what a converter of text found, and a problem if there is no word in it, only markup."""
+    """Yield what a converter returns, and a problem if there is no word in it and no reason why."""
     is_silent = True
     for item in items:
         is_silent = is_silent and isinstance(item, ParsedDocument) and not item.text.strip()
         yield item
     if is_silent:
-        yield Problem(path, "no words in it, only markup")
+        yield Problem(path, "no words in it")
 
 
 def format_of(path: str, data: bytes) -> str:

@@ -38,33 +38,59 @@ def page_text(page: PdfTextPage, added: Sequence[Piece] = (), *, is_upright: boo
         added: What stands on it beside its own text, such as the values of a form.
         is_upright: Whether its lines run from left to right; else they are taken in the order of the file.
     """
-    count = page.count_rects()
-    boxes = [Piece(*page.get_rect(index)) for index in range(count)] if is_upright and count <= _MOST_PIECES else []
-    if not added and not any(_is_gap(first, second) for first, second in pairwise(boxes)):
-        text = page.get_text_range()
-        return (
-            _LETTER_SPACED.sub(lambda match: _joined_letters(page, match), text)
-            if len(text) == page.count_chars()
-            else text
-        )
-    rows: Rows = []
-    for box in boxes:
-        span = box._replace(text=page.get_text_bounded(*box[:4]).strip(" \r\n"))
-        if rows and _same_row(rows[-1][-1], span):
-            rows[-1].append(span)
-        else:
-            rows.append([span])
-    if not boxes:
-        rows = [[Piece(0, 0, 0, 0, page.get_text_range())]]
+    text, count = page.get_text_range(), page.count_rects()
+    has_boxes = len(text) == page.count_chars()
+    is_read_by_rows = is_upright and has_boxes and count <= _MOST_PIECES
+    rows = _rows(Piece(*page.get_rect(index)) for index in range(count)) if is_read_by_rows else []
+    if not added and all(len(row) == 1 for row in rows):
+        return _LETTER_SPACED.sub(lambda match: _joined_letters(page, match), text) if has_boxes else text
+    rows = _rows(_characters(page, text)) if rows else [[Piece(0, 0, 0, 0, text)]]
     for span in added:
         row = next((row for row in rows if _same_row(row[0], span)), None)
         rows.append([span]) if row is None else row.append(span)
     return "\n".join(_lines([sorted(row) for row in rows]))
 
 
+def _characters(page: PdfTextPage, text: str) -> Iterator[Piece]:
+    """Yield the characters of a page's text, each with the space or the end of a line before it."""
+    space = ""
+    for index, char in enumerate(text):
+        if char.isspace():
+            space = "\n" if char in "\r\n" else " "
+        else:
+            yield Piece(*page.get_charbox(index))._replace(text=space + char)
+            space = ""
+
+
+def _rows(boxes: Iterator[Piece]) -> Rows:
+    """Return boxes by rows, joined where no gap is between them; some files place each letter by itself."""
+    rows: Rows = []
+    for box in boxes:
+        previous = rows[-1][-1] if rows else None
+        if previous is None or not _same_row(previous, box):
+            rows.append([box._replace(text=box.text.lstrip())])
+        elif _is_gap(previous, box):
+            rows[-1].append(box._replace(text=box.text.lstrip()))
+        else:
+            text = box.text
+            if text.startswith("\n"):  # not the end of a line, as PDFium thought
+                is_space = box.left - previous.right > 0.3 * (previous.top - previous.bottom)
+                text = f" {text[1:]}" if is_space else text[1:]
+            rows[-1][-1] = Piece(
+                min(previous.left, box.left), min(previous.bottom, box.bottom),
+                max(previous.right, box.right), max(previous.top, box.top), previous.text + text,
+            )  # fmt: skip
+    return rows
+
+
 def _same_row(first: Piece, second: Piece) -> bool:
-    height = max(min(first.top - first.bottom, second.top - second.bottom), 4.0)
-    return abs(first.top + first.bottom - second.top - second.bottom) < height
+    """Whether two pieces stand side by side: at the same height, or one, such as a full stop, within the other's."""
+    first_height, second_height = first.top - first.bottom, second.top - second.bottom
+    height = max(min(first_height, second_height), 4.0)
+    slack = max(first_height, second_height) / 4
+    overlap = min(first.top, second.top) - max(first.bottom, second.bottom)
+    is_small = min(first_height, second_height) < 2 * slack
+    return abs(first.top + first.bottom - second.top - second.bottom) < height or (is_small and overlap > -slack)
 
 
 def _is_gap(first: Piece, second: Piece) -> bool:

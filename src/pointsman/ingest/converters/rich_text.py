@@ -24,7 +24,10 @@ def rtf(path: str, data: bytes) -> ParsedDocument:
 
     if len(data) > _LONGEST_RTF:
         raise InputError(f"{len(data) >> 20} MB of RTF, more than {_LONGEST_RTF >> 20} MB; save it as .docx")
-    text = rtf_to_text(data.decode("latin-1"), errors="replace")  # type: ignore[no-untyped-call]  # it ships no types
+    source = data.decode("latin-1")
+    if not source.lstrip().startswith("{\\rtf"):
+        source = f"{{{source}}}"  # a fragment of several groups, of which the library would read the first
+    text = rtf_to_text(source, errors="replace")  # type: ignore[no-untyped-call]  # it ships no types
     lines = (line.rstrip(" |") for line in text.split("\n"))
     return outline(path, "rtf", [Block(0, "\n".join(line.replace("|", " | ") for line in lines))], title=stem(path))
 
