@@ -211,15 +211,15 @@ class TestAsync:
 
 def note_attempts(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Every attempt to connect from now on."""
-    import psycopg
+    from pointsman.store.postgres.bounded_connections import BoundedConnection
 
-    attempts, connect = list[Any](), psycopg.connect
+    attempts, connect = list[Any](), BoundedConnection.connect
 
     def note_attempt(*arguments: Any, **options: Any) -> Any:
         attempts.append(options)
         return connect(*arguments, **options)
 
-    monkeypatch.setattr(psycopg, "connect", note_attempt)
+    monkeypatch.setattr(BoundedConnection, "connect", note_attempt)
     return attempts
 
 

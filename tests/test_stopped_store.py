@@ -7,7 +7,9 @@ import threading
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -19,10 +21,13 @@ from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.integrations.mcp import tool_calls
 from pointsman.integrations.mcp.tool_calls import Calls
 from pointsman.integrations.mcp.visible_datasets import Library
-from pointsman.service.server import create_app, request_checks
+from pointsman.service.server import app, create_app, request_checks
 from pointsman.service.server.access.rate_limits import Gate
 from pointsman.service.server.access.request_access import Access
 from pointsman.service.server.protocol.request_limits import Limits
+from pointsman.store.postgres import bounded_connections
+from pointsman.store.postgres.postgres_connections import Connections
+from pointsman.tools.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +69,11 @@ def workspace(postgres: PostgresServer) -> Iterator[pointsman.Workspace]:
 
 
 @pytest.mark.usefixtures("short_margins")
-def test_every_request_that_reads_ends_by_its_limit(workspace: pointsman.Workspace, postgres: PostgresServer) -> None:
+def test_every_request_that_reads_ends_by_its_limit(
+    workspace: pointsman.Workspace, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_connections, "ANSWER_SECONDS", 5.0)  # what is left waiting in a thread ends, too
+
     def ask(read: tuple[str, str, Any]) -> tuple[str, int, float, bytes]:
         method, path, body = read
         start = time.monotonic()
@@ -82,6 +91,94 @@ def test_every_request_that_reads_ends_by_its_limit(workspace: pointsman.Workspa
         assert status in {200, 503}, (path, status, content)  # what needs nothing of the store is answered
         assert seconds < 30, (path, seconds)
     assert any(b"no answer within 1 seconds" in content for *_, content in answers), answers
+
+
+WRITES: list[tuple[str, str, Any]] = [
+    ("POST", "/api/datasets/notes/documents", {"documents": [{"id": "b", "text": "a second lamp"}]}),
+    ("PATCH", "/api/datasets/notes/documents", {"metadata": {"a": {"size": 7}}}),
+    ("DELETE", "/api/datasets/notes/documents", {"ids": ["a"]}),
+    ("POST", "/api/datasets", {"name": "more"}),
+]
+
+
+def test_every_request_that_writes_ends_and_may_be_sent_again(
+    workspace: pointsman.Workspace, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_connections, "ANSWER_SECONDS", 0.5)
+
+    application = create_app(workspace, limits=LIMITS)  # without what it does in the background
+
+    async def ask(writes: list[tuple[str, str, Any]]) -> list[httpx.Response]:
+        transport = httpx.ASGITransport(application)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=120) as client:
+            requests = (client.request(method, path, json=body) for method, path, body in writes)
+            return await asyncio.gather(*requests)
+
+    assert asyncio.run(ask(READS[:1]))[0].status_code == 200
+    with postgres.pause():
+        answers = asyncio.run(ask(WRITES))
+    for answer in answers:
+        assert answer.status_code == 503, (answer.url, answer.content)
+        assert b"does not answer" in answer.content, answer.content
+    assert asyncio.run(ask(WRITES[:1]))[0].status_code == 200  # what was under way may have been done or not
+    assert "b" in workspace.dataset("notes").ids()
+
+
+def test_a_statement_of_a_stopped_server_ends_and_its_connection_is_not_used_again(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connections = Connections(postgres.url, patience=0.0)
+
+    @contextmanager
+    def pause_briefly() -> Iterator[None]:
+        with postgres.pause(), monkeypatch.context() as patch:
+            patch.setattr(bounded_connections, "ANSWER_SECONDS", 0.3)
+            yield
+
+    def select(connection: Any) -> int:
+        with connection.transaction():
+            return int(connection.execute("select pg_backend_pid()").fetchone()[0])
+
+    async def aselect(connection: Any) -> None:
+        await connection.execute("select 1")
+
+    async def aselect_twice() -> None:
+        await connections.arun(aselect)
+        with pause_briefly():
+            await connections.arun(aselect)
+
+    def close_meanwhile(connection: Any) -> Any:
+        connections.close()
+        return connection
+
+    def sleep(connection: Any) -> None:
+        with bounded_connections.without_limit(connection), monkeypatch.context() as patch:
+            patch.setattr(bounded_connections, "ANSWER_SECONDS", 0.0)
+            connection.execute("select pg_sleep(0.3)")
+
+    try:
+        first_process = connections.run(select)
+        assert connections.run(select) == first_process
+        with pause_briefly(), pytest.raises(StoreUnavailableError, match="said nothing for 0 s"):
+            connections.run(select)
+        assert connections.run(select) != first_process
+        with pytest.raises(StoreUnavailableError, match="said nothing for 0 s"):
+            asyncio.run(aselect_twice())
+        assert connections.run(close_meanwhile).closed, "closed while it was lent, it is not kept"
+        connections.run(sleep)
+    finally:
+        connections.close()
+
+
+def test_a_service_whose_store_stops_while_it_starts_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: pointsman.Workspace) -> bool:
+        raise StoreUnavailableError("the store has stopped")
+
+    with pointsman.open(tmp_path, embedder=HashingEmbedder()) as workspace:
+        state = SimpleNamespace(workspace=workspace, ready=False)
+        monkeypatch.setattr(type(workspace), "access", property(fail))
+        asyncio.run(app._warm(state))  # type: ignore[arg-type]
+        assert state.ready
 
 
 @pytest.mark.usefixtures("short_margins")

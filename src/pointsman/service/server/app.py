@@ -237,10 +237,9 @@ def _read_words(workspace: Workspace) -> None:
     """Read the vocabularies for spelling correction, which takes seconds for a large dataset."""
     from pointsman.retrieval.plan.vocabulary import Vocabulary
 
-    if workspace.access:  # each view has its own
-        return
     try:
-        Vocabulary([dataset for dataset in workspace if dataset.indexing_technique != "vector"]).speller()
+        if not workspace.access:  # else each view has its own
+            Vocabulary([dataset for dataset in workspace if dataset.indexing_technique != "vector"]).speller()
     except Exception:
         log.exception("the words of the datasets cannot be read; the first query with a slip will try again")
 

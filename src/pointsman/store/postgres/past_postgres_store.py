@@ -14,6 +14,7 @@ import numpy as np
 
 from pointsman.store.history import History, PastRow, PastStore, T
 from pointsman.store.postgres import postgres_history as history
+from pointsman.store.postgres.bounded_connections import without_limit
 from pointsman.store.postgres.postgres_writer import PostgresWriter
 from pointsman.store.postgres.statements import Tables, catalogue, escaped
 from pointsman.store.prepared_documents import Prepared, metadata_of
@@ -155,7 +156,7 @@ def _of_one_snapshot(cursor: Cursor[Any]) -> None:
 
 def _copy(connection: Connection[Any], source: Tables, target: Tables) -> tuple[int, dict[str, str]]:
     """Copy a dataset into temporary tables; return its sequence number and its notes."""
-    with connection.transaction(), connection.cursor(binary=True) as cursor:
+    with without_limit(connection), connection.transaction(), connection.cursor(binary=True) as cursor:
         _of_one_snapshot(cursor)
         cursor.execute("set local statement_timeout = 0")
         source_history = history.PostgresHistory(cursor, source, target)

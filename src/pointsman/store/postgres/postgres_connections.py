@@ -36,13 +36,18 @@ try:
     import psycopg
     from psycopg import conninfo
     from psycopg.pq import TransactionStatus
+
+    from pointsman.store.postgres.bounded_connections import (
+        STATEMENT_SECONDS,
+        AsyncBoundedConnection,
+        BoundedConnection,
+    )
 except ImportError as error:
     raise MissingDependencyError("psycopg", "postgres", "a workspace in PostgreSQL") from error
 
 T = TypeVar("T")
 
 CONNECT_SECONDS: Final = 5
-STATEMENT_SECONDS: Final = 60.0
 LOCK_SECONDS: Final = 30.0
 PATIENCE: Final = 5.0  # seconds for which temporary failures are retried
 _DOWN_SECONDS: Final = 1.0  # after a failure to connect, only one attempt is made during this time
@@ -136,10 +141,10 @@ class Connections:
             LockedError: another writer does not finish.
             StoreError: any other error of the database.
         """
-        retries, down_until = self._retries(), self._down_until
+        retries, down_until, closings = self._retries(), self._down_until, self._of_process().closings
         while True:
             try:
-                with self._lend_connection() as connection:
+                with self._lend_connection(closings) as connection:
                     return self._only_reading(connection, work) if self._read_only else work(connection)
             except (psycopg.Error, UnicodeEncodeError) as error:
                 pause = self._pause_after(error, retries, down_until)
@@ -235,7 +240,7 @@ class Connections:
             StoreError: the database cannot be reached.
         """
         try:
-            connection = psycopg.connect(**self._parameters, **_PLAIN)
+            connection = BoundedConnection.connect(**self._parameters, **_PLAIN)
         except psycopg.Error as error:
             raise self.translated(error) from error
         return Connections(self._url, patience=0.0, session=_OneSession(connection)), connection.close
@@ -248,7 +253,8 @@ class Connections:
     # ── lending ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     @contextmanager
-    def _lend_connection(self) -> Iterator[psycopg.Connection[Any]]:
+    def _lend_connection(self, closings: int) -> Iterator[psycopg.Connection[Any]]:
+        """Lend a connection, and keep it afterwards unless all were closed since there were so many ``closings``."""
         if self.session is not None:
             with self.session.connection() as connection:
                 yield connection
@@ -257,11 +263,13 @@ class Connections:
         if not idle.places.acquire(timeout=STATEMENT_SECONDS):
             raise StoreUnavailableError(f"{self.label}: all {self._connection_limit} connections are busy; allow more")
         try:
-            connection = idle.connections.pop() if idle.connections else psycopg.connect(**self._parameters, **_PLAIN)
+            connection = (
+                idle.connections.pop() if idle.connections else BoundedConnection.connect(**self._parameters, **_PLAIN)
+            )
             try:
                 yield connection
             finally:
-                if _reusable(connection):
+                if _reusable(connection) and idle.closings == closings:
                     idle.connections.append(connection)
                 else:
                     if connection.broken:
@@ -282,7 +290,7 @@ class Connections:
             if idle.connections:
                 connection = idle.connections.pop()
             else:
-                connection = await psycopg.AsyncConnection.connect(**self._parameters, **_PLAIN)
+                connection = await AsyncBoundedConnection.connect(**self._parameters, **_PLAIN)
             try:
                 yield connection
             finally:
@@ -328,10 +336,11 @@ class _Idle:
 
     def __init__(self, places: Any) -> None:
         self.connections: list[Any] = []
-        self.places = places
+        self.places, self.closings = places, 0
 
     def close(self) -> None:
         """Close them without awaiting: their event loop may be gone."""
+        self.closings += 1
         while self.connections:
             connection = self.connections.pop()  # named, for one that nothing refers to says that it is open
             connection.pgconn.finish()

@@ -14,6 +14,7 @@ import numpy as np
 from pointsman.store.backend import check_format
 from pointsman.store.bm25 import rarest
 from pointsman.store.postgres import postgres_history as history
+from pointsman.store.postgres.bounded_connections import without_limit
 from pointsman.store.postgres.postgres_history import RETENTION, RETENTION_TEXT
 from pointsman.store.postgres.postgres_reader import DatasetRow, document_of
 from pointsman.store.postgres.postgres_rows import PostgresRows, copy_vectors, unused_ids, vector_digest
@@ -372,10 +373,11 @@ class PostgresWriter(PostgresRows):
             connection.execute("set maintenance_work_mem = '512MB'")
             # An interrupted attempt may have left one over.
             connection.execute(f"drop index if exists {qualified_name}")
-            connection.execute(
-                f"create index concurrently {name} on {tables.vec} using hnsw "
-                f'(v "{tables.vectors}".vector_ip_ops) with (m = 16, ef_construction = 64)'
-            )
+            with without_limit(connection):
+                connection.execute(
+                    f"create index concurrently {name} on {tables.vec} using hnsw "
+                    f'(v "{tables.vectors}".vector_ip_ops) with (m = 16, ef_construction = 64)'
+                )
         finally:
             connection.execute("reset statement_timeout")
             connection.execute("reset maintenance_work_mem")
