@@ -6,7 +6,9 @@ Run: python benchmarks/strangers.py [ROW…]. Prints a line for each case; exits
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
+import pickle
 import re
 import sqlite3
 import subprocess
@@ -725,6 +727,58 @@ def against_rank() -> Iterator[tuple[str, bool]]:
     yield "Command line: below the hits", printed.count(answer.reasons[-1].in_words(answer.language)) == 1
 
 
+def many_at_once() -> Iterator[tuple[str, bool]]:
+    """Row 15: forty searches on one event loop; and pickling."""
+    with pointsman.open("ws") as workspace:
+        texts = [f"The lamp of yard {number} is green, and its switch guides the train." for number in range(500)]
+        workspace.dataset("yards").add([Document(str(number), text) for number, text in enumerate(texts)])
+    workspace = pointsman.open("ws")
+    calls: dict[str, Callable[[str], Any]] = {
+        "Python: asearch": workspace.asearch,
+        "Python: asearch of a dataset": workspace.dataset("yards").asearch,
+    }
+
+    async def longest_hold(ask: Callable[[str], Any]) -> float:
+        """How many milliseconds this process computes at most until the loop has its turn again."""
+        questions = [f"who guides the train of yard {number}" for number in range(40)]
+        for question in questions:  # embeds it: that keeps cores busy, but neither the loop nor the interpreter
+            await ask(question)
+        gc.collect()  # a full collection holds whatever runs, and is not the search's
+        gc.freeze()
+        longest, is_over = 0.0, False
+
+        async def watch() -> None:
+            nonlocal longest
+            while not is_over:
+                begin = time.process_time()  # on a busy machine, others take the time between
+                await asyncio.sleep(0.001)
+                longest = max(longest, time.process_time() - begin)
+
+        watching = asyncio.create_task(watch())
+        await asyncio.gather(*map(ask, questions))
+        is_over = True
+        await watching
+        return 1000 * longest
+
+    for name, ask in calls.items():
+        milliseconds = asyncio.run(longest_hold(ask))
+        yield f"{name}, 40 at once, holds the loop for {milliseconds:.0f} ms", milliseconds <= 20
+    dataset = workspace.dataset("yards")
+    subjects: dict[str, Any] = {"workspace": workspace, "dataset": dataset, "retriever": dataset.retriever("hybrid")}
+    for name, subject in subjects.items():
+        copy = pickle.loads(pickle.dumps(subject))
+        ask = copy.retrieve if name == "retriever" else copy.search
+        own = subject.retrieve if name == "retriever" else subject.search
+        yield f"Python: a {name} in a folder is pickled", [h.id for h in ask("lamp 7")] == [h.id for h in own("lamp 7")]
+    with pointsman.open("ws", embedder=HashingEmbedder()) as with_object:
+        try:
+            pickle.dumps(with_object)
+        except TypeError as error:
+            yield "Python: with objects that may hold keys", "cannot be pickled" in str(error)
+        else:
+            yield "Python: with objects that may hold keys", False
+
+
 ROWS: Final[dict[int, Case]] = {
     2: left_out,
     12: written_in_two_ways,
@@ -739,6 +793,7 @@ ROWS: Final[dict[int, Case]] = {
     11: beyond_the_limit,
     13: clear_choices,
     14: query_only,
+    15: many_at_once,
     16: said_once,
     17: filtered_for,
     18: against_rank,

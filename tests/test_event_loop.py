@@ -15,7 +15,15 @@ import pytest
 import pointsman
 from pointsman import Document, Query, RetrievalWorkflow, Workspace
 from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.retrieval import engine as engine_module
+from pointsman.retrieval.decisions.asynchronous_search import carry_out
+from pointsman.retrieval.parallel_calls import Tasks, Threads
+from pointsman.retrieval.request import SearchRequest
+from pointsman.retrieval.run.journal import listening
+from pointsman.retrieval.search import search
+from pointsman.tools.errors import InputError
 from pointsman.tools.sync_and_async import in_thread
+from pointsman.values.trace import StageRecord
 
 if TYPE_CHECKING:
     import numpy as np
@@ -115,3 +123,125 @@ def test_first_search_with_a_slow_embedder_answers_by_words_and_says_so(workspac
     assert len(answer.hits) == 5
     assert [note for note in answer.degraded if note.startswith("rails: TimeoutError")], answer.degraded
     assert calls == []
+
+
+class TestManyAtOnce:
+    """Searches that only compute leave the loop to others; which thread computes what is told by no clock."""
+
+    @pytest.fixture
+    def rails_workspace(self, tmp_path: Path) -> Iterator[Workspace]:
+        with Workspace(tmp_path) as workspace:
+            workspace.dataset("rails").add([Document(str(number), f"switch {number} is red") for number in range(9)])
+            workspace.search("red switch")  # measures the background
+            yield workspace
+
+    def test_they_compute_beside_the_loop_a_few_at_once(
+        self, rails_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        threads: set[int] = set()
+        running, most_running = 0, 0
+        original = StageRecord.__init__
+
+        def note(record: StageRecord, *values: Any, **fields: Any) -> None:
+            threads.add(threading.get_ident())
+            original(record, *values, **fields)
+
+        def count_search(recipes: Any, *values: Any) -> Any:
+            async def flow() -> Any:
+                nonlocal running, most_running
+                running += 1
+                most_running = max(most_running, running)
+                try:
+                    return await search(recipes, *values)
+                finally:
+                    running -= 1
+
+            return flow()
+
+        monkeypatch.setattr(StageRecord, "__init__", note)
+        monkeypatch.setattr(engine_module, "search", count_search)
+        questions = [f"which switch is red, number {number}" for number in range(20)]
+
+        async def ask() -> list[Any]:
+            return await asyncio.gather(*(rails_workspace.asearch(question) for question in questions))
+
+        answers = asyncio.run(ask())
+        assert threading.get_ident() not in threads
+        assert 1 <= most_running <= 4
+        expected = [[hit.id for hit in rails_workspace.search(question)] for question in questions]
+        assert [[hit.id for hit in answer] for answer in answers] == expected
+
+    def test_errors_context_and_progress_are_those_of_a_search_on_the_loop(self, rails_workspace: Workspace) -> None:
+        with pytest.raises(InputError, match="nonsense"):
+            asyncio.run(rails_workspace.asearch("red", filters="nonsense >"))
+        spans: list[Any] = []
+
+        async def ask() -> Any:
+            with listening(spans.append):
+                return await rails_workspace.asearch("red switch")
+
+        assert asyncio.run(ask()).hits
+        assert spans
+
+    def test_waiting_for_a_turn_counts_against_the_time(self, rails_workspace: Workspace) -> None:
+        seconds: list[float | None] = []
+
+        async def search_batch(_: Any, __: Any, mode: Any, left: float | None = None) -> list[Any]:
+            assert isinstance(mode, Threads)
+            seconds.append(left)
+            begun.release()
+            may_end.wait(30)
+            return ["answer"]
+
+        may_end, begun = threading.Event(), threading.Semaphore(0)
+        recipe = rails_workspace.engine.resolve(
+            SearchRequest.of("red", 3, {"timeout": 0.2}), rails_workspace.datasets()
+        )
+
+        async def ask() -> list[Any]:
+            calls = [asyncio.create_task(carry_out(lambda: recipe, search_batch, Query("red"))) for _ in range(5)]
+            for _ in range(4):
+                await in_thread(begun.acquire)
+            await asyncio.sleep(0.3)
+            may_end.set()
+            return await asyncio.gather(*calls)
+
+        assert asyncio.run(ask()) == ["answer"] * 5
+        assert seconds[4] == pytest.approx(0.001)
+
+    def test_a_cancelled_search_keeps_no_turn(self, rails_workspace: Workspace) -> None:
+        may_end, begun = threading.Event(), threading.Semaphore(0)
+
+        async def search_batch(*_: Any) -> list[Any]:
+            begun.release()
+            may_end.wait(30)
+            return ["answer"]
+
+        recipe = rails_workspace.engine.resolve(SearchRequest.of("red", 3, {}), rails_workspace.datasets())
+
+        async def ask() -> Any:
+            calls = [asyncio.create_task(carry_out(lambda: recipe, search_batch, Query("red"))) for _ in range(4)]
+            for _ in calls:
+                await in_thread(begun.acquire)
+            for call in calls:
+                call.cancel()
+            outcomes = await asyncio.gather(*calls, return_exceptions=True)
+            assert all(isinstance(outcome, asyncio.CancelledError) for outcome in outcomes)
+            return await asyncio.wait_for(rails_workspace.asearch("red switch"), 30)
+
+        try:
+            assert asyncio.run(ask()).hits
+        finally:
+            may_end.set()
+
+    def test_what_asks_others_stays_on_the_loop(self, workspace: Workspace) -> None:
+        """An embedder that does not say that it only computes may wait for a server, and must hold no turn."""
+        modes: list[Any] = []
+
+        async def search_batch(_: Any, __: Any, mode: Any, *___: Any) -> list[Any]:
+            modes.append(mode)
+            return ["answer"]
+
+        recipe = workspace.engine.resolve(SearchRequest.of("red", 3, {}), workspace.datasets())
+        answer: Any = asyncio.run(carry_out(lambda: recipe, search_batch, Query("red")))
+        assert (answer, type(modes[0])) == ("answer", Tasks)

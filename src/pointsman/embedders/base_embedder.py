@@ -62,6 +62,9 @@ class BaseEmbedder(ABC):
     cosine_spread: float | None = None
     """Standard deviation of the cosine between a query and random documents; None if not measured."""
 
+    only_computes: bool = False
+    """Whether it runs a model in this process, and waits for nobody else."""
+
     @property
     @abstractmethod
     def name(self) -> str:

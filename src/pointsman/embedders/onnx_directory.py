@@ -103,6 +103,8 @@ class OnnxEmbedder(PrefixedEmbedder):
     depend on it.
     """
 
+    only_computes = True
+
     def __init__(
         self,
         directory: str | Path,

@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pointsman.llm.chosen_models import model_for
+from pointsman.retrieval.decisions.asynchronous_search import carry_out
 from pointsman.retrieval.decisions.named_sources import (
     PLAIN,
     by_lists,
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from pointsman.values.types import Query
 
 log = logging.getLogger(__name__)
-
 
 CHOSEN_BY_LOOK: Final = ("decomposition", "hyde", "query2doc", "multi_query", *PLAIN)
 """The strategies that `recommend` chooses from."""
@@ -121,8 +121,8 @@ class Engine:
             return answer
         if request.as_of is not None:
             sources = await in_thread(on_day, request, sources)
-        recipe = await in_thread(self.resolve, request, sources)  # imports its stages, and asks what datasets can
-        return (await self._search_batch(request, sources, [recipe], [request.query], Tasks()))[0]
+        resolve, search_batch = partial(self.resolve, request, sources), partial(self._search_batch, request, sources)
+        return await carry_out(resolve, search_batch, request.query)
 
     def search_many(
         self, request: SearchRequest, sources: Sequence[Any], seconds: float | None = None

@@ -426,6 +426,9 @@ class Breaker:
         self._state: dict[str, tuple[int, float, str]] = {}  # failures in a row, time of the next try, the last cause
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._failures, self._seconds)  # a copy has met no failure
+
     def why_not(self, name: str) -> str | None:
         """Why a name is left out; None if it may be called."""
         if not self._state:  # the usual case is free

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pointsman.embedders.base_embedder import image_embedder_of
 from pointsman.embedders.named_embedders import as_embedder, embedder_for, image_embedder_for
@@ -19,6 +19,7 @@ from pointsman.retrieval.judge.kept_calibrations import (
 )
 from pointsman.retrieval.plan.policy import POLICY, Policy, measured, read_policy
 from pointsman.retrieval.workflow import RetrievalWorkflow
+from pointsman.store.backend import Backend
 from pointsman.store.backend_urls import open_backend
 from pointsman.tools import byte_cache
 from pointsman.tools.audit_log import AuditLog
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pointsman.retrieval.decisions.user_stages import Stages
-    from pointsman.store.backend import Backend, DatasetRecord
+    from pointsman.store.backend import DatasetRecord
     from pointsman.values.protocols import LLM, Embedder
     from pointsman.workspace.dataset import Dataset
     from pointsman.workspace.dataset.dataset_lifecycle import StoredDataset
@@ -56,6 +57,13 @@ class FittedWorkspace:
     ) -> None:
         if not isinstance(settings, Settings | None):
             raise InputError(f"settings are Settings(name=value, …) or Settings.load(), not {settings!r:.80}")
+        own_backend = path if isinstance(path, Backend) else None
+        self._arguments: dict[str, Any] = {
+            "backend": own_backend,
+            "embedder": embedder,
+            "image_embedder": image_embedder,
+        }
+        self._arguments |= {"workflow": workflow, "llm": llm, "settings": settings}
         self._backend, self._is_closed = open_backend(path), False
         self.settings = settings or Settings()
         if isinstance(image_embedder, str):
@@ -87,6 +95,24 @@ class FittedWorkspace:
         self._attachments: tuple[float, dict[str, str]] | None = None
         self._foreign: dict[str, tuple[str, Dataset]] = {}
         self._replays: Replays | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how pickle opens it again: at its place, with its settings, and with keys and passwords from there.
+
+        Raises:
+            InputError: it is closed.
+            TypeError: it was opened with objects, which may hold keys or connections.
+        """
+        where = self.backend.url if self.backend.path is None else str(self.backend.path.resolve())
+        arguments = {name: argument for name, argument in self._arguments.items() if argument is not None}
+        objects = [name for name, argument in arguments.items() if not isinstance(argument, str | Settings)]
+        if objects:
+            raise TypeError(
+                f"the workspace at {self.place} cannot be pickled: it was opened with objects ({', '.join(objects)}), "
+                "which may hold keys or connections; name the embedder, leave the rest to settings, or open the "
+                "workspace where it is used"
+            )
+        return _opened, (type(self), where, arguments)
 
     @property
     def place(self) -> str:
@@ -267,3 +293,8 @@ class FittedWorkspace:
             raise no_image_embedder(name)
         assert self._image_embedder is not None
         return self._image_embedder
+
+
+def _opened(kind: type[FittedWorkspace], where: str, arguments: Mapping[str, Any]) -> FittedWorkspace:
+    """Open a pickled workspace."""
+    return kind(where, **arguments)

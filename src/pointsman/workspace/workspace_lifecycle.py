@@ -111,7 +111,8 @@ class StoredWorkspace(FittedWorkspace):
         return None if dataset is None or dataset.is_closed else dataset
 
     def _with_changes(self, dataset: Dataset, description: str | None, versions: str | None) -> Dataset:
-        """Return a dataset after changing what is given and differs."""
+        """Return a dataset of this workspace after changing what is given and differs."""
+        dataset.workspace = self
         if description is not None and description != dataset.description:
             dataset.describe(description)
             self._forget_records()

@@ -57,6 +57,7 @@ class E5Embedder(BaseEmbedder):
     # Standard deviation of the cosine between a query and random documents, averaged over queries; measured on the same
     # eleven collections as the calibrated sum.
     cosine_spread = 0.019
+    only_computes = True
 
     def __init__(self, *, threads: int | None = None, cache: Path | None = None) -> None:
         """Set up the embedder; files are read on first use.

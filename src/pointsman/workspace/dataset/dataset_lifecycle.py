@@ -11,7 +11,7 @@ import time
 import weakref
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -53,6 +53,8 @@ def _bytes_of_view(dataset: StoredDataset) -> int:
 class StoredDataset(Source):
     """A dataset as something that is created, opened and closed; see `pointsman.Dataset` for the arguments."""
 
+    workspace: Any = None
+    """The workspace that it was taken from; None for one on its own."""
     is_view = False
     """Whether this is a view of a dataset; see `pointsman.Dataset.in_view`."""
 
@@ -88,6 +90,7 @@ class StoredDataset(Source):
         self._backend = backend
         self._embedder = None if embedder is None else as_embedder(embedder)
         self._load_embedder, self.holds_images = load_embedder, images
+        self._is_plain = all(item is None for item in (store, backend, embedder, load_embedder, engine, audit_log))
         if images and indexing_technique == "keyword":
             raise InputError(f"dataset {name!r} is for pictures, which are found by vectors; use 'hybrid' or 'vector'")
         if images and load_embedder is None and image_embedder_of(self._embedder) is None:
@@ -107,6 +110,22 @@ class StoredDataset(Source):
         self.audit_log = audit_log
         self._kept_days = None if versions is None else days_in(versions)  # as asked, of a dataset that is not made yet
         self._views: ByteCache[tuple[int, str], StoredDataset] = ByteCache(_bytes_of_view)  # by store and state
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how pickle opens it again: in its workspace, or in its folder.
+
+        Raises:
+            TypeError: it has no place to be opened at, or it was made with objects, which may hold keys or connections.
+        """
+        if self.workspace is not None:
+            return _taken_from, (self.workspace, self.name, self.indexing_technique, self.holds_images)
+        if self._path is None or not self._is_plain:
+            why = "it was made with objects, which may hold keys or connections" if self._path else "it has no folder"
+            why = "it is a view, for some of all people or days" if self.is_view else why
+            raise TypeError(f"dataset {self.name!r} cannot be pickled: {why}; pickle one of a workspace, or of a path")
+        scoring = self._bm25
+        kind = partial(type(self), path=self._path.resolve(), bm25_k1=scoring["k1"], bm25_b=scoring["b"])
+        return kind, (self.name, self.description, self.indexing_technique)
 
     def __repr__(self) -> str:
         return f"Dataset({self.name!r}, indexing_technique={self.indexing_technique!r}, path={str(self._path)!r})"
@@ -483,3 +502,8 @@ def _check_description(description: str) -> None:
     """
     if not isinstance(description, str) or "\0" in description or not storable(description):
         raise InputError(f"a description is a str without NUL and lone surrogates, not {description!r:.80}")
+
+
+def _taken_from(workspace: Any, name: str, technique: IndexingTechnique, holds_images: bool) -> Any:
+    """Take a pickled dataset from its workspace again."""
+    return workspace.dataset(name, indexing_technique=technique, images=holds_images)
