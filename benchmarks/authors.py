@@ -37,6 +37,7 @@ from pointsman import (
     LLMSelector,
     MultiIndexQueryEngine,
     MultiModalRetriever,
+    Query,
     ReActAgent,
     RetrievalWorkflow,
     RuleSelector,
@@ -47,10 +48,12 @@ from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.evaluation import evaluate, evaluate_questions
 from pointsman.llm.scripted_llm import ScriptedLLM
 from pointsman.retrieval.plan.transform.decompose_by_rules import subquestions
+from pointsman.retrieval.plan.transform.disambiguate_by_rules import RuleDisambiguator
 from pointsman.retrieval.plan.transform.expand_by_rules import RuleExpander
 from pointsman.service.server import create_app
 from pointsman.service.server.protocol.request_limits import Limits
 from pointsman.tools.errors import InputError, MissingDependencyError, ModelError
+from pointsman.values.types import Message
 from serving import serving
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -372,6 +375,16 @@ def transformations() -> Iterator[tuple[str, bool]]:
     yield "北京和上海的人口分别是多少 is split", subquestions("北京和上海的人口分别是多少") == expected
     texts = [variant.text for variant in RuleExpander(["synonym"]).transform("repair a car").variants]
     yield "an automobile", "repair an automobile" in texts and "repair a automobile" not in texts
+    follow_ups = (
+        ("How do I reset the router?", "Good question. Hold the button.", "Why doesn't it work?", "router"),
+        ("谢谢", "不客气", "它为什么不行？", "它"),
+        ("Почему не работает роутер?", "Возможно, он перегрелся.", "Как его перезагрузить?", "роутер"),
+    )
+    for question, answer, follow_up, subject in follow_ups:
+        history = (Message("user", question), Message("assistant", answer))
+        text = RuleDisambiguator().transform(Query(follow_up, history=history)).query.text
+        says_courtesy = any(word in text for word in ("Good", "Hold", "谢谢", "Возможно"))
+        yield f"a courtesy is no subject: {follow_up}", subject in text and not says_courtesy
 
 
 ROWS: Final[dict[str, Case]] = {

@@ -144,6 +144,46 @@ def test_the_latest_turn_counts() -> None:
     assert "Emma" not in rules.transform(Query("When was it published?", history=history)).query.text
 
 
+@pytest.mark.parametrize(
+    ("turns", "question"),
+    [
+        (("Hello", "Hi! How can I help?"), "Why doesn't it work?"),
+        (("Thanks!", "You're welcome."), "Why doesn't it work?"),
+        (("谢谢", "不客气"), "它为什么不行？"),
+        (("好的，谢谢你！", "没问题。"), "为什么不行？"),
+        (("Спасибо!", "Пожалуйста."), "А почему она не работает?"),
+        (("谢谢你好" * 1000 + "x", "不客气"), "Why doesn't it work?"),
+    ],
+)
+def test_a_greeting_or_a_thanks_is_never_what_a_question_is_about(turns: tuple[str, str], question: str) -> None:
+    user, assistant = turns
+    history = (Message("user", user), Message("assistant", assistant))
+    query = Query(question, history=history)
+    assert rules.transform(query).query is query
+
+
+@pytest.mark.parametrize(
+    ("answer", "thanks", "question", "expected"),
+    [
+        ("Good question. Hold the button.", "Perfect, thanks!", "Who sells it?", "Who sells router?"),
+        ("Maybe. Press the button.", "", "Who sells it?", "Who sells router?"),
+        ("Возможно, он перегрелся.", "", "А где его купить?", "Где роутер купить?"),
+        ("Нажмите кнопку.", "Спасибо большое", "А где его купить?", "Где роутер купить?"),
+    ],
+)
+def test_a_hedge_or_an_order_is_no_name(answer: str, thanks: str, question: str, expected: str) -> None:
+    asked = "Как сбросить роутер?" if question[0] >= "А" else "How do I reset the router?"
+    turns = [("user", asked), ("assistant", answer)]
+    turns += [("user", thanks), ("assistant", "You're welcome!")] if thanks else []
+    history = tuple(Message(*turn) for turn in turns)
+    assert rules.transform(Query(question, history=history)).query.text == expected
+
+
+def test_a_name_alone_is_an_answer() -> None:
+    history = (Message("user", "What is the capital of France?"), Message("assistant", "Paris."))
+    assert rules.transform(Query("How big is it?", history=history)).query.text != "How big is it?"
+
+
 @pytest.mark.parametrize("dialogue", DIALOGUES, ids=lambda dialogue: dialogue["id"])
 def test_once_is_enough(dialogue: dict[str, Any]) -> None:
     completion = rules.transform(query_of(dialogue)).query

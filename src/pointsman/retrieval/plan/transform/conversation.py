@@ -34,8 +34,8 @@ class Conversation:
 
     @classmethod
     def of(cls, history: Sequence[Message]) -> Conversation:
-        """Return what the last messages of a conversation say."""
-        recent = history[-_MESSAGES:]
+        """Return what the last messages of a conversation say; greetings, thanks and their like say nothing."""
+        recent = [message for message in history[-_MESSAGES:] if not is_courtesy(message.text)]
         earlier = tuple(message.text[:LENGTH] for message in reversed(recent) if message.role.lower() in _USERS)
         answer = last_message(recent, user=False)
         return cls(earlier[0] if earlier else "", answer, earlier[1:])
@@ -73,6 +73,30 @@ _OF_PLACES_TEXT = """river tower university mountain mount lake city street comp
 _OF_PLACES = frozenset(_OF_PLACES_TEXT.split())
 
 
+_CONTRACTION = late(r"['’](?:s|re|ll|ve|d|m)$", re.IGNORECASE)
+_COURTESIES_TEXT = """good great fine perfect excellent nice cool wonderful awesome maybe perhaps probably possibly
+    certainly definitely absolutely actually unfortunately generally usually typically course welcome hey thank thanks
+    cheers bye goodbye understood right exactly indeed alright hello hi please sure ok okay yes no morning afternoon
+    evening help возможно вероятно наверное конечно хорошо отлично ладно понятно пожалуйста благодарю спасибо привет
+    здравствуйте добрый день вечер утро обычно безусловно разумеется кажется видимо да нет большое помочь ясно"""
+_COURTESIES = frozenset(_COURTESIES_TEXT.split())
+"""Words of greetings, thanks and hedges: at the start of a sentence they name nothing."""
+_CHINESE_COURTESY = late(
+    "(?:你好|您好|谢谢|多谢|感谢|不客气|不用谢|好的?|明白|知道|了解|收到|没问题|可以|嗯|再见)[你您了啊吧]?|[，,。.！!～~\\s]+"
+)
+
+
+def is_courtesy(text: str) -> bool:
+    """Whether a message greets, thanks, agrees or hedges, and says nothing else.
+
+    >>> is_courtesy("Perfect, thanks!"), is_courtesy("谢谢你！"), is_courtesy("Thanks, and the router?")
+    (True, True, False)
+    """
+    words = [fold(_CONTRACTION.sub("", word)) for word in re.findall(r"[\w'’]+", text[:LENGTH])]
+    is_polite = any(word in _COURTESIES for word in words) and all(word in _COURTESIES | NO_NAMES for word in words)
+    return is_polite or (bool(text) and not _CHINESE_COURTESY.sub("", text[:LENGTH]))
+
+
 @dataclass(frozen=True, slots=True)
 class Name:
     """A name in a text, and where it starts."""
@@ -101,7 +125,9 @@ def names_in(text: str) -> list[Name]:
         words = match[0].split()
         start = match.start()
         opens = not text[:start].rstrip() or text[:start].rstrip()[-1] in ".!?…:;\n—"
-        while words and fold(words[0].removesuffix("'s").removesuffix("’s")) in NO_NAMES:
+        if opens and len(words) == 1 and fold(words[0]) in _COURTESIES:
+            continue
+        while words and fold(_CONTRACTION.sub("", words[0])) in NO_NAMES:
             start += len(words[0]) + 1
             words, opens = words[1:], False
         name = re.sub(r"['’]s?$", "", " ".join(words))
@@ -138,6 +164,7 @@ def choose_name(history: Conversation, fits: Callable[[Name], bool], *, lately: 
         if text is history.answer and not sure:
             # A word that opens the answer is a name unless it occurs in lower case elsewhere.
             sure = [n for n in names if not re.search(rf"(?<!\w){re.escape(n.text.lower())}", full_text)]
+            sure = [n for n in sure if not (n.opens and _ORDER.match(text, n.start))]
         fitting = [name for name in sure if fits(name)]
         if asked_who and text is history.answer:
             fitting = [name for name in fitting if name.text not in history.question]
@@ -146,6 +173,13 @@ def choose_name(history: Conversation, fits: Callable[[Name], bool], *, lately: 
             return (fitting[0] if text is history.answer else fitting[-1]).text
     return None
 
+
+_ORDER = late(
+    r"[^\W\d_]+\s+(?:the|an?|your|my|our|this|that|these|those|it|them|to|on|in|at|for|with|from|by|up|down|off|all)\b"
+    r"|[а-яё]+(?:те|ть)(?!\w)",
+    re.IGNORECASE,
+)
+"""What opens an order, which is no name though it has a capital: «Hold the button», «Нажмите кнопку»."""
 
 WHO = late(r"\W*(?:who|кто)\b", re.IGNORECASE)
 WHO_IS = late(r"\W*(?:who\s+(?:is|was|are|were)|who['’]s|кто\s+(?:так|был|эт|он)\w*)\b", re.IGNORECASE)
