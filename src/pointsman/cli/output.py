@@ -214,6 +214,7 @@ def index_report(
                 "truncations": report.truncations,
                 "omissions": dict(report.omissions),
                 "stored_omissions": list(report.stored_omissions),
+                "notes": list(report.notes),
                 "problems": [{"path": problem.path, "reason": problem.reason} for problem in report.problems],
                 "interrupted": is_interrupted,
             },
@@ -240,6 +241,8 @@ def index_report(
             f"  Keyword search finds all of them; {report.vectors_due:,} {have} no vector yet.", markup=False
         )
     _print_truncated(dataset.name, report.truncations)
+    for note in report.notes:
+        terminal.print(f"  {note}", style="yellow", markup=False, soft_wrap=True)
     for problem in report.problems[:20]:
         terminal.print(f"  not read: {problem.path}: {problem.reason}", style="yellow", markup=False, soft_wrap=True)
     if len(report.problems) > 20:

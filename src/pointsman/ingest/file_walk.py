@@ -6,8 +6,9 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypedDict, Unpack
 
@@ -69,7 +70,9 @@ class Omission:
     reason: Reason
 
 
-def find_files(paths: Iterable[str | Path], **options: Unpack[FileOptions]) -> Iterator[FoundFile | Problem | Omission]:
+def find_files(
+    paths: Iterable[str | Path], *, names: Mapping[str, str] | None = None, **options: Unpack[FileOptions]
+) -> Iterator[FoundFile | Problem | Omission]:
     """Walk files and folders in a fixed order, without reading them.
 
     A file's id is its path relative to the given folder, in POSIX form; if several paths are given, it begins with the
@@ -79,6 +82,8 @@ def find_files(paths: Iterable[str | Path], **options: Unpack[FileOptions]) -> I
 
     Args:
         paths: Files and folders.
+        names: Ids of some of them, and of files and folders in them, by absolute path without links; ids of what is in
+            a folder begin with the folder's.
         options: See `FileOptions`.
 
     Raises:
@@ -95,7 +100,8 @@ def find_files(paths: Iterable[str | Path], **options: Unpack[FileOptions]) -> I
     roots = list(dict.fromkeys(root.resolve() for root in roots))
     if unknown_options := options.keys() - FileOptions.__annotations__:
         raise UnknownNameError("option of indexing", min(unknown_options), tuple(FileOptions.__annotations__))
-    return _Walk(**options).items(roots)
+    default_names = {roots[0]: ""} if len(roots) == 1 and roots[0].is_dir() else distinct_names(roots)
+    return _Walk({**{str(root): name for root, name in default_names.items()}, **(names or {})}, **options).items(roots)
 
 
 class _PathEntry(NamedTuple):
@@ -115,10 +121,11 @@ class _PathEntry(NamedTuple):
 
 
 class _Walk:
-    """Visits files and folders; see `FileOptions`."""
+    """Visits files and folders; see `find_files`."""
 
     def __init__(
         self,
+        names: Mapping[str, str],
         *,
         hidden: bool = False,
         include: str | Iterable[str] = (),
@@ -127,6 +134,7 @@ class _Walk:
         max_bytes: int = MAX_BYTES,
         skip: Collection[str] = SKIPPED_FOLDERS,
     ) -> None:
+        self._names = names
         self._reads_hidden, self._heeds_rules, self._max_bytes, self._skip = hidden, ignore_files, max_bytes, skip
         self._included, self._excluded = patterns_of(include, "include"), patterns_of(exclude, "exclude")
 
@@ -144,11 +152,10 @@ class _Walk:
     def _items(self, roots: list[Path]) -> Iterator[FoundFile | Problem | Omission]:
         real_paths: set[str] = set()
         is_single_file = len(roots) == 1 and roots[0].is_file()
-        for root, name in zip(roots, _root_names(roots), strict=True):
-            prefix = name if len(roots) > 1 or not root.is_dir() else ""
+        for root in roots:
             rules = IgnoreRules.above(root) if self._heeds_rules and root.is_dir() else IgnoreRules()
             yield from rules.problems
-            waiting = [_PathEntry(str(root), prefix, "" if root.is_dir() else root.name, rules)]
+            waiting = [_PathEntry(str(root), self._names[str(root)], "" if root.is_dir() else root.name, rules)]
             while waiting:
                 entry = waiting.pop()
                 path = Path(entry.path)
@@ -163,7 +170,7 @@ class _Walk:
                     elif is_folder:
                         rules = entry.rules.within(entry.path, entry.id) if self._heeds_rules else entry.rules
                         yield from rules.problems if self._heeds_rules else ()  # each once
-                        waiting.extend(reversed(_children(entry, rules)))
+                        waiting.extend(reversed(self._children(entry, rules)))
                     elif stat.S_ISLNK(status.st_mode):
                         if not path.resolve(strict=True).is_relative_to(root):
                             yield Problem(entry.id, "a link that leads outside; index its target directly")
@@ -172,8 +179,27 @@ class _Walk:
                     else:
                         yield FoundFile(path, entry.id, status.st_size, is_single_file)
                 except (OSError, RuntimeError) as error:  # a symlink loop is a RuntimeError before Python 3.13
-                    reason = getattr(error, "strerror", None) or str(error)
-                    yield Problem(entry.id or ".", f"cannot be read: {reason}")
+                    yield from self._unreadable(entry, getattr(error, "strerror", None) or str(error))
+
+    def _unreadable(self, entry: _PathEntry, reason: str) -> Iterator[Problem]:
+        """Yield the problem of a file or folder, and of those in it whose ids do not begin with its own."""
+        inner_names = [name for path, name in self._names.items() if path.startswith(f"{entry.path.rstrip('/')}/")]
+        for name in dict.fromkeys((entry.id, *inner_names)):
+            yield Problem(name or ".", f"cannot be read: {reason}")
+
+    def _children(self, entry: _PathEntry, rules: IgnoreRules) -> list[_PathEntry]:
+        with os.scandir(entry.path) as entries:
+            children = sorted(entries, key=lambda child: os.fsencode(child.name))
+        identity, relative_path = (f"{start}/" if start else "" for start in (entry.id, entry.relative_path))
+        return [
+            _PathEntry(
+                child.path,
+                self._names.get(child.path, identity + readable_name(child.name)),
+                relative_path + child.name,
+                rules,
+            )
+            for child in children
+        ]
 
     def _omission(self, entry: _PathEntry, is_folder: bool, *, is_given: bool) -> Reason | None:
         """Return why a file or folder is not read; None if it is."""
@@ -202,16 +228,6 @@ def _refused(identity: str, status: os.stat_result, max_bytes: int) -> str | Non
     return None
 
 
-def _children(entry: _PathEntry, rules: IgnoreRules) -> list[_PathEntry]:
-    with os.scandir(entry.path) as entries:
-        children = sorted(entries, key=lambda child: os.fsencode(child.name))
-    identity, relative_path = (f"{start}/" if start else "" for start in (entry.id, entry.relative_path))
-    return [
-        _PathEntry(child.path, identity + _readable_name(child.name), relative_path + child.name, rules)
-        for child in children
-    ]
-
-
 def _is_machinery(folder: Path) -> bool:
     """Whether a folder is a virtual environment, a workspace or a dataset, which users do not mean to index."""
     marks = (("pyvenv.cfg",), ("workspace.json", "datasets"), ("manifest.json", "documents.sqlite"))
@@ -221,27 +237,34 @@ def _is_machinery(folder: Path) -> bool:
         return False  # what cannot be looked into is a problem of its own
 
 
-def _readable_name(name: str) -> str:
+def readable_name(name: str) -> str:
     r"""Return a file's name as text: bytes that are not UTF-8 and control characters are written as ``\xff``.
 
-    >>> _readable_name("a\nb")
+    >>> readable_name("a\nb")
     'a\\x0ab'
     """
     text = os.fsencode(name).decode("utf-8", errors="backslashreplace")
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
-def _root_names(roots: list[Path]) -> list[str]:
-    """Return the shortest distinct endings of the roots' paths."""
-    root_steps = [[_readable_name(steps) for steps in root.parts[1:]] or ["root"] for root in roots]
-    lengths = [1] * len(roots)
+def distinct_names(paths: Sequence[Path], taken: Collection[str] = ()) -> dict[Path, str]:
+    """Return the shortest distinct endings of absolute paths that are not taken; numbered if all endings are."""
+    steps = {path: readable_name(str(path)).split("/")[1:] if path.name else ["root"] for path in paths}
+    lengths = dict.fromkeys(paths, 1)
     while True:
-        names = ["/".join(steps[-length:]) for steps, length in zip(root_steps, lengths, strict=True)]
-        counts = Counter(names)
-        longer = [
-            length + (counts[name] > 1 and length < len(steps))
-            for steps, name, length in zip(root_steps, names, lengths, strict=True)
+        names = {path: "/".join(steps[path][-length:]) for path, length in lengths.items()}
+        counts = Counter(names.values())
+        longer_names = [
+            path
+            for path, name in names.items()
+            if (counts[name] > 1 or name in taken) and lengths[path] < len(steps[path])
         ]
-        if longer == lengths:
-            return names
-        lengths = longer
+        if not longer_names:
+            return {path: _with_number(name, taken) for path, name in names.items()}
+        for path in longer_names:
+            lengths[path] += 1
+
+
+def _with_number(name: str, taken: Collection[str]) -> str:
+    numbered_names = (f"{name}-{number}" for number in count(2))
+    return name if name not in taken else next(other for other in numbered_names if other not in taken)

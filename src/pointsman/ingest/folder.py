@@ -66,13 +66,18 @@ def text_of(
     Raises:
         InputError: The file cannot be read, or its content has changed.
     """
-    if sha256 is not None and Path(path).is_file() and (new_hash := _sha256(Path(path))) != sha256:
+    if sha256 is not None and Path(path).is_file() and (new_hash := file_digest(Path(path))) != sha256:
         raise InputError(f"{path} has changed since it was indexed: its SHA-256 is {new_hash}, not {sha256}")
     with FileReader(limits=limits, encoding=encoding) as reader:
         return reader.text(path)
 
 
-def _sha256(path: Path) -> str:
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes in hexadecimal digits, as passages say it.
+
+    Raises:
+        OSError: it cannot be read.
+    """
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -91,14 +96,18 @@ class Sync:
     given), keeps what is stored of it.
     """
 
-    def __init__(self, documents: Iterable[Document]) -> None:
-        self._stored_digests = {
-            document.id: (str(document.metadata.get("source", "")), document_digest(document)) for document in documents
-        }
+    def __init__(self, documents: Iterable[Document] = ()) -> None:
+        self._stored_digests: dict[str, tuple[str, str]] = {}
+        self.note(documents)
         self._ids_so_far: set[str] = set()
         self._readable_paths: set[str] = set()
         self._failed_paths: set[str] = set()
         self._stopped_paths: set[str] = set()
+
+    def note(self, documents: Iterable[Document]) -> None:
+        """Take note of stored documents."""
+        for document in documents:
+            self._stored_digests[document.id] = str(document.metadata.get("source", "")), document_digest(document)
 
     def changed_documents(self, result: ReadResult) -> list[Document]:
         """Return the documents that are not stored in exactly this form.

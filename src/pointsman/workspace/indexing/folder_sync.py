@@ -32,6 +32,7 @@ from pointsman.ingest import (
 from pointsman.ingest.chunk import MAX_TOKENS, OVERLAP
 from pointsman.ingest.convert import PICTURES
 from pointsman.ingest.file_patterns import IGNORE_FILES
+from pointsman.ingest.file_walk import readable_name
 from pointsman.tools.audit_log import without_record
 from pointsman.tools.errors import InputError, MissingDependencyError, ModelError, UnknownNameError
 from pointsman.tools.system.locations import with_home
@@ -39,6 +40,7 @@ from pointsman.values.metadata import RESERVED
 from pointsman.values.types import AddResult, Document
 from pointsman.values.views import ACCESS, AccessRule, Permissions, access_rule_for
 from pointsman.workspace.dataset import PATIENCE, SOON
+from pointsman.workspace.indexing.file_sources import FileSources
 from pointsman.workspace.indexing.index_report import IndexingInterrupted, IndexOptions, IndexProgress, IndexReport
 
 if TYPE_CHECKING:
@@ -74,8 +76,8 @@ def index_paths(
 ) -> IndexReport:
     """Synchronise a dataset with the current contents of ``paths``; other paths indexed into it are left unchanged.
 
-    Each passage records the path it was indexed under in ``metadata["root"]``, so only passages of these exact paths
-    are deleted when their file, or their place in it, is gone. Passages are committed in small batches and found by
+    A file keeps the source under which it was first stored; see `FileSources`. Of files that are in ``paths``, passages
+    are deleted when the file, or their place in it, is gone. Passages are committed in small batches and found by
     their words from then on; after the last one, all documents without a vector are embedded, including those left by
     an earlier run. A file that cannot be read, or exceeds a limit, is reported, keeps its stored passages, and never
     stops the others.
@@ -94,10 +96,8 @@ def index_paths(
     """
     if cluster is not None:
         cluster.check(dataset)
-    roots = _resolve([paths] if isinstance(paths, (str, Path)) else paths)
-    file_options = _file_options(options)
-    stored_documents = (document for document in dataset if document.metadata.get("root") in roots)
-    run = _Run(dataset, roots, list(find_files(roots, **file_options)), stored_documents, options)
+    sources, file_options = _sources([paths] if isinstance(paths, (str, Path)) else paths, options)
+    run = _Run(dataset, sources, file_options, options)
     if cluster is not None:
         with cluster.reader(dataset, run.files, **_reading(options)) as cluster_reader:
             run.index(cluster_reader)
@@ -110,15 +110,21 @@ def index_paths(
     return run.report()
 
 
-def _file_options(options: IndexOptions) -> FileOptions:
-    """Return those of the options that `find_files` takes.
+def _sources(paths: Iterable[str | Path], options: IndexOptions) -> tuple[FileSources, FileOptions]:
+    """Return the sources of the files in some paths, and those of the options that `find_files` takes.
 
     Raises:
+        InputError: a path does not exist, or is empty, as that of an unset variable in a shell; or a pattern is none.
         UnknownNameError: an option does not exist.
     """
     if unknown_names := options.keys() - IndexOptions.__annotations__:
         raise UnknownNameError("option of indexing", min(unknown_names), tuple(IndexOptions.__annotations__))
-    return cast("FileOptions", {name: value for name, value in options.items() if name in FileOptions.__annotations__})
+    file_options = {name: value for name, value in options.items() if name in FileOptions.__annotations__}
+    paths = list(paths)
+    if "" in paths:
+        raise InputError("a path is empty; '.' is the current folder")
+    find_files(paths, **cast("FileOptions", file_options))  # raises an error if one does not exist
+    return FileSources([str(with_home(path).resolve()) for path in paths]), cast("FileOptions", file_options)
 
 
 def _reading(options: IndexOptions) -> dict[str, Any]:
@@ -169,12 +175,11 @@ def watch_paths(
         from watchfiles import watch
     except ImportError:
         raise MissingDependencyError("watchfiles", "watch", "Watching folders") from None
-    roots = _resolve(paths)
-    file_options = _file_options(options)
-    find_files(roots, **file_options)  # raises an error if one does not exist
-    visible = _Visible(roots, hidden=options.get("hidden", False))
+    sources, file_options = _sources(paths, options)
+    visible = _Visible(sources.given, hidden=options.get("hidden", False))
     events = watch(
-        *roots, watch_filter=visible, debounce=2000, step=200, stop_event=stop, yield_on_timeout=True, rust_timeout=200,
+        *sources.given, watch_filter=visible, debounce=2000, step=200,
+        stop_event=stop, yield_on_timeout=True, rust_timeout=200,
     )  # fmt: skip
     old_ids: set[str] | None = None
     run: _Run | None = None
@@ -183,23 +188,21 @@ def watch_paths(
             if run is not None and run.vectors_due and run.embed(SOON):
                 yield IndexReport(0, AddResult(), 0, ())
             continue
-        items = list(find_files(roots, **file_options))
-        new_ids = {item.id for item in items if isinstance(item, FoundFile)}
         if old_ids is None:
-            stored_documents: Iterable[Document] = (
-                document for document in dataset if document.metadata.get("root") in roots
-            )
+            run = _Run(dataset, sources, file_options, options)
+            old_ids = run.sources
         else:
+            items = list(sources.find(**file_options))
+            new_ids = {item.id for item in items if isinstance(item, FoundFile)}
             files = _changed_files(items, {path for _, path in changes}, new_ids - old_ids)
             deleted_ids = old_ids - new_ids
-            sources = {file.id for file in files} | deleted_ids
-            if not sources:
+            changed_sources = {file.id for file in files} | deleted_ids
+            old_ids = new_ids
+            if not changed_sources:
                 continue
             omissions = [item for item in items if isinstance(item, Omission)]
             items = [*files, *_explaining(items, deleted_ids), *omissions]
-            stored_documents = _stored_of(dataset, sources, roots)
-        run = _Run(dataset, roots, items, stored_documents, options, is_whole=old_ids is None)
-        old_ids = new_ids
+            run = _Run(dataset, sources, file_options, options, (changed_sources, items))
         with (
             dataset.writing(PATIENCE),
             FileReader(**_reading(options), images=dataset.holds_images) as reader,
@@ -208,22 +211,10 @@ def watch_paths(
         yield run.report()
 
 
-def _resolve(paths: Iterable[str | Path]) -> list[str]:
-    """Return the absolute paths, without links.
-
-    Raises:
-        InputError: a path is empty, as that of an unset variable in a shell; it does not mean the current folder.
-    """
-    paths = list(paths)
-    if "" in paths:
-        raise InputError("a path is empty; '.' is the current folder")
-    return [str(with_home(path).resolve()) for path in paths]
-
-
 class _Visible:
     """Selects changes of files that indexing would read, judging by their names."""
 
-    def __init__(self, roots: Sequence[str], *, hidden: bool) -> None:
+    def __init__(self, roots: Iterable[str], *, hidden: bool) -> None:
         self._roots, self._reads_hidden = [Path(root) for root in roots], hidden
 
     def __call__(self, change: Change, path: str) -> bool:  # noqa: ARG002  (watchfiles')
@@ -256,13 +247,11 @@ def _explaining(items: Iterable[FoundFile | Problem | Omission], deleted_ids: Co
     ]
 
 
-def _stored_of(dataset: Dataset, sources: Iterable[str], roots: Sequence[str]) -> Iterator[Document]:
+def _stored_of(dataset: Dataset, sources: Iterable[str]) -> Iterator[Document]:
     for source in sorted(sources):
         with without_record():
             documents = dataset.get_many(dataset.ids(source=source))
-        yield from (
-            document for document in documents if document is not None and document.metadata.get("root") in roots
-        )
+        yield from (document for document in documents if document is not None)
 
 
 class _Run:
@@ -271,30 +260,36 @@ class _Run:
     def __init__(
         self,
         dataset: Dataset,
-        roots: Sequence[str],
-        items: Sequence[FoundFile | Problem | Omission],
-        stored_documents: Iterable[Document],
+        file_sources: FileSources,
+        file_options: FileOptions,
         options: IndexOptions,
-        *,
-        is_whole: bool = True,
+        changes: tuple[Collection[str], Sequence[FoundFile | Problem | Omission]] | None = None,
     ) -> None:
-        self._dataset, self._roots, self._prunes = dataset, roots, options.get("prune", False)
+        self._dataset, self._file_sources, self._prunes = dataset, file_sources, options.get("prune", False)
         self._on_progress = options.get("on_progress") or (lambda _: None)
         access = options.get("access")
         self._rules = None if access is None else list(map(AccessRule.of, access))
-        self._is_whole = is_whole  # not only what has changed of what is watched
+        self._is_whole = changes is None  # not only what has changed of what is watched
         self._unused_rules = dict.fromkeys(self._rules or ())
         self._closed_sources: dict[str, None] = {}  # no rule matches them
         self._access_of: dict[str, Any] = {}  # by id, what is stored
         self._access_of_source: dict[str, Any] = {}
         self._additions = _Additions()
-        self._sync = Sync(map(self._as_read, stored_documents))
-        self._omissions = {item.id: item for item in items if isinstance(item, Omission)}
+        if changes is None:
+            self._sync = Sync(map(self._as_read, file_sources.stored(dataset)))
+            file_sources.decide(**file_options)
+            self._sync.note(map(self._as_read, file_sources.stored_elsewhere(dataset)))
+            items: Sequence[FoundFile | Problem | Omission] = list(file_sources.find(**file_options))
+        else:
+            changed_sources, items = changes
+            self._sync = Sync(map(self._as_read, file_sources.stored(_stored_of(dataset, changed_sources))))
+        self._omissions = {readable_name(str(item.path)): item for item in items if isinstance(item, Omission)}
         self._stored_omissions: list[str] = []
         self._problems = [item for item in items if isinstance(item, Problem)]
         for problem in self._problems:
             self._sync.changed_documents(ReadResult(problem.path, problems=(problem,)))  # keeps its stored passages
         self._files = [item for item in items if isinstance(item, FoundFile)]
+        self.sources = {file.id for file in self._files}
         if dataset.holds_images:
             self._files = self._pictures()
         self._bytes = sum(file.size for file in self._files)
@@ -355,7 +350,7 @@ class _Run:
         for file in self._files:
             self._path = file.id
             self._tell()
-            root = _root_of(file, self._roots)
+            root = self._file_sources.root(file)
             is_read = has_problem = False
             for result in reader.read(file):
                 is_read, has_problem = is_read or bool(result.documents), has_problem or bool(result.problems)
@@ -383,9 +378,9 @@ class _Run:
 
     def _is_omission(self, source: str) -> bool:
         """Whether a file is there, and was left out."""
-        folders = [f"{folder}/" for folder in PurePosixPath(source).parents]
-        omission = next((self._omissions[name] for name in (source, *folders) if name in self._omissions), None)
-        return omission is not None and os.path.lexists(omission.path / source[len(omission.id) :])
+        place = PurePosixPath(self._file_sources.place(source))
+        omitted = next((str(path) for path in (place, *place.parents) if str(path) in self._omissions), None)
+        return omitted is not None and os.path.lexists(self._omissions[omitted].path / place.relative_to(omitted))
 
     def _access_problems(self) -> Iterator[Problem]:
         """Say what the rules of access did not do: nobody may notice it before somebody misses a file, or sees one."""
@@ -412,6 +407,7 @@ class _Run:
             dict(sorted(omissions.items())),
             tuple(self._stored_omissions),
             self._dataset.truncations,
+            tuple(self._file_sources.notes) if self._is_whole else (),
         )
 
     def _pictures(self) -> list[FoundFile]:
@@ -564,11 +560,6 @@ class _Additions:
 
 _BY_INDEXING: Final = frozenset({*RESERVED, ACCESS, "language"})
 """Metadata that indexing itself writes, or keeps by rules of its own."""
-
-
-def _root_of(file: FoundFile, roots: Sequence[str]) -> str:
-    """Return the innermost of the given paths that contains the file."""
-    return max((root for root in roots if file.path.is_relative_to(root)), key=len, default=roots[0])
 
 
 def _with_root(document: Document, root: str) -> Document:

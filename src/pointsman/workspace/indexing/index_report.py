@@ -52,6 +52,7 @@ class IndexReport:
             `pointsman.ingest.Omission`. A folder counts once.
         stored_omissions: sources that were left out, and are stored from before; ``prune`` deletes them.
         truncations: documents of the dataset that are longer than the embedder reads; see `Dataset.truncations`.
+        notes: what was decided about folders that look like others: whether they were taken for the same one.
     """
 
     files: int
@@ -62,6 +63,7 @@ class IndexReport:
     omissions: Mapping[str, int] = field(default_factory=dict, hash=False)
     stored_omissions: tuple[str, ...] = ()
     truncations: int | None = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def nothing_read(self) -> bool:
