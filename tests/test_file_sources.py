@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from unicodedata import normalize
 
+import httpx
 import pytest
 
 import pointsman
-from pointsman import Document, Workspace
+from command_kit import run_command
+from pointsman import Document, Hit, RetrievalContext, Workspace
 from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.service.client import Client
+from pointsman.service.server import create_app
+from pointsman.tools.errors import InputError
+from pointsman.values.types import Refusal, told_apart
+from pointsman.workspace.indexing.folder_sync import watch_paths
+from serving import serving
 
 if TYPE_CHECKING:
     from pointsman.workspace.indexing.index_report import IndexReport
@@ -326,3 +337,171 @@ def test_a_store_of_before_is_put_in_order(files: Path, workspace: Workspace, tm
     assert len(dataset) == 9
     workspace.index(files)
     assert len(dataset) == 6
+
+
+def captions(workspace: Workspace, question: str) -> list[str]:
+    return sorted(hit.caption for hit in workspace.search(question, 10, refuse=False).hits)
+
+
+def test_captions_are_longer_where_files_would_look_alike(tmp_path: Path, workspace: Workspace) -> None:
+    for name in ("pa", "pb", "pc"):
+        folder = write(
+            tmp_path / name, {"README.md": f"The railway project {name}.", f"{name}.md": f"A switch {name}."}
+        )
+        workspace.index(folder)
+    all_files = ["README (README.md)", "README (pb/README.md)", "README (pc/README.md)", "pa", "pb", "pc"]
+    assert captions(workspace, "railway project switch") == all_files
+    (only_one,) = workspace.search("railway project", 1, refuse=False).hits
+    assert only_one.caption == "README"
+    answer = workspace.search("railway project", filters='source endswith "README.md"', refuse=False)
+    assert RetrievalContext.from_dict(answer.to_dict()).hits == answer.hits
+    places = {str(hit.citation) for hit in answer.hits}
+    assert len(places) == len(answer.hits)
+    refused = Refusal("Nothing.", near_misses=tuple(replace(hit, file_name=None) for hit in answer.hits))
+    assert sorted(hit.caption for hit in refused.near_misses) == all_files[:3]
+
+
+def test_captions_of_records_and_of_files_without_a_title_are_told_apart() -> None:
+    rows: list[dict[str, object]] = [
+        {"source": f"{name}.csv", "kind": "csv", "name": "Ann"} for name in ("staff", "clients")
+    ]
+    logs: list[dict[str, object]] = [{"source": f"{name}/today.log", "line": 3} for name in ("a", "b/a", "c")]
+    hits = tuple(Hit(Document(str(n), "A text.", metadata), 1.0) for n, metadata in enumerate([*rows, *logs]))
+    assert [hit.caption for hit in told_apart(hits)] == [
+        *("Ann (a.csv)", "Ann (b.csv)"),
+        *("a/today.log, line 3", "b/a/today.log, line 3", "c/today.log, line 3"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("under", "count"),
+    [
+        ("handbook", 3),
+        ("handbook/", 3),
+        ("/handbook", 3),
+        ("handbook/deep", 1),
+        ("handbook/deep/../deep", 1),
+        ("./files/handbook", 3),
+        ("files/handbook/", 3),
+        ("files/handbook/travel.md", 1),
+        ("files", 5),
+        ("../{base}/files", 5),
+        ("~/files/handbook", 3),
+        ("{folder}/files/handbook/", 3),
+        ("{folder}/files/../files", 5),
+        ("link/handbook", 3),
+        ("{folder}/link", 5),
+        (".", 5),
+        ("{folder}", 5),
+        ("hand", 0),
+        ("files/hand", 0),
+        ("{folder}/file", 0),
+        ("*", 0),
+    ],
+)
+@pytest.mark.parametrize("door", ["Python", "command", "client"])
+def test_the_files_of_a_folder_are_deleted_however_it_is_named(
+    under: str,
+    count: int,
+    door: str,
+    files: Path,
+    tmp_path: Path,
+    workspace: Workspace,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    workspace.index(files)
+    (tmp_path / "link").symlink_to(files)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    under = under.format(folder=tmp_path, base=tmp_path.name)
+    if door == "command":
+        process = run_command("delete", "--under", under, "-w", "ws", "--json", folder=tmp_path)
+        assert json.loads(process.stdout)["deleted"] == count
+        assert process.returncode == (0 if count else 1)
+    elif door == "Python":
+        assert workspace.dataset("files").delete(under=under) == count
+    else:
+        with serving(create_app(workspace)) as address, Client(address) as client:
+            assert client.dataset("files").delete(under=under) == count
+        workspace = pointsman.open(tmp_path / "ws", embedder=HashingEmbedder())
+    assert len(workspace.dataset("files")) == 5 - count
+
+
+@pytest.mark.parametrize("under", ["", " ", "/", "//", "/.."])
+def test_the_folder_of_everything_is_not_deleted(under: str, files: Path, workspace: Workspace) -> None:
+    workspace.index(files)
+    with serving(create_app(workspace)) as address, Client(address) as client:
+        for dataset in (workspace.dataset("files"), client.dataset("files")):
+            with pytest.raises(InputError, match="under names a folder"):
+                dataset.delete(under=under)
+        answer = httpx.request("DELETE", f"{address}/api/datasets/files/documents", json={"under": under})
+        assert answer.status_code == 422
+        assert "under names a folder" in answer.text
+        assert len(workspace.dataset("files")) == 5
+
+
+def test_a_folder_restricts_what_else_is_asked_for(files: Path, workspace: Workspace) -> None:
+    workspace.index(files)
+    dataset = workspace.dataset("files")
+    ids = {str(document.metadata["source"]): document.id for document in dataset}
+    assert dataset.delete([ids["notes.md"], ids["handbook/travel.md"], "unknown"], under="handbook") == 1
+    assert dataset.delete(filters='source endswith "signals.md"', under=files / "handbook") == 1
+    assert dataset.delete([], under="handbook") == 0
+    assert sources(workspace) == ["README.md", "handbook/holidays.md", "notes.md"]
+
+
+def test_a_service_looks_into_no_folder_of_its_own(
+    files: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace.index(files)
+    monkeypatch.chdir(files.parent)
+    with serving(create_app(workspace)) as address:
+
+        def delete(under: str) -> httpx.Response:
+            return httpx.request("DELETE", f"{address}/api/datasets/files/documents", json={"under": under}, timeout=60)
+
+        for under in ("~/files", "./files", "../files", "handbook/../..", "."):
+            assert delete(under).status_code == 422, under
+        assert delete("files").json() == {"deleted": 0}
+        assert delete("handbook").json() == {"deleted": 3}
+        assert delete(str(files)).json() == {"deleted": 2}
+
+
+def test_a_client_keeps_sources_as_a_folder_does(files: Path, workspace: Workspace, tmp_path: Path) -> None:
+    with serving(create_app(workspace)) as address, Client(address) as client:
+        assert changes(client.index(files)) == (5, 0, 0, 0)
+        assert changes(client.index(files / "handbook")) == (0, 0, 3, 0)
+        other = write(tmp_path / "other", {"README.md": "Another beginning."})
+        assert changes(client.index(other)) == (1, 0, 0, 0)
+        shutil.copytree(files, tmp_path / "checkout")
+        report = client.index(tmp_path / "checkout")
+        assert changes(report) == (0, 5, 0, 0)
+        assert len(report.notes) == 1
+        assert sources(workspace) == sorted([*TEXTS, "other/README.md"])
+        hits = client.search("beginning", 10, refuse=False).hits
+        assert {hit.caption for hit in hits} >= {"README (README.md)", "README (other/README.md)"}
+
+
+def test_the_command_says_what_it_took_a_folder_for(files: Path, tmp_path: Path) -> None:
+    options = ("-d", "files", "-w", str(tmp_path / "ws"), "--technique", "keyword")
+    run_command("index", str(files), *options)
+    shutil.copytree(files, tmp_path / "checkout")
+    process = run_command("index", str(tmp_path / "checkout"), *options)
+    assert process.stdout.count(f"checkout is taken for {files}, indexed before: 5 of 5 files are the same") == 1
+    form = json.loads(run_command("index", str(files), *options, "--json").stdout)
+    assert (form["updated"], len(form["notes"])) == (5, 1)
+    assert json.loads(run_command("index", str(files), *options, "--json").stdout)["notes"] == []
+
+
+def test_watching_keeps_sources(files: Path, workspace: Workspace) -> None:
+    workspace.index(files)
+    stop = threading.Event()
+    reports = watch_paths(workspace.dataset("files"), [files / "handbook"], stop=stop)
+    assert changes(next(reports)) == (0, 0, 3, 0)
+    write(files, {"handbook/new.md": "New.", "handbook/travel.md": "By bus."})
+    (files / "handbook" / "deep" / "signals.md").unlink()
+    while not sources(workspace).count("handbook/new.md") or "handbook/deep/signals.md" in sources(workspace):
+        next(reports)
+    stop.set()
+    list(reports)
+    assert sources(workspace) == sorted({*TEXTS, "handbook/new.md"} - {"handbook/deep/signals.md"})

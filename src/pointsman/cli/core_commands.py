@@ -58,6 +58,7 @@ from pointsman.tools.errors import InputError, UnmetNeedError
 from pointsman.tools.printable import printable
 from pointsman.tools.system.locations import is_service, is_url
 from pointsman.tools.version import __version__
+from pointsman.workspace.stored_folders import names_of_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -348,7 +349,8 @@ def delete(
         list[str] | None, typer.Option(metavar="PATH", help="All passages of this file.", show_default=False)
     ] = None,
     under: Annotated[
-        list[str] | None, typer.Option(metavar="PATH", help="All passages of files in this folder.", show_default=False)
+        list[str] | None,
+        typer.Option(metavar="PATH", help="All passages of files in this folder, or place.", show_default=False),
     ] = None,
     delete_all: Annotated[bool, typer.Option("--all", help="The whole dataset; asks first.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete the whole dataset without asking.")] = False,
@@ -358,19 +360,19 @@ def delete(
 ) -> None:
     """Delete documents, all passages of a file or of the files in a folder, or a whole dataset.
 
-    Files and folders are named as hits name their source. --all asks on a terminal; without one, it needs --yes.
+    Files and folders are named as hits name their source; --under also takes the place of a folder or file, such as
+    ~/handbook, ../handbook or /home/me/handbook, if no source begins with PATH. --all asks on a terminal; without one,
+    it needs --yes.
     """
     if delete_all and (ids or source or under):
         raise InputError("--all deletes the whole dataset; do not combine it with ids, --source or --under")
     if not (delete_all or ids or source or under):
         raise InputError("nothing to delete; give ids, --source PATH, --under PATH or --all")
-    if "" in (folders := [path.strip("/") for path in under or []]):
-        raise InputError("--under names a folder, such as handbook/drafts; --all deletes the whole dataset")
+    for path in under or []:
+        names_of_folder(path)  # raises an error before anything is deleted
     if delete_all and dataset is None:
         raise InputError("--all deletes a whole dataset; name it: --dataset NAME")
     dataset = dataset or DATASET
-    from pointsman.values.filters import StartsWith
-
     missing: list[str] = []
     with workspace_at(workspace) as open_workspace:
         if delete_all:
@@ -383,10 +385,12 @@ def delete(
             failures = {}
             target = open_workspace.dataset(dataset, create=False)
             passages = {path: target.ids(source=path) for path in source or []}
-            passages |= {f"{path}/": target.ids(filters=StartsWith("source", f"{path}/")) for path in folders}
             missing = [id_ for id_ in dict.fromkeys(ids or []) if id_ not in target]
             missing += [path for path, its_ids in passages.items() if not its_ids]
             count = target.delete([*dict.fromkeys([*(ids or []), *chain(*passages.values())])])
+            by_folder = {path: target.delete(under=path) for path in under or []}
+            missing += [path for path, number in by_folder.items() if not number]
+            count += sum(by_folder.values())
         documents = output.with_noun(count, "document")
         sentence = (
             f"dataset {dataset!r} deleted; its documents could not be counted"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Final, Literal, NamedTuple, TypedDict, Unpack
 from pointsman.ingest.file_patterns import IgnoreRules, patterns_of
 from pointsman.ingest.source_text import FoundFile, Problem
 from pointsman.tools.errors import InputError, UnknownNameError
-from pointsman.tools.system.locations import with_home
+from pointsman.tools.system.locations import distinct_endings, with_home
 
 MAX_BYTES: Final = 50 << 20
 """Default limit of a file's size, in bytes."""
@@ -247,22 +246,11 @@ def readable_name(name: str) -> str:
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
-def distinct_names(paths: Sequence[Path], taken: Collection[str] = ()) -> dict[Path, str]:
+def distinct_names(paths: Iterable[Path], taken: Collection[str] = ()) -> dict[Path, str]:
     """Return the shortest distinct endings of absolute paths that are not taken; numbered if all endings are."""
-    steps = {path: readable_name(str(path)).split("/")[1:] if path.name else ["root"] for path in paths}
-    lengths = dict.fromkeys(paths, 1)
-    while True:
-        names = {path: "/".join(steps[path][-length:]) for path, length in lengths.items()}
-        counts = Counter(names.values())
-        longer_names = [
-            path
-            for path, name in names.items()
-            if (counts[name] > 1 or name in taken) and lengths[path] < len(steps[path])
-        ]
-        if not longer_names:
-            return {path: _with_number(name, taken) for path, name in names.items()}
-        for path in longer_names:
-            lengths[path] += 1
+    texts = {path: readable_name(str(path)).strip("/") or "root" for path in paths}
+    endings = distinct_endings(texts.values(), taken)
+    return {path: _with_number(endings[text], taken) for path, text in texts.items()}
 
 
 def _with_number(name: str, taken: Collection[str]) -> str:

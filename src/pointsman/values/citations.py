@@ -179,8 +179,17 @@ class _Named(_Text, Protocol):
     def metadata(self) -> Mapping[str, Any]: ...
 
 
-def caption_of(document: _Named) -> str:
+def name_of(document: _Named) -> str:
+    """Return what a person calls the whole that a document is of: its title, its record, or its file, or ""."""
+    source = document.metadata.get("source")
+    file = PurePath(source).name if isinstance(source, str) else ""
+    return document.title.strip() or (_name_of_record(document.metadata) or file if file.strip() else "")
+
+
+def caption_of(document: _Named, file_name: str | None = None) -> str:
     """Return what a person calls a document: its title, or its file and where it stands there, or its first words.
+
+    With the name of a file, it is that of one among others that would be called the same.
 
     A record of a table or of JSON is called by its field of `NAMES`, if it has one.
 
@@ -193,14 +202,14 @@ def caption_of(document: _Named) -> str:
     'Ann'
     >>> caption_of(Document("4", "A red signal stops trains. A green one lets them pass, until the evening comes."))
     'A red signal stops trains. A green one lets them pass, …'
+    >>> caption_of(Document("5", "A red signal stops trains.", {"title": "Signals"}), "book/signals.md")
+    'Signals (book/signals.md)'
     """
-    if document.title.strip():
-        return document.title
-    source = document.metadata.get("source")
-    if isinstance(source, str) and (file := PurePath(source).name).strip():
-        metadata = document.metadata
-        kind = page_kind(metadata.get("kind"))
-        return _name_of_record(metadata) or _place(file, _pages(metadata), kind, _lines(metadata))
+    metadata = document.metadata
+    if name := document.title if document.title.strip() else _name_of_record(metadata):
+        return f"{name} ({_one_line(file_name)})" if file_name else name
+    if file := file_name or name_of(document):
+        return _place(file, _pages(metadata), page_kind(metadata.get("kind")), _lines(metadata))
     words = " ".join(document.text[: 10 * _CAPTION_CHARS].split())
     if len(words) <= _CAPTION_CHARS:
         return words or document.id

@@ -10,7 +10,7 @@ from pointsman.tools.errors import InputError, UnknownNameError
 from pointsman.tools.json_forms import form_of, of_form
 from pointsman.values.reasons import Reason, Statement, language_of, reason_of
 from pointsman.values.trace import Explanation, Trace
-from pointsman.values.types import Decision, Hit, Plan, Query, Refusal, with_ranks
+from pointsman.values.types import Decision, Hit, Plan, Query, Refusal, told_apart, with_ranks
 
 if TYPE_CHECKING:
     from pointsman.values.answer_check import AnswerCheck
@@ -95,6 +95,9 @@ class RetrievalContext:
         *("reranked", "milliseconds", "reason", "reasons", "datasets", "weights", "decisions", "degraded", "receipt"),
         "trace",
     )
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hits", told_apart(self.hits))
 
     def __repr__(self) -> str:
         """Return a short text: a document may be long, and a log line must not be."""

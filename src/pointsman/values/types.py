@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Sel
 
 from pointsman.tools.errors import InputError
 from pointsman.tools.json_forms import form_of, of_form, plain_form
+from pointsman.tools.system.locations import distinct_endings
 from pointsman.values.filters import Filter, parse_filter
 from pointsman.values.metadata import ID, TEXT
 from pointsman.values.reasons import Reason, Statement, in_language, reason_of
@@ -307,6 +309,7 @@ class Hit:
             and strategy that searches both lists. None without a calibration for its scores; see
             `pointsman.retrieval.judge.relevance`.
         not_in_force: why the document does not hold today; None for one that does.
+        file_name: what its caption calls its file among others that would look alike; see `told_apart`.
     """
 
     document: Document
@@ -316,6 +319,7 @@ class Hit:
     excerpt: Excerpt | None = None
     relevance: float | None = None
     not_in_force: NotInForce | None = None
+    file_name: str | None = None
 
     FORM: ClassVar = (
         *("rank", "id", "score", "relevance", "dataset", "title", "caption", "text", "citation", "metadata"),
@@ -339,8 +343,10 @@ class Hit:
 
     @property
     def caption(self) -> str:
-        """What a person calls the document; see `Document.caption`."""
-        return self.document.caption
+        """What a person calls the document; see `citations.caption_of`."""
+        from pointsman.values.citations import caption_of
+
+        return caption_of(self.document, self.file_name)
 
     @property
     def text(self) -> str:
@@ -380,7 +386,26 @@ class Hit:
         text = value["text"] if excerpt is None else excerpt["full_text"]
         excerpt_fields = excerpt and {"text": value["text"], "spans": excerpt["spans"]}
         document = Document(value["id"], text, value["metadata"])
-        return of_form(cls, {**value, "document": document, "excerpt": excerpt_fields})
+        return of_form(cls, {**value, "document": document, "excerpt": excerpt_fields, "file_name": None})
+
+
+def told_apart(hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
+    """Return the hits of an answer, with the names of those files that would look alike in their captions.
+
+    >>> hits = tuple(Hit(Document(source, "Text", {"source": source}), 1.0) for source in ("pa/a.md", "pb/a.md"))
+    >>> [hit.caption for hit in told_apart(hits)]
+    ['pa/a.md', 'pb/a.md']
+    """
+    documents = {source: hit.document for hit in hits if isinstance(source := hit.metadata.get("source"), str)}
+    if len(documents) < 2:
+        return hits
+    from pointsman.values.citations import name_of
+
+    names = {source: name_of(document) for source, document in documents.items()}
+    counts = Counter(names.values())
+    endings = distinct_endings(source for source, name in names.items() if counts[name] > 1)
+    files = [endings.get(str(hit.metadata.get("source"))) for hit in hits]
+    return tuple(replace(hit, file_name=file) if file else hit for hit, file in zip(hits, files, strict=True))
 
 
 def keys_of(hits: Iterable[Hit]) -> list[HitKey]:
@@ -414,6 +439,9 @@ class Refusal:
     near_misses: tuple[Hit, ...] = ()
 
     FORM: ClassVar = ("reason", "reasons", "nearest", "score", "threshold", "scale", "near_misses")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "near_misses", told_apart(self.near_misses))
 
     def __str__(self) -> str:
         return self.reason

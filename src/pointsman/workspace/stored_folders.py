@@ -7,8 +7,8 @@ A passage's ``root`` says both, as ``FOLDER`` or ``FOLDER/./NAME``: the file of 
 from __future__ import annotations
 
 import os
+import posixpath
 import re
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from pointsman.tools.errors import InputError
@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from pointsman.values.types import Document
 
 _MARK: Final = "/./"  # resolved paths do not contain it
-_PLACE: Final = re.compile(r"/|~|\.{1,2}(/|$)")  # how a path begins that cannot be a source
+_PLACE: Final = re.compile(r"~|\.{1,2}(/|$)")  # how a path begins that cannot be a source
+_NO_FOLDER: Final = (
+    "under names a folder as sources do, such as handbook/drafts, or by its place, such as /home/me/handbook; "
+    "--all, Workspace.drop and Client.drop delete a whole dataset"
+)
 
 
 def is_within(path: str, folder: str) -> bool:
@@ -96,15 +100,15 @@ def names_of_folder(path: str | os.PathLike[str]) -> list[str]:
     It may be written as the sources are, or as the place of the folder on this machine, which need not be there still.
 
     Raises:
-        InputError: it is empty.
+        InputError: it names no folder, or that of everything.
     """
     text = os.fspath(path)
-    if not text.strip():
-        raise InputError("under names a folder, such as handbook/drafts; an empty path is none")
-    place = with_home(text).absolute()
-    names = [os.path.normpath(place), str(place.resolve())]
-    if not _PLACE.match(text) and ".." not in PurePath(text).parts:
-        names.insert(0, PurePath(text).as_posix())
+    place = os.path.normpath(with_home(text).absolute())
+    if not text.strip("/ ") or place.strip("/") == "":
+        raise InputError(_NO_FOLDER)
+    names = [place, str(with_home(text).resolve())]
+    if not _PLACE.match(text) and (name := posixpath.normpath(text.strip("/"))) and not _PLACE.match(name):
+        names.insert(0, name)
     return list(dict.fromkeys(names))
 
 
@@ -112,13 +116,12 @@ def in_named_folder(name: str) -> Filter:
     """Return the filter for the files in a folder, named as sources name it.
 
     Raises:
-        InputError: it is the name of no folder, or leads out of one.
+        InputError: it names no folder, or leads out of it.
     """
-    if not name.strip("/") or _PLACE.match(name) or ".." in PurePath(name).parts:
-        raise InputError(
-            f"under names a folder as sources do, such as handbook/drafts, or by its absolute path, not {name!r:.200}"
-        )
-    return StartsWith("source", f"{PurePath(name).as_posix()}/")
+    normal_name = posixpath.normpath(name.strip("/"))
+    if not name.strip("/ ") or _PLACE.match(name) or _PLACE.match(normal_name):
+        raise InputError(f"{_NO_FOLDER}; not {name!r:.200}")
+    return StartsWith("source", f"{normal_name}/")
 
 
 def ids_within(documents: Iterable[Document], path: str) -> list[str]:

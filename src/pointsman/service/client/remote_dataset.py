@@ -26,24 +26,14 @@ from pointsman.tools.batching import batched
 from pointsman.tools.errors import InputError, PointsmanError, ServiceError, UnknownNameError
 from pointsman.tools.sync_and_async import async_twin
 from pointsman.tools.vectors import encode_vector, with_length
-from pointsman.values.argument_checks import (
-    check_id,
-    check_ids,
-    check_page,
-    check_top_k,
-)
+from pointsman.values.argument_checks import check_id, check_ids, check_page, check_top_k
 from pointsman.values.filters import parse_optional
-from pointsman.values.types import (
-    AddResult,
-    Document,
-    Hit,
-    Query,
-    check_changes,
-    with_access,
-)
+from pointsman.values.types import AddResult, Document, Hit, Query, check_changes, with_access
 from pointsman.values.views import Permissions, access_changes
+from pointsman.workspace.stored_folders import names_of_folder
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import numpy as np
@@ -226,20 +216,30 @@ class RemoteDataset:
         yield
 
     def delete(
-        self, ids: str | Iterable[str] | None = None, *, filters: str | Mapping[str, Any] | Filter | None = None
+        self,
+        ids: str | Iterable[str] | None = None,
+        *,
+        filters: str | Mapping[str, Any] | Filter | None = None,
+        under: str | os.PathLike[str] | None = None,
     ) -> int:
-        """Delete documents by id, or those that match a filter; unknown ids are ignored.
+        """Delete documents; see `Dataset.delete`. A place is one on this machine.
 
         Returns:
             How many there were; 0 with a key for writing only, which does not learn it.
 
         Raises:
-            InputError: neither ids nor filters are given, or they are invalid.
+            InputError: nothing is given, or something is invalid.
         """
-        if ids is None and not filters:
-            raise InputError("give ids or filters of the documents to delete; Client.drop deletes a dataset")
+        if ids is None and not filters and under is None:
+            raise InputError("give ids, filters or a folder of what to delete; Client.drop deletes a dataset")
         condition = parse_optional(filters)
         matching = {} if condition is None else {"filters": sent_filter(condition)}
+        if under is None:
+            return self._delete(ids, matching)
+        names = names_of_folder(under)
+        return next(filter(None, (self._delete(ids, {**matching, "under": name}) for name in names)), 0)
+
+    def _delete(self, ids: str | Iterable[str] | None, matching: Mapping[str, Any]) -> int:
         if ids is None:
             return self._deleted(matching)
         valid = list(filter(can_be_an_id, check_ids(ids)))

@@ -450,12 +450,19 @@ class MetadataRequest(StrictRequest):
 
 
 class DeleteRequest(StrictRequest):
-    """Documents to delete: by id, by filter, or by both (the given ids that match)."""
+    """Documents to delete: those that have one of the ids, match the filter and are in the folder, as far as given."""
 
     ids: Annotated[list[Text] | None, Field(max_length=100_000, description="Unknown ids are ignored; null: any.")] = (
         None
     )
     filters: Annotated[Object | str | None, Field(description="As in a search; null: any.")] = None
+    under: Annotated[
+        str | None,
+        Field(
+            description="A folder, as sources name it, or where it was when it was indexed, as an absolute path.",
+            max_length=4096,
+        ),
+    ] = None
 
 
 class NearestRequest(StrictRequest):

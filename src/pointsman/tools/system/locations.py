@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
 
 # What follows a colon and is no port: to the last @ before the options, in case it is not percent-encoded.
 _PASSWORD: Final = re.compile(r"^([^:/?#]+://[^:/?#\[]*):(?!\d*(?:[/?#,]|$))(?:[^?#]*|[^@]*)(@)")
@@ -55,6 +59,24 @@ def with_home(location: str | os.PathLike[str]) -> Path:
         return path.expanduser()
     except RuntimeError:  # there is no such user
         return path
+
+
+def distinct_endings(paths: Iterable[str], taken: Collection[str] = ()) -> dict[str, str]:
+    """Return the shortest ending of each path, in whole steps, that no other path has and that is not taken.
+
+    A path without such an ending is returned whole.
+
+    >>> distinct_endings(["pa/README.md", "pb/README.md", "pb/notes.md"])
+    {'pa/README.md': 'pa/README.md', 'pb/README.md': 'pb/README.md', 'pb/notes.md': 'notes.md'}
+    """
+    endings = {path: path.rpartition("/")[2] for path in paths}
+    while True:
+        counts = Counter(endings.values())
+        ambiguous = [path for path, end in endings.items() if end != path and (counts[end] > 1 or end in taken)]
+        if not ambiguous:
+            return endings
+        for path in ambiguous:
+            endings[path] = path[path.rfind("/", 0, len(path) - len(endings[path]) - 1) + 1 :]
 
 
 def unquoted(url: str) -> bool:

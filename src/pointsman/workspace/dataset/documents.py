@@ -25,8 +25,10 @@ from pointsman.values.types import (
 from pointsman.values.views import Permissions, access_changes
 from pointsman.workspace.dataset.document_vectors import BATCH, LATER, Embed, EmbeddedDataset, in_batches
 from pointsman.workspace.passages import SourceText, source_text
+from pointsman.workspace.stored_folders import ids_within, in_named_folder, names_of_folder
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import numpy as np
@@ -197,20 +199,44 @@ class EditableDataset(EmbeddedDataset):
         return result
 
     def delete(
-        self, ids: str | Iterable[str] | None = None, *, filters: str | Mapping[str, Any] | Filter | None = None
+        self,
+        ids: str | Iterable[str] | None = None,
+        *,
+        filters: str | Mapping[str, Any] | Filter | None = None,
+        under: str | os.PathLike[str] | None = None,
     ) -> int:
-        """Delete documents by id, or those that match a filter; unknown ids are skipped.
+        """Delete those documents that have one of the ids, match the filter and are in the folder, as far as given.
+
+        Args:
+            ids: unknown ids are skipped.
+            filters: as in a search.
+            under: a folder, as sources name it (``"handbook/drafts"``); if they don't, its place on this machine, or
+                that of a file.
 
         Returns:
             The number of deleted documents.
 
         Raises:
-            InputError: neither ids nor filters are given, or they are invalid.
+            InputError: nothing is given, or something is invalid.
         """
-        if ids is None and not filters:
-            raise InputError("give ids or filters of the documents to delete; Workspace.drop deletes a dataset")
+        if ids is None and not filters and under is None:
+            raise InputError("give ids, filters or a folder of what to delete; Workspace.drop deletes a dataset")
         several_ids, condition = None if ids is None else check_ids(ids), parse_optional(filters)
-        return self.make().delete(several_ids, condition) if self.exists else 0
+        names = [None] if under is None else names_of_folder(under)
+        if not self.exists:
+            return 0
+        return next(filter(None, (self._delete(several_ids, condition, name) for name in names)), 0)
+
+    def _delete(self, ids: Sequence[str] | None, condition: Filter | None, folder: str | None) -> int:
+        """Delete documents in a folder, named as sources name it or by its absolute path."""
+        store = self.make()
+        if folder is not None and folder.startswith("/"):
+            inner_ids = ids_within(store.documents(), folder)
+            ids = inner_ids if ids is None else list({*ids}.intersection(inner_ids))
+        elif folder is not None:
+            in_folder = in_named_folder(folder)
+            condition = in_folder if condition is None else condition & in_folder
+        return store.delete(ids, condition)
 
     adelete = async_twin(delete)
 

@@ -49,8 +49,10 @@ from pointsman.tools.errors import (
 )
 from pointsman.tools.json_forms import plain_form
 from pointsman.tools.vectors import encode_vector, vector_of
+from pointsman.values.filters import parse_optional
 from pointsman.values.types import AddResult, Document
 from pointsman.values.wire import public_metadata
+from pointsman.workspace.stored_folders import in_named_folder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -448,15 +450,19 @@ async def set_metadata(state: Shared, access: Writer, name: Name, body: Metadata
 
 @router.delete("/{name}/documents", response_model=schemas.Deleted, responses=_WRITES, operation_id="delete_documents")
 async def delete_documents(state: Shared, access: Writer, name: Name, body: DeleteRequest) -> Response:
-    """Delete documents by id, by filter, or by both; unknown ids are ignored."""
+    """Delete documents by id, by filter, by folder, or by several of these; unknown ids are ignored."""
     dataset = await in_thread(_writable, state, access, name)
 
-    if body.filters is not None:
+    condition, under = parse_optional(body.filters), body.under
+    if body.filters is not None or under is not None:
         access.require_read()  # the number of matches reveals what is stored
+    if under is not None and not under.startswith("/"):  # it is nothing on this machine
+        in_folder = in_named_folder(under)
+        condition, under = in_folder if condition is None else condition & in_folder, None
 
     def deleted() -> int:
         with dataset.writing(WRITE_PATIENCE):
-            return dataset.delete(body.ids, filters=body.filters)
+            return dataset.delete(body.ids, filters=condition, under=under)
 
     count = await in_writer(state, deleted)
     state.metrics.deleted(count)
