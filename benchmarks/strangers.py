@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
 import pickle
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import chdir, closing, contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -777,9 +779,137 @@ def many_at_once() -> Iterator[tuple[str, bool]]:
             yield "Python: with objects that may hold keys", "cannot be pickled" in str(error)
         else:
             yield "Python: with objects that may hold keys", False
+def _write(folder: str, texts: Mapping[str, str]) -> Path:
+    for name, text in texts.items():
+        Path(folder, name).parent.mkdir(parents=True, exist_ok=True)
+        Path(folder, name).write_text(text)
+    return Path(folder)
+
+
+def _sources(dataset: Any) -> list[str]:
+    """Return the sources of a dataset's passages; each file here has one."""
+    return sorted(str(document.metadata["source"]) for document in dataset)
+
+
+def _indexed(index: Callable[..., Any], dataset: Any) -> Iterator[tuple[str, bool]]:
+    """Index the folders of row 1, in an empty dataset, by a door."""
+    texts = {name: f"The rail of {name}." for name in ("README.md", "a.md", "handbook/b.md", "handbook/deep/c.md")}
+    _write("files", texts)
+    index("files")
+    for path in ("files/handbook", "files/handbook/deep/", "./files/../files", Path("files").resolve(), "files/a.md"):
+        index(path)
+        yield f"index files, then {path}", _sources(dataset()) == sorted(texts)
+    Path("link").symlink_to("files")
+    index(["link", "files/handbook"])
+    yield "a link to it, with a folder in it", _sources(dataset()) == sorted(texts)
+    _write("files", {"handbook/new.md": "The new rail."})
+    index("files/handbook")
+    with_new_file = sorted([*texts, "handbook/new.md"])
+    yield "a new file in the inner folder", _sources(dataset()) == with_new_file
+    shutil.copytree("files", "checkout")
+    report = index("checkout")
+    told = _sources(dataset()) == with_new_file and "5 of 5 files are the same" in "".join(report["notes"])
+    yield "a checkout elsewhere is recognised, and it is said", told
+    Path("checkout").rename("renamed")
+    shutil.rmtree("files")
+    report = index("renamed")
+    yield "a renamed root", _sources(dataset()) == with_new_file and len(report["notes"]) == 1
+    _write("other", {**texts, "a.md": "Another.", "handbook/b.md": "Another."})
+    report = index("other")
+    apart = _sources(dataset()) == sorted([*with_new_file, *(f"other/{name}" for name in texts)])
+    yield "a folder that shares half of its files is another one", apart
+    Path("renamed/handbook/new.md").unlink()
+    index("renamed/handbook")
+    yield "a file that is gone from the inner folder", "handbook/new.md" not in _sources(dataset())
+    for under, number in (("other/handbook", 2), (Path("renamed/handbook").resolve(), 2), ("./other", 2), ("no", 0)):
+        before = len(dataset())
+        deleted = index(None, under=under)
+        yield f"delete under {under}", deleted == number == before - len(dataset())
+
+
+def one_source() -> Iterator[tuple[str, bool]]:
+    """Row 1: a file has one source, whichever folder it is indexed by; files are told apart."""
+    with pointsman.open("python", embedder=HashingEmbedder()) as workspace:
+
+        def by_python(paths: Any, under: Any = None) -> Any:
+            return workspace.dataset("files").delete(under=under) if under else vars_of(workspace.index(paths))
+
+        for tried, is_right in _indexed(by_python, lambda: workspace.dataset("files")):
+            yield f"Python: {tried}", is_right
+    with in_new_folder():
+
+        def by_command(paths: Any, under: Any = None) -> Any:
+            arguments = ["delete", "--under", str(under)] if under else ["index", *map(str, _several(paths))]
+            answer = json.loads(command(*arguments, "-d", "files", "-w", "ws", "--json").stdout)
+            return answer["deleted"] if under else answer
+
+        with pointsman.open("ws", embedder=pointsman.default_embedder()) as workspace:
+            for tried, is_right in _indexed(by_command, lambda: workspace.dataset("files")):
+                yield f"Command line: {tried}", is_right
+    with (
+        in_new_folder(),
+        pointsman.open("served", embedder=HashingEmbedder()) as workspace,
+        served(workspace) as address,
+        Client(address) as client,
+    ):
+
+        def by_client(paths: Any, under: Any = None) -> Any:
+            return client.dataset("files").delete(under=under) if under else vars_of(client.index(paths))
+
+        for tried, is_right in _indexed(by_client, lambda: client.dataset("files")):
+            yield f"Client: {tried}", is_right
+    yield from _two_projects()
+
+
+def _two_projects() -> Iterator[tuple[str, bool]]:
+    """Yield what two folders with the same names become, and the folder around one that was indexed."""
+    for name in ("pa", "pb"):
+        _write(name, {"README.md": f"# The project\n\nThe rail of {name}.", "today.log": f"The rail of {name} broke."})
+    with pointsman.open("projects", embedder=HashingEmbedder()) as workspace:
+        workspace.index("pa")
+        workspace.index("pb")
+        both = ["README.md", "pb/README.md", "pb/today.log", "today.log"]
+        yield "Python: pa, then pb", _sources(workspace.dataset("files")) == both
+        workspace.index(["pa", "pb"])
+        yield "Python: both in one run", _sources(workspace.dataset("files")) == both
+        hits = workspace.search("rail", refuse=False).hits
+        titles = (("The project", "README.md"), ("today", "today.log"))
+        captions = [f"{title} ({folder}{file})" for title, file in titles for folder in ("", "pb/")]
+        yield "Python: captions", sorted(hit.caption for hit in hits) == captions
+        yield "Python: citations", sorted({hit.citation.source for hit in hits}) == both
+        with served(workspace) as address:
+            answer = httpx.post(f"{address}/api/search", json={"query": "rail", "refuse": False}, timeout=60).json()
+        yield "HTTP: captions", sorted(hit["caption"] for hit in answer["hits"]) == captions
+    with pointsman.open("around", embedder=HashingEmbedder()) as workspace:
+        _write("all/inner", {"a.md": "A rail."})
+        _write("all", {"a.md": "Another rail."})
+        workspace.index("all/inner")
+        workspace.index("all")
+        is_right = _sources(workspace.dataset("files")) == ["a.md", "all/a.md"]
+        yield "Python: an inner folder, then the one around it", is_right
+        _write("all", {".gitignore": "inner/"})
+        report = workspace.index("all")
+        yield "Python: an inner folder that is ignored now is named, and stays", report.stored_omissions == ("a.md",)
+        yield "Python: prune", workspace.index("all", prune=True).deleted == 1
+    with pointsman.open("forms", embedder=HashingEmbedder()) as workspace:
+        for form in ("NFC", "NFD"):
+            _write(form, {normalize(form, "Übung.md"): "A rail.", "a.md": "A switch."})
+            workspace.index(form)
+        names = [normalize("NFC", name) for name in _sources(workspace.dataset("files"))]
+        yield "Python: a checkout on a Mac", sorted(names) == sorted(["a.md", normalize("NFC", "Übung.md")])
+
+
+def vars_of(report: Any) -> dict[str, Any]:
+    """Return what of a report the command line prints too."""
+    return {"notes": list(report.notes)}
+
+
+def _several(paths: Any) -> list[Any]:
+    return paths if isinstance(paths, list) else [paths]
 
 
 ROWS: Final[dict[int, Case]] = {
+    1: one_source,
     2: left_out,
     12: written_in_two_ways,
     3: use_after_closing,

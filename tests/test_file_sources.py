@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unicodedata import normalize
 
 import httpx
@@ -99,15 +99,15 @@ def test_two_folders_of_the_same_names_are_told_apart(tmp_path: Path, workspace:
     second = write(tmp_path / "pb", {"README.md": "The second project.", "b.md": "B."})
     workspace.index(first)
     workspace.index(second)
-    both = ["README.md", "a.md", "pb/README.md", "pb/b.md"]
-    assert sources(workspace) == both
+    all_sources = ["README.md", "a.md", "pb/README.md", "pb/b.md"]
+    assert sources(workspace) == all_sources
     for paths in ([first, second], [second], [second, first], [first]):
         assert workspace.index(paths).passages.added == 0
-        assert sources(workspace) == both
+        assert sources(workspace) == all_sources
     assert workspace.dataset("files").text("README.md").text == "The first project."
     (first / "README.md").unlink()
     assert workspace.index([first, second]).deleted == 1
-    assert sources(workspace) == both[1:]
+    assert sources(workspace) == all_sources[1:]
 
 
 def test_folders_of_the_same_name_get_longer_ones(tmp_path: Path, workspace: Workspace) -> None:
@@ -141,8 +141,18 @@ def test_a_folder_is_one_however_its_path_is_written(
     (tmp_path / "link").symlink_to(files)
     monkeypatch.chdir(files / "handbook")
     monkeypatch.setenv("HOME", str(tmp_path))
-    same = (".", "..", "../", "../../files", "./../../files/.", f"{files}/", "~/files", "~/link", tmp_path / "link")
-    for path in (*same, "../../link/handbook", "deep/", "deep/signals.md", "deep/../travel.md"):
+    spellings = (
+        ".",
+        "..",
+        "../",
+        "../../files",
+        "./../../files/.",
+        f"{files}/",
+        "~/files",
+        "~/link",
+        tmp_path / "link",
+    )
+    for path in (*spellings, "../../link/handbook", "deep/", "deep/signals.md", "deep/../travel.md"):
         report = workspace.index(path)
         assert changes(report)[:2] == (0, 0), path
         assert report.deleted == 0, path
@@ -170,9 +180,9 @@ def test_the_same_folder_elsewhere_is_recognised(
     assert changes(report) == (1, 4, 0, 1)
     (note,) = report.notes
     assert note.startswith(f"{checkout} is taken for {files}, indexed before: 4 of 5 files are the same")
-    again = workspace.index(checkout)
-    assert changes(again) == (0, 0, 5, 0)
-    assert again.notes == ()
+    second_report = workspace.index(checkout)
+    assert changes(second_report) == (0, 0, 5, 0)
+    assert second_report.notes == ()
 
 
 def test_a_recognised_folder_can_be_kept_apart(files: Path, workspace: Workspace, tmp_path: Path) -> None:
@@ -188,11 +198,11 @@ def test_a_recognised_folder_can_be_kept_apart(files: Path, workspace: Workspace
 
 def test_folders_that_share_files_are_not_merged(files: Path, workspace: Workspace, tmp_path: Path) -> None:
     workspace.index(files)
-    other = write(tmp_path / "other", {**TEXTS, "notes.md": "Other notes.", "handbook/travel.md": "By bus."})
-    report = workspace.index(other)
+    other_folder = write(tmp_path / "other", {**TEXTS, "notes.md": "Other notes.", "handbook/travel.md": "By bus."})
+    report = workspace.index(other_folder)
     assert sources(workspace) == sorted([*TEXTS, *(f"other/{name}" for name in TEXTS)])
     (note,) = report.notes
-    assert note.startswith(f"{other} is indexed beside {files}: only 3 of 5 files are the same")
+    assert note.startswith(f"{other_folder} is indexed beside {files}: only 3 of 5 files are the same")
     assert f"pointsman delete --under {files}" in note
     licence = write(tmp_path / "third", {"LICENSE": "Free.", "a.md": "A", "b.md": "B", "README.md": TEXTS["README.md"]})
     assert workspace.index(licence).notes == ()
@@ -225,15 +235,15 @@ def test_a_folder_inside_one_that_was_recognised(files: Path, workspace: Workspa
 
 
 def test_names_in_nfd_and_nfc_are_one(workspace: Workspace, tmp_path: Path) -> None:
-    composed, apart = (normalize(form, "Übungen/größe.md") for form in ("NFC", "NFD"))
-    first = write(tmp_path / "linux", {composed: "A rail.", "a.md": "A.", "b.md": "B."})
+    nfc, nfd = (normalize(form, "Übungen/größe.md") for form in ("NFC", "NFD"))
+    first = write(tmp_path / "linux", {nfc: "A rail.", "a.md": "A.", "b.md": "B."})
     workspace.index(first)
-    second = write(tmp_path / "macos", {apart: "A rail.", "a.md": "A.", "b.md": "B."})
+    second = write(tmp_path / "macos", {nfd: "A rail.", "a.md": "A.", "b.md": "B."})
     report = workspace.index(second)
-    assert sources(workspace) == sorted(["a.md", "b.md", composed])
+    assert sources(workspace) == sorted(["a.md", "b.md", nfc])
     assert report.deleted == 0
     assert changes(workspace.index(second)) == (0, 0, 3, 0)
-    write(second, {composed: "Another file."})
+    write(second, {nfc: "Another file."})
     workspace.index(second)
     assert len(workspace.dataset("files")) == len(list(second.rglob("*.md"))), "two names in most file systems"
 
@@ -246,8 +256,8 @@ def test_a_single_file_is_the_same_by_itself_and_in_its_folder(files: Path, work
     assert sources(workspace) == ["rows.jsonl", "travel.md"]
     assert "own" in workspace.dataset("files")
     workspace.index(files)
-    prefixed = [f"files/{name}" for name in TEXTS if name != "handbook/travel.md"]
-    assert sources(workspace) == sorted([*prefixed, "rows.jsonl", "travel.md"])
+    new_sources = [f"files/{name}" for name in TEXTS if name != "handbook/travel.md"]
+    assert sources(workspace) == sorted([*new_sources, "rows.jsonl", "travel.md"])
     assert "own" in workspace.dataset("files")
     assert changes(workspace.index(rows)) == (0, 0, 1, 0)
     assert changes(workspace.index(files / "README.md")) == (0, 0, 1, 0)
@@ -318,22 +328,22 @@ def test_what_cannot_be_read_keeps_what_is_stored(
 
 
 def test_a_store_of_before_is_put_in_order(files: Path, workspace: Workspace, tmp_path: Path) -> None:
-    """Roots without a name, as they were stored before: sources given by several paths, and the same file twice."""
-    other = write(tmp_path / "other", {"a.md": "A."})
+    """Roots without a name, as they were stored before: sources given by several paths, and the same file doubles."""
+    other_folder = write(tmp_path / "other", {"a.md": "A."})
     dataset = workspace.dataset("files")
-    workspace.index([files, other])
+    workspace.index([files, other_folder])
     dataset.set_metadata(
-        {document.id: {"root": str(files if "files/" in document.id else other)} for document in dataset}
+        {document.id: {"root": str(files if "files/" in document.id else other_folder)} for document in dataset}
     )
-    before = sources(workspace)
+    old_sources = sources(workspace)
     assert workspace.index(files).passages.added == 0
-    assert sources(workspace) == before
-    twice = [
+    assert sources(workspace) == old_sources
+    doubles = [
         Document(f"{name.removeprefix('handbook/')}#x", text, {"source": name.removeprefix("handbook/")})
         for name, text in TEXTS.items()
         if name.startswith("handbook/")
     ]
-    dataset.add([Document(d.id, d.text, {**d.metadata, "root": str(files / "handbook")}) for d in twice])
+    dataset.add([Document(d.id, d.text, {**d.metadata, "root": str(files / "handbook")}) for d in doubles])
     assert len(dataset) == 9
     workspace.index(files)
     assert len(dataset) == 6
@@ -355,18 +365,16 @@ def test_captions_are_longer_where_files_would_look_alike(tmp_path: Path, worksp
     assert only_one.caption == "README"
     answer = workspace.search("railway project", filters='source endswith "README.md"', refuse=False)
     assert RetrievalContext.from_dict(answer.to_dict()).hits == answer.hits
-    places = {str(hit.citation) for hit in answer.hits}
-    assert len(places) == len(answer.hits)
+    citations = {str(hit.citation) for hit in answer.hits}
+    assert len(citations) == len(answer.hits)
     refused = Refusal("Nothing.", near_misses=tuple(replace(hit, file_name=None) for hit in answer.hits))
     assert sorted(hit.caption for hit in refused.near_misses) == all_files[:3]
 
 
 def test_captions_of_records_and_of_files_without_a_title_are_told_apart() -> None:
-    rows: list[dict[str, object]] = [
-        {"source": f"{name}.csv", "kind": "csv", "name": "Ann"} for name in ("staff", "clients")
-    ]
-    logs: list[dict[str, object]] = [{"source": f"{name}/today.log", "line": 3} for name in ("a", "b/a", "c")]
-    hits = tuple(Hit(Document(str(n), "A text.", metadata), 1.0) for n, metadata in enumerate([*rows, *logs]))
+    rows = [Document(name, "A row.", {"source": name, "kind": "csv", "name": "Ann"}) for name in ("a.csv", "b.csv")]
+    logs = [Document(name, "A line.", {"source": f"{name}/today.log", "line": 3}) for name in ("a", "b/a", "c")]
+    hits = tuple(Hit(document, 1.0) for document in (*rows, *logs))
     assert [hit.caption for hit in told_apart(hits)] == [
         *("Ann (a.csv)", "Ann (b.csv)"),
         *("a/today.log, line 3", "b/a/today.log, line 3", "c/today.log, line 3"),
@@ -471,8 +479,8 @@ def test_a_client_keeps_sources_as_a_folder_does(files: Path, workspace: Workspa
     with serving(create_app(workspace)) as address, Client(address) as client:
         assert changes(client.index(files)) == (5, 0, 0, 0)
         assert changes(client.index(files / "handbook")) == (0, 0, 3, 0)
-        other = write(tmp_path / "other", {"README.md": "Another beginning."})
-        assert changes(client.index(other)) == (1, 0, 0, 0)
+        other_folder = write(tmp_path / "other", {"README.md": "Another beginning."})
+        assert changes(client.index(other_folder)) == (1, 0, 0, 0)
         shutil.copytree(files, tmp_path / "checkout")
         report = client.index(tmp_path / "checkout")
         assert changes(report) == (0, 5, 0, 0)
@@ -491,6 +499,23 @@ def test_the_command_says_what_it_took_a_folder_for(files: Path, tmp_path: Path)
     form = json.loads(run_command("index", str(files), *options, "--json").stdout)
     assert (form["updated"], len(form["notes"])) == (5, 1)
     assert json.loads(run_command("index", str(files), *options, "--json").stdout)["notes"] == []
+
+
+def readers(workspace: Workspace) -> dict[str, Any]:
+    documents = list(workspace.dataset("files"))
+    return {str(d.metadata["source"]): (d.metadata.get("_access") or {}).get("allow") for d in documents}
+
+
+def test_rules_of_access_are_for_paths_in_the_folder_that_is_given(files: Path, workspace: Workspace) -> None:
+    workspace.index(files)
+    report = workspace.index(files / "handbook", access=["deep=group:drivers", "*.md=everyone"])
+    assert report.problems == ()
+    assert readers(workspace)["handbook/deep/signals.md"] == ["group:drivers"]
+    assert readers(workspace)["handbook/travel.md"] == ["everyone"]
+    assert readers(workspace)["notes.md"] is None
+    workspace.index([files / "notes.md", files / "handbook"], access=["notes.md=group:a", "handbook/deep=group:b"])
+    assert readers(workspace)["notes.md"] == ["group:a"]
+    assert readers(workspace)["handbook/deep/signals.md"] == ["group:b"]
 
 
 def test_watching_keeps_sources(files: Path, workspace: Workspace) -> None:

@@ -99,8 +99,8 @@ def find_files(
     roots = list(dict.fromkeys(root.resolve() for root in roots))
     if unknown_options := options.keys() - FileOptions.__annotations__:
         raise UnknownNameError("option of indexing", min(unknown_options), tuple(FileOptions.__annotations__))
-    default_names = {roots[0]: ""} if len(roots) == 1 and roots[0].is_dir() else distinct_names(roots)
-    return _Walk({**{str(root): name for root, name in default_names.items()}, **(names or {})}, **options).items(roots)
+    own_names = {str(root): name for root, name in default_names(roots).items()}
+    return _Walk({**own_names, **(names or {})}, **options).items(roots)
 
 
 class _PathEntry(NamedTuple):
@@ -246,13 +246,19 @@ def readable_name(name: str) -> str:
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
-def distinct_names(paths: Iterable[Path], taken: Collection[str] = ()) -> dict[Path, str]:
+def default_names(paths: Iterable[str | Path]) -> dict[Path, str]:
+    """Return the ids of absolute paths that are given: none for one folder, else distinct endings of the paths."""
+    roots = list(map(Path, paths))
+    return {roots[0]: ""} if len(roots) == 1 and roots[0].is_dir() else distinct_names(roots)
+
+
+def distinct_names(paths: Iterable[Path], taken_names: Collection[str] = ()) -> dict[Path, str]:
     """Return the shortest distinct endings of absolute paths that are not taken; numbered if all endings are."""
     texts = {path: readable_name(str(path)).strip("/") or "root" for path in paths}
-    endings = distinct_endings(texts.values(), taken)
-    return {path: _with_number(endings[text], taken) for path, text in texts.items()}
+    endings = distinct_endings(texts.values(), taken_names)
+    return {path: _with_number(endings[text], taken_names) for path, text in texts.items()}
 
 
-def _with_number(name: str, taken: Collection[str]) -> str:
+def _with_number(name: str, taken_names: Collection[str]) -> str:
     numbered_names = (f"{name}-{number}" for number in count(2))
-    return name if name not in taken else next(other for other in numbered_names if other not in taken)
+    return name if name not in taken_names else next(free for free in numbered_names if free not in taken_names)

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from pointsman.values.types import Document
 
 _MARK: Final = "/./"  # resolved paths do not contain it
-_PLACE: Final = re.compile(r"~|\.{1,2}(/|$)")  # how a path begins that cannot be a source
+_NO_SOURCE: Final = re.compile(r"~|\.{1,2}(/|$)")  # how a path begins that cannot be a source
 _NO_FOLDER: Final = (
     "under names a folder as sources do, such as handbook/drafts, or by its place, such as /home/me/handbook; "
-    "--all, Workspace.drop and Client.drop delete a whole dataset"
+    "--all deletes the whole dataset, as Workspace.drop and Client.drop do"
 )
 
 
@@ -75,10 +75,10 @@ class StoredFolder(NamedTuple):
         """
         return source.removeprefix(self.name).lstrip("/") if self.name else source
 
-    def place(self, source: str) -> str:
+    def file_path(self, source: str) -> str:
         """Return the absolute path of the file of a source.
 
-        >>> StoredFolder("/home/me/book", "handbook").place("handbook/a.md")
+        >>> StoredFolder("/home/me/book", "handbook").file_path("handbook/a.md")
         '/home/me/book/a.md'
         """
         relative = self.relative(source)
@@ -103,11 +103,11 @@ def names_of_folder(path: str | os.PathLike[str]) -> list[str]:
         InputError: it names no folder, or that of everything.
     """
     text = os.fspath(path)
-    place = os.path.normpath(with_home(text).absolute())
-    if not text.strip("/ ") or place.strip("/") == "":
+    path_here = os.path.normpath(with_home(text).absolute())
+    if not text.strip("/ ") or path_here.strip("/") == "":
         raise InputError(_NO_FOLDER)
-    names = [place, str(with_home(text).resolve())]
-    if not _PLACE.match(text) and (name := posixpath.normpath(text.strip("/"))) and not _PLACE.match(name):
+    names = [path_here, str(with_home(text).resolve())]
+    if not _NO_SOURCE.match(text) and (name := posixpath.normpath(text.strip("/"))) and not _NO_SOURCE.match(name):
         names.insert(0, name)
     return list(dict.fromkeys(names))
 
@@ -119,7 +119,7 @@ def in_named_folder(name: str) -> Filter:
         InputError: it names no folder, or leads out of it.
     """
     normal_name = posixpath.normpath(name.strip("/"))
-    if not name.strip("/ ") or _PLACE.match(name) or _PLACE.match(normal_name):
+    if not name.strip("/ ") or _NO_SOURCE.match(name) or _NO_SOURCE.match(normal_name):
         raise InputError(f"{_NO_FOLDER}; not {name!r:.200}")
     return StartsWith("source", f"{normal_name}/")
 
@@ -130,5 +130,5 @@ def ids_within(documents: Iterable[Document], path: str) -> list[str]:
         document.id
         for document in documents
         if (folder := StoredFolder.of(document.metadata)) is not None
-        and is_within(folder.place(str(document.metadata["source"])), path)
+        and is_within(folder.file_path(str(document.metadata["source"])), path)
     ]

@@ -61,7 +61,7 @@ def with_home(location: str | os.PathLike[str]) -> Path:
         return path
 
 
-def distinct_endings(paths: Iterable[str], taken: Collection[str] = ()) -> dict[str, str]:
+def distinct_endings(paths: Iterable[str], taken_names: Collection[str] = ()) -> dict[str, str]:
     """Return the shortest ending of each path, in whole steps, that no other path has and that is not taken.
 
     A path without such an ending is returned whole.
@@ -72,7 +72,7 @@ def distinct_endings(paths: Iterable[str], taken: Collection[str] = ()) -> dict[
     endings = {path: path.rpartition("/")[2] for path in paths}
     while True:
         counts = Counter(endings.values())
-        ambiguous = [path for path, end in endings.items() if end != path and (counts[end] > 1 or end in taken)]
+        ambiguous = [path for path, end in endings.items() if end != path and (counts[end] > 1 or end in taken_names)]
         if not ambiguous:
             return endings
         for path in ambiguous:

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from pointsman.ingest import FileOptions, FoundFile, Omission, Problem, find_files
-from pointsman.ingest.file_walk import distinct_names
+from pointsman.ingest.file_walk import default_names, distinct_names
 from pointsman.ingest.folder import file_digest
 from pointsman.text.unicode import compose
 from pointsman.workspace.stored_folders import StoredFolder, is_within
@@ -22,10 +22,10 @@ from pointsman.workspace.stored_folders import StoredFolder, is_within
 if TYPE_CHECKING:
     from pointsman.values.types import Document
 
-_SAME: Final = 0.8
+_SAME_SHARE: Final = 0.8
 """Share of equal files, of all in either, from which two folders in different places are the same folder."""
 
-_ALIKE: Final = 0.5
+_ALIKE_SHARE: Final = 0.5
 """Share from which it is said that two folders were not taken for the same one."""
 
 
@@ -33,26 +33,26 @@ class FileSources:
     """Knows which files are stored, and under which sources.
 
     Args:
-        given: the absolute paths to index, without links.
+        paths: the absolute paths to index, without links.
 
     Attributes:
-        given: the same, each once.
+        paths: the same, each once.
         notes: what was decided about folders that look like others.
-        moved: folders that were indexed before and are now elsewhere, by where they were.
+        moved_folders: folders that were indexed before and are now elsewhere, by where they were.
     """
 
-    def __init__(self, given: Sequence[str]) -> None:
-        self.given = dict.fromkeys(given)
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.paths = dict.fromkeys(paths)
         self._digests: dict[StoredFolder, dict[str, str]] = {}  # of files, by source
         self._sources_of_texts: set[str] = set()  # of documents that are from no file
-        self._places: dict[str, str] = {}  # of stored files in what is given, by source
+        self._file_paths: dict[str, str] = {}  # of stored files in what is given, by source
         self._record_sources: set[str] = set()  # files whose records are stored under ids of their own
         self._folders: dict[str, StoredFolder] = {}
         self._names: dict[str, str] = {}
         self.notes: list[str] = []
-        self.moved: dict[StoredFolder, StoredFolder] = {}
+        self.moved_folders: dict[StoredFolder, StoredFolder] = {}
 
-    def stored(self, documents: Iterable[Document]) -> Iterator[Document]:
+    def noted_documents(self, documents: Iterable[Document]) -> Iterator[Document]:
         """Take note of all documents of a dataset, and yield those from files in what is given."""
         for document in documents:
             folder, source = StoredFolder.of(document.metadata), document.metadata.get("source")
@@ -62,35 +62,36 @@ class FileSources:
                 self._sources_of_texts.add(source)
                 continue
             self._digests.setdefault(folder, {})[source] = str(document.metadata.get("sha256"))
-            if self._is_given(place := folder.place(source)):
-                self._places[source] = place
+            if self._is_given(file_path := folder.file_path(source)):
+                self._file_paths[source] = file_path
                 if document.id != source and not document.id.startswith(f"{source}#"):
                     self._record_sources.add(source)
                 yield document
 
-    def stored_elsewhere(self, documents: Iterable[Document]) -> Iterator[Document]:
+    def documents_elsewhere(self, documents: Iterable[Document]) -> Iterator[Document]:
         """Yield those documents of a dataset whose folder has been recognised in another place."""
-        for document in documents if self.moved else ():
-            if (folder := StoredFolder.of(document.metadata)) in self.moved:
+        for document in documents if self.moved_folders else ():
+            if (folder := StoredFolder.of(document.metadata)) in self.moved_folders:
                 source = str(document.metadata["source"])
-                self._places[source] = self.moved[folder].place(source)
+                self._file_paths[source] = self.moved_folders[folder].file_path(source)
                 yield document
 
     def find(self, **options: Unpack[FileOptions]) -> Iterator[FoundFile | Problem | Omission]:
         """Find the files in what is given, under their sources; see `find_files`."""
-        places = self._places_of_others()
-        stored_forms = {compose(source): source for source in self._places if not source.isascii()}
-        for item in find_files(self.given, names=self._names, **options):
+        paths_by_source = self._files_elsewhere()
+        stored_forms = {compose(source): source for source in self._file_paths if not source.isascii()}
+        for item in find_files(self.paths, names=self._names, **options):
             if not isinstance(item, FoundFile):
                 yield item
                 continue
             source = item.id
-            if source not in self._places and (other := stored_forms.get(compose(source))):
-                source = source if os.path.lexists(self._places[other]) else other  # the same name in NFC or NFD
-            if (place := places.setdefault(source, str(item.path))) != str(item.path):
-                yield Problem(source, f"the source of {place}, so {item.path} is not indexed; rename that")
+            stored_source = stored_forms.get(compose(source), source)  # that of the same name in NFC or NFD
+            if source not in self._file_paths and not os.path.lexists(self._file_paths.get(stored_source, "")):
+                source = stored_source
+            if (source_path := paths_by_source.setdefault(source, str(item.path))) != str(item.path):
+                yield Problem(source, f"the source of {source_path}, so {item.path} is not indexed; rename that")
                 continue
-            is_single = source in self._record_sources if source in self._places else item.is_single
+            is_single = source in self._record_sources if source in self._file_paths else item.is_single
             yield replace(item, id=source, is_single=is_single)
 
     def root(self, file: FoundFile) -> str:
@@ -99,31 +100,36 @@ class FileSources:
         assert path is not None, "each given path is in a folder of its own, or in a stored one"
         return self._folders[path].root
 
-    def place(self, source: str) -> str:
+    def paths_in_given(self, files: Iterable[FoundFile]) -> dict[str, str]:
+        """Return by source the paths of files in the folder that was given, to which rules of access refer.
+
+        They begin with the folder's name if several were given; that of a file that was given is its name.
+        """
+        folders = {str(path): StoredFolder(str(path), name) for path, name in default_names(self.paths).items()}
+        return {file.id: _first(str(file.path), folders).source(str(file.path)) for file in files}
+
+    def file_path(self, source: str) -> str:
         """Return the absolute path of a stored file in what is given."""
-        return self._places[source]
+        return self._file_paths[source]
 
     def _is_given(self, path: str) -> bool:
-        return _innermost(path, self.given) is not None
+        return _innermost(path, self.paths) is not None
 
     def decide(self, **options: Unpack[FileOptions]) -> None:
         """Decide what the sources in each folder begin with, from what is stored."""
         self._folders = self._stored_folders()
         new_paths: dict[str, None] = {}
-        for path in sorted(self.given):
+        for path in sorted(self.paths):
             if _innermost(path, self._folders) is None and _innermost(path, new_paths) is None:
                 new_paths[path] = None
         for path in list(new_paths):
             if self._recognise(path, options):
                 del new_paths[path]
         taken_names = self._taken_names()
-        if len(new_paths) == 1 and not taken_names and os.path.isdir(*new_paths):
-            names = dict.fromkeys(map(Path, new_paths), "")
-        else:
-            names = distinct_names(list(map(Path, new_paths)), taken_names)
+        names = distinct_names(map(Path, new_paths), taken_names) if taken_names else default_names(new_paths)
         self._folders |= {str(path): StoredFolder(str(path), name) for path, name in names.items()}
         self._names = {path: folder.name for path, folder in self._folders.items() if self._is_given(path)}
-        for path in self.given:
+        for path in self.paths:
             folder = self._folders[_innermost(path, self._folders) or path]
             self._names[path] = folder.source(path)
 
@@ -131,8 +137,8 @@ class FileSources:
         """Return the folders whose names count, by path: of two with the same name, the outer or first one."""
         by_name: dict[str, StoredFolder] = {}
         for folder in sorted(self._digests):
-            is_near = self._is_given(folder.path) or any(is_within(path, folder.path) for path in self.given)
-            if not is_near or any(os.path.lexists(folder.place(source)) for source in self._digests[folder]):
+            is_near = self._is_given(folder.path) or any(is_within(path, folder.path) for path in self.paths)
+            if not is_near or any(os.path.lexists(folder.file_path(source)) for source in self._digests[folder]):
                 by_name.setdefault(folder.name, folder)
         return {folder.path: folder for folder in by_name.values()}
 
@@ -141,7 +147,7 @@ class FileSources:
         sources = set(self._sources_of_texts)
         for folder, digests in self._digests.items():
             stays = self._folders.get(folder.path) == folder
-            sources |= {source for source in digests if stays or not self._is_given(folder.place(source))}
+            sources |= {source for source in digests if stays or not self._is_given(folder.file_path(source))}
         names = {folder.name for folder in self._folders.values()} - {""}
         for name in (*sources, *names):
             while name and name not in names:
@@ -149,13 +155,13 @@ class FileSources:
                 name = posixpath.dirname(name)  # noqa: PLW2901  (the next one)
         return names
 
-    def _places_of_others(self) -> dict[str, str]:
+    def _files_elsewhere(self) -> dict[str, str]:
         """Return the places of stored files that are not in what is given, by source."""
         return {
-            source: place
+            source: file_path
             for folder in self._folders.values()
             for source in self._digests.get(folder, ())
-            if not self._is_given(place := folder.place(source))
+            if not self._is_given(file_path := folder.file_path(source))
         }
 
     def _recognise(self, path: str, options: FileOptions) -> bool:
@@ -163,7 +169,8 @@ class FileSources:
         candidates = [
             folder
             for folder in self._folders.values()
-            if not self._is_given(folder.path) and not any(is_within(given, folder.path) for given in self.given)
+            if not self._is_given(folder.path)
+            and not any(is_within(path_to_index, folder.path) for path_to_index in self.paths)
         ]
         if not candidates:
             return False
@@ -173,16 +180,16 @@ class FileSources:
             if isinstance(item, FoundFile) and _innermost(str(item.path), self._folders) is None
         }
         comparisons = [(*self._compare(folder, path, files), folder) for folder in candidates]
-        same, total, folder = max(comparisons, key=lambda comparison: comparison[0] / comparison[1])
-        counts = f"{same:,} of {total:,} files are the same"
-        if same >= _SAME * total:
-            self._folders[path] = self.moved[folder] = StoredFolder(path, folder.name)
+        same_count, total, folder = max(comparisons, key=lambda comparison: comparison[0] / comparison[1])
+        counts = f"{same_count:,} of {total:,} files are the same"
+        if same_count >= _SAME_SHARE * total:
+            self._folders[path] = self.moved_folders[folder] = StoredFolder(path, folder.name)
             del self._folders[folder.path]
             self.notes.append(
                 f"{path} is taken for {folder.path}, indexed before: {counts}; to keep both, index both in one command"
             )
             return True
-        if same >= _ALIKE * total:
+        if same_count >= _ALIKE_SHARE * total:
             self.notes.append(
                 f"{path} is indexed beside {folder.path}: only {counts}; if it has taken its place, delete what is "
                 f"stored of that: pointsman delete --under {folder.path}"
@@ -201,9 +208,14 @@ class FileSources:
         names = {name for name in files if name in stored_digests or PurePosixPath(name).suffix in kinds}
         total = len(names | stored_digests.keys())
         common = names & stored_digests.keys()
-        if len(common) < _ALIKE * total:
+        if len(common) < _ALIKE_SHARE * total:
             return 0, total
         return sum(_digest(files[name]) == stored_digests[name] for name in common), total
+
+
+def _first(path: str, folders: Mapping[str, StoredFolder]) -> StoredFolder:
+    """Return the first of some folders that contains a path, or is it."""
+    return next(folder for folder in folders.values() if is_within(path, folder.path))
 
 
 def _digest(path: Path) -> str | None:

@@ -176,9 +176,9 @@ def watch_paths(
     except ImportError:
         raise MissingDependencyError("watchfiles", "watch", "Watching folders") from None
     sources, file_options = _sources(paths, options)
-    visible = _Visible(sources.given, hidden=options.get("hidden", False))
+    visible = _Visible(sources.paths, hidden=options.get("hidden", False))
     events = watch(
-        *sources.given, watch_filter=visible, debounce=2000, step=200,
+        *sources.paths, watch_filter=visible, debounce=2000, step=200,
         stop_event=stop, yield_on_timeout=True, rust_timeout=200,
     )  # fmt: skip
     old_ids: set[str] | None = None
@@ -276,13 +276,13 @@ class _Run:
         self._access_of_source: dict[str, Any] = {}
         self._additions = _Additions()
         if changes is None:
-            self._sync = Sync(map(self._as_read, file_sources.stored(dataset)))
+            self._sync = Sync(map(self._as_read, file_sources.noted_documents(dataset)))
             file_sources.decide(**file_options)
-            self._sync.note(map(self._as_read, file_sources.stored_elsewhere(dataset)))
+            self._sync.note(map(self._as_read, file_sources.documents_elsewhere(dataset)))
             items: Sequence[FoundFile | Problem | Omission] = list(file_sources.find(**file_options))
         else:
             changed_sources, items = changes
-            self._sync = Sync(map(self._as_read, file_sources.stored(_stored_of(dataset, changed_sources))))
+            self._sync = Sync(map(self._as_read, file_sources.noted_documents(_stored_of(dataset, changed_sources))))
         self._omissions = {readable_name(str(item.path)): item for item in items if isinstance(item, Omission)}
         self._stored_omissions: list[str] = []
         self._problems = [item for item in items if isinstance(item, Problem)]
@@ -290,6 +290,7 @@ class _Run:
             self._sync.changed_documents(ReadResult(problem.path, problems=(problem,)))  # keeps its stored passages
         self._files = [item for item in items if isinstance(item, FoundFile)]
         self.sources = {file.id for file in self._files}
+        self._paths_of_rules = file_sources.paths_in_given(self._files if self._rules else ())
         if dataset.holds_images:
             self._files = self._pictures()
         self._bytes = sum(file.size for file in self._files)
@@ -378,9 +379,13 @@ class _Run:
 
     def _is_omission(self, source: str) -> bool:
         """Whether a file is there, and was left out."""
-        place = PurePosixPath(self._file_sources.place(source))
-        omitted = next((str(path) for path in (place, *place.parents) if str(path) in self._omissions), None)
-        return omitted is not None and os.path.lexists(self._omissions[omitted].path / place.relative_to(omitted))
+        file_path = PurePosixPath(self._file_sources.file_path(source))
+        omitted_path = next(
+            (str(path) for path in (file_path, *file_path.parents) if str(path) in self._omissions), None
+        )
+        return omitted_path is not None and os.path.lexists(
+            self._omissions[omitted_path].path / file_path.relative_to(omitted_path)
+        )
 
     def _access_problems(self) -> Iterator[Problem]:
         """Say what the rules of access did not do: nobody may notice it before somebody misses a file, or sees one."""
@@ -452,7 +457,7 @@ class _Run:
         """Return what a document is to say about access."""
         source = str(document.metadata.get("source"))
         if self._rules is not None:
-            if (rule := access_rule_for(source, self._rules)) is None:
+            if (rule := access_rule_for(self._paths_of_rules.get(source, source), self._rules)) is None:
                 self._closed_sources[source] = None
                 return Permissions().to_metadata()
             self._unused_rules.pop(rule, None)
