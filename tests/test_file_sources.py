@@ -22,7 +22,8 @@ from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.service.client import Client
 from pointsman.service.server import create_app
 from pointsman.tools.errors import InputError
-from pointsman.values.types import Refusal, told_apart
+from pointsman.values.retrieval_context import told_apart
+from pointsman.values.types import Refusal
 from pointsman.workspace.indexing.folder_sync import watch_paths
 from serving import serving
 
@@ -367,7 +368,9 @@ def test_captions_are_longer_where_files_would_look_alike(tmp_path: Path, worksp
     assert RetrievalContext.from_dict(answer.to_dict()).hits == answer.hits
     citations = {str(hit.citation) for hit in answer.hits}
     assert len(citations) == len(answer.hits)
-    refused = Refusal("Nothing.", near_misses=tuple(replace(hit, file_name=None) for hit in answer.hits))
+    refusal = Refusal("Nothing is near.", near_misses=answer.hits)
+    refused = RetrievalContext.from_dict(replace(answer, hits=(), refused=refusal).to_dict()).refused
+    assert refused is not None
     assert sorted(hit.caption for hit in refused.near_misses) == all_files[:3]
 
 

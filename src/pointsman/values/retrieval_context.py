@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, overload
 
 from pointsman.tools.errors import InputError, UnknownNameError
 from pointsman.tools.json_forms import form_of, of_form
+from pointsman.tools.system.locations import distinct_endings
 from pointsman.values.reasons import Reason, Statement, language_of, reason_of
 from pointsman.values.trace import Explanation, Trace
-from pointsman.values.types import Decision, Hit, Plan, Query, Refusal, told_apart, with_ranks
+from pointsman.values.types import Decision, Hit, Plan, Query, Refusal, with_ranks
 
 if TYPE_CHECKING:
     from pointsman.values.answer_check import AnswerCheck
@@ -56,6 +58,26 @@ class Spelling:
     both: bool = False
 
 
+def told_apart(hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
+    """Return the hits of an answer, with the names of those files that would look alike in their captions.
+
+    >>> from pointsman.values.types import Document
+    >>> hits = tuple(Hit(Document(source, "Text", {"source": source}), 1.0) for source in ("pa/a.md", "pb/a.md"))
+    >>> [hit.caption for hit in told_apart(hits)]
+    ['pa/a.md', 'pb/a.md']
+    """
+    documents = {source: hit.document for hit in hits if isinstance(source := hit.metadata.get("source"), str)}
+    if len(documents) < 2:
+        return hits
+    from pointsman.values.citations import name_of
+
+    names = {source: name_of(document) for source, document in documents.items()}
+    counts = Counter(names.values())
+    endings = distinct_endings(source for source, name in names.items() if counts[name] > 1)
+    files = [endings.get(str(hit.metadata.get("source"))) for hit in hits]
+    return tuple(replace(hit, file_name=file) if file else hit for hit, file in zip(hits, files, strict=True))
+
+
 @dataclass(frozen=True, slots=True)
 class RetrievalContext:
     """The answer to a search: hits, best first, and how they were found.
@@ -95,9 +117,6 @@ class RetrievalContext:
         *("reranked", "milliseconds", "reason", "reasons", "datasets", "weights", "decisions", "degraded", "receipt"),
         "trace",
     )
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "hits", told_apart(self.hits))
 
     def __repr__(self) -> str:
         """Return a short text: a document may be long, and a log line must not be."""
@@ -249,16 +268,17 @@ class RetrievalContext:
         """
         try:
             question = query or Query(value["asked"])
+            refused = value["refused"] and Refusal.from_dict(value["refused"])
             form = {
                 **value,
                 "receipt": value.get("receipt"),  # services of earlier versions issue none
                 "query": Query(value["query"], question.filters, question.history),
-                "hits": tuple(map(Hit.from_dict, value["hits"])),
+                "hits": told_apart(tuple(map(Hit.from_dict, value["hits"]))),
                 "plan": of_form(
                     Plan, {**value, "reason": reason_of(value), "confidence": value["strategy_confidence"]}
                 ),
                 "trace": Trace.from_dict(value["trace"] or {"spans": ()}),
-                "refused": value["refused"] and Refusal.from_dict(value["refused"]),
+                "refused": refused and replace(refused, near_misses=told_apart(refused.near_misses)),
                 "asked": question,
             }
             return of_form(cls, form)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Sel
 
 from pointsman.tools.errors import InputError
 from pointsman.tools.json_forms import form_of, of_form, plain_form
-from pointsman.tools.system.locations import distinct_endings
 from pointsman.values.filters import Filter, parse_filter
 from pointsman.values.metadata import ID, TEXT
 from pointsman.values.reasons import Reason, Statement, in_language, reason_of
@@ -309,7 +307,8 @@ class Hit:
             and strategy that searches both lists. None without a calibration for its scores; see
             `pointsman.retrieval.judge.relevance`.
         not_in_force: why the document does not hold today; None for one that does.
-        file_name: what its caption calls its file among others that would look alike; see `told_apart`.
+        file_name: what its caption calls its file among others that would look alike; see
+            `pointsman.values.retrieval_context.told_apart`.
     """
 
     document: Document
@@ -389,25 +388,6 @@ class Hit:
         return of_form(cls, {**value, "document": document, "excerpt": excerpt_fields, "file_name": None})
 
 
-def told_apart(hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
-    """Return the hits of an answer, with the names of those files that would look alike in their captions.
-
-    >>> hits = tuple(Hit(Document(source, "Text", {"source": source}), 1.0) for source in ("pa/a.md", "pb/a.md"))
-    >>> [hit.caption for hit in told_apart(hits)]
-    ['pa/a.md', 'pb/a.md']
-    """
-    documents = {source: hit.document for hit in hits if isinstance(source := hit.metadata.get("source"), str)}
-    if len(documents) < 2:
-        return hits
-    from pointsman.values.citations import name_of
-
-    names = {source: name_of(document) for source, document in documents.items()}
-    counts = Counter(names.values())
-    endings = distinct_endings(source for source, name in names.items() if counts[name] > 1)
-    files = [endings.get(str(hit.metadata.get("source"))) for hit in hits]
-    return tuple(replace(hit, file_name=file) if file else hit for hit, file in zip(hits, files, strict=True))
-
-
 def keys_of(hits: Iterable[Hit]) -> list[HitKey]:
     """Return the keys of hits."""
     return [(hit.dataset, hit.document.id) for hit in hits]
@@ -439,9 +419,6 @@ class Refusal:
     near_misses: tuple[Hit, ...] = ()
 
     FORM: ClassVar = ("reason", "reasons", "nearest", "score", "threshold", "scale", "near_misses")
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "near_misses", told_apart(self.near_misses))
 
     def __str__(self) -> str:
         return self.reason

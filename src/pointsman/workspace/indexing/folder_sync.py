@@ -136,8 +136,8 @@ def _reading(options: IndexOptions) -> dict[str, Any]:
     check_encoding(options.get("encoding"))  # before the first worker of a cluster would
     sizes = {"max_tokens": options.get("max_tokens"), "overlap": options.get("overlap")}
     defaults = {"max_tokens": MAX_TOKENS, "overlap": OVERLAP}
-    given = {name: size for name, size in sizes.items() if size is not None}
-    return {**defaults, **given, "limits": options.get("limits"), "encoding": options.get("encoding")}
+    given_sizes = {name: size for name, size in sizes.items() if size is not None}
+    return {**defaults, **given_sizes, "limits": options.get("limits"), "encoding": options.get("encoding")}
 
 
 def watch_paths(
@@ -396,8 +396,8 @@ class _Run:
                 "or an earlier rule matches all of it",
             )
         if self._closed_sources:
-            first, *others = self._closed_sources
-            more = f", and {len(others):,} more" if others else ""
+            first, *other_sources = self._closed_sources
+            more = f", and {len(other_sources):,} more" if other_sources else ""
             yield Problem(first, f"no access rule matches it{more}: while access is on, nobody may see it")
 
     def report(self) -> IndexReport:
