@@ -874,7 +874,7 @@ def _two_projects() -> Iterator[tuple[str, bool]]:
         yield "Python: both in one run", _sources(workspace.dataset("files")) == both
         hits = workspace.search("rail", refuse=False).hits
         titles = (("The project", "README.md"), ("today", "today.log"))
-        captions = [f"{title} ({folder}{file})" for title, file in titles for folder in ("", "pb/")]
+        captions = sorted(f"{title} ({folder}{file})" for title, file in titles for folder in ("", "pb/"))
         yield "Python: captions", sorted(hit.caption for hit in hits) == captions
         yield "Python: citations", sorted({hit.citation.source for hit in hits}) == both
         with served(workspace) as address:
