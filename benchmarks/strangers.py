@@ -779,6 +779,8 @@ def many_at_once() -> Iterator[tuple[str, bool]]:
             yield "Python: with objects that may hold keys", "cannot be pickled" in str(error)
         else:
             yield "Python: with objects that may hold keys", False
+
+
 def _write(folder: str, texts: Mapping[str, str]) -> Path:
     for name, text in texts.items():
         Path(folder, name).parent.mkdir(parents=True, exist_ok=True)
