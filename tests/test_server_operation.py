@@ -578,17 +578,6 @@ class TestReloader:
         reloader.check()
         assert workspace.workflow.policy is None
 
-    def test_it_is_looked_at_once_a_second(
-        self, workspace: Workspace, file: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        clock = [100.0]
-        monkeypatch.setattr(reload, "monotonic", lambda: clock[0])
-        reloader = self.make_reloader(workspace, file)
-        file.write_text("timeout = 7\n")
-        assert reloader.poll().settings.timeout == 5
-        clock[0] += 1.01
-        assert reloader.poll().settings.timeout == 7
-
     def test_in_the_background_and_by_signal(
         self, workspace: Workspace, file: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -26,7 +26,7 @@ from pointsman.retrieval.plan.routed_lookup import RoutedLookup
 from pointsman.retrieval.plan.transform import spelling_corrector as spelling
 from pointsman.retrieval.plan.transform.base_transformer import BaseTransformer, Transformed
 from pointsman.retrieval.plan.transform.spelling_corrector import Corrector
-from pointsman.retrieval.plan.vocabulary import NearWords, Vocabulary, speller_of
+from pointsman.retrieval.plan.vocabulary import Vocabulary, speller_of
 from pointsman.retrieval.refine.rerank import BaseReranker
 from pointsman.retrieval.request import SearchRequest
 from pointsman.retrieval.run.variant import Variant
@@ -443,7 +443,7 @@ def test_words_that_cannot_be_read_are_an_error(monkeypatch: pytest.MonkeyPatch)
                 Corrector([words]).transform("locomtoive")
 
 
-def test_words_of_several_datasets_and_near_words(dataset: Dataset) -> None:
+def test_words_of_several_datasets_and_words_given_as_near(dataset: Dataset) -> None:
     with Dataset("more", indexing_technique="keyword") as more:
         more.add([Document("1", "turntables, turnstiles and turntable wheels")])
         vocabulary = Vocabulary([dataset, more])
@@ -452,11 +452,8 @@ def test_words_of_several_datasets_and_near_words(dataset: Dataset) -> None:
         assert "turntable" in speller
         assert "semaphore" in speller
         assert vocabulary.speller() is speller
-        neighbours = NearWords(vocabulary, HashingEmbedder(256))
-        assert next(word for word, _ in neighbours("turntable")) == "turntables"
-        hits = MultiQueryStrategy(more, variants=["synonym"], neighbours=neighbours).retrieve(
-            "turntable"
-        )  # another stem
+        strategy = MultiQueryStrategy(more, variants=["synonym"], neighbours=lambda _: [("turnstiles", 0.9)])
+        hits = strategy.retrieve("turntable")  # another stem
         assert kinds(hits) == {"synonym"}
     assert Vocabulary([]).speller() is None
 

@@ -20,12 +20,8 @@ from pointsman.store.sampled_texts import MOST_CHARACTERS, texts
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from pointsman.retrieval.run.source import Source
     from pointsman.text.spelling import Speller
-    from pointsman.values.protocols import Embedder
 
 log = logging.getLogger(__name__)
 
@@ -291,40 +287,3 @@ class _FirstReading:
 _readings: dict[
     tuple[int, ...], _FirstReading
 ] = {}  # by the identities of the datasets, which each reading keeps alive
-
-
-class NearWords:
-    """The words of a vocabulary that an embedder places next to a word: `Neighbours` for `RuleExpander`.
-
-    Opt in with care: the first question embeds ``limit`` words, which takes a small model 10 to 60 seconds for 2000,
-    and again whenever the datasets have changed; near words are not always synonyms.
-
-    Args:
-        vocabulary: the words.
-        embedder: compares them.
-        limit: how many of the most frequent words to use; each has at least three letters.
-        count: neighbours per word.
-    """
-
-    def __init__(self, vocabulary: Vocabulary, embedder: Embedder, *, limit: int = 2000, count: int = 5) -> None:
-        self.vocabulary, self.embedder, self.limit, self.count = vocabulary, embedder, limit, count
-        self._embedded_words: tuple[Speller, list[str], NDArray[np.float32]] | None = None
-        self._guard = threading.Lock()
-
-    def __call__(self, word: str) -> list[tuple[str, float]]:
-        """Return near words with their cosines, best first."""
-        with self._guard:
-            speller = self.vocabulary.speller()
-            if speller is None:
-                return []
-            if self._embedded_words is None or self._embedded_words[0] is not speller:
-                counts = Counter({term: n for term, n in speller.frequencies.items() if len(term) > 2})
-                words = [term for term, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[: self.limit]]
-                if not words:
-                    return []
-                self._embedded_words = speller, words, self.embedder.embed_queries(words)
-            _, words, vectors = self._embedded_words
-        cosines = vectors @ self.embedder.embed_queries([word])[0]
-        order = (-cosines).argsort(kind="stable")[: self.count + 1]
-        neighbours = [(words[index], float(cosines[index])) for index in order.tolist()]
-        return [pair for pair in neighbours if pair[0] != word.lower()][: self.count]

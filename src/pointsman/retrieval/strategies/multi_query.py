@@ -60,9 +60,8 @@ class MultiQueryStrategy(BaseRetrievalStrategy):
     """Also searches variants of the query made by rules: synonyms, paraphrases, corrections.
 
     Corrections use the words that the datasets themselves contain (en, ru), counted at the first search and after
-    changes. Synonyms come from a thesaurus or a function that knows related words, such as
-    `pointsman.retrieval.plan.vocabulary.NearWords`; by default, from a built-in list of everyday words in en, zh and
-    ru.
+    changes. Synonyms come from a thesaurus or a function that knows related words; by default,
+    from a built-in list of everyday words in en, zh and ru.
     """
 
     name: ClassVar[str] = "multi_query"

@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.retrieval.judge.kept_calibrations import CALIBRATION
@@ -84,17 +83,10 @@ class Reloader:
         self.current = Current(settings, datetime.now(UTC))
         self._problems: dict[str, str] = {}
         self._guard = threading.Lock()
-        self._time_of_check = monotonic()
         self.store_away = False
         self._policy, self._calibrations = workspace.workflow.policy, workspace.workflow.fitted
         self._stamps: tuple[object, str, str] = (file_stamp(self._file), NEW, NEW)
         self._stamps = (self._stamps[0], self._version(POLICY), self._version(CALIBRATION))
-
-    def poll(self) -> Current:
-        """Return the current values, after a check of the files if the last one is a second ago; takes microseconds."""
-        if monotonic() - self._time_of_check >= INTERVAL:
-            self.check()
-        return self.current
 
     def check(self, *, force: bool = False) -> bool:
         """Check the files now and apply what has changed; ``force`` reads them even if nothing has changed.
@@ -103,7 +95,6 @@ class Reloader:
             Whether anything was applied.
         """
         with self._guard:
-            self._time_of_check = monotonic()
             settings, policy, calibrations = self._stamps
             # Stamps are taken before reading: what changes in between is read again next time.
             self._stamps = (file_stamp(self._file), self._version(POLICY), self._version(CALIBRATION))
