@@ -242,6 +242,14 @@ def test_rtf_without_its_outer_group() -> None:
     ]
 
 
+def test_elements_of_many_attributes() -> None:
+    for count in (100, 101, 20_000):
+        names = [f"k{number}" for number in range(count - 1)]
+        attributes = " ".join(f'{name}="значение {name}"' for name in names)
+        text = text_of_file("a.xml", f'<a xmlns:x="urn:x" {attributes} x:last="道岔" />')
+        assert text.split("\n") == [*(f"{name}: значение {name}" for name in names), "last: 道岔"]
+
+
 @pytest.mark.parametrize("name", ["a.ics", "a.srt", "a.tex", "a.org", "a.adoc", "a.xml", "a.md", "a.rst"])
 def test_a_file_without_words_is_said(name: str) -> None:
     markup = {

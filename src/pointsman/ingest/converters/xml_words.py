@@ -41,6 +41,7 @@ def _blocks(root: _Element) -> Iterator[Block]:
 
     fields: list[tuple[str, int]] = []  # the lines of data that wait, with their lines in the file
     level = 0
+    attributes_of: Any = etree.XPath("@*")
     walk: Any = etree.iterwalk(root, events=("start", "end"))
     for event, element in walk:
         name = _name(element)
@@ -58,7 +59,9 @@ def _blocks(root: _Element) -> Iterator[Block]:
             walk.skip_subtree()
         else:
             line = _lines(element)[0]
-            fields += [(f"{_local(key)}: {value}", line) for key, value in element.items() if value.strip()]
+            has_many = len(element.attrib) > 100  # the list of them that elements give takes quadratic time
+            pairs = ((value.attrname, value) for value in attributes_of(element)) if has_many else element.items()
+            fields += [(f"{_local(key)}: {value}", line) for key, value in pairs if value.strip()]
             if value := " ".join((element.text or "").split()):
                 fields.append((f"{name}: {value}", line))
             elif len(element):
