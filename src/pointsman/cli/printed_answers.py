@@ -31,6 +31,7 @@ _SNIPPET = 320  # characters of a passage that are printed
 
 
 _WORD = re.compile(r"\w+")
+_EMPHASIS = re.compile(r"(?<![\w*])(\*\*|__|\*|_)(?=[^\s*_])([^*_]{0,200}[^\s*_])\1(?![\w*])")
 
 
 def search_results(context: RetrievalContext, *, explain: bool, why: Sequence[str] = (), as_json: bool = False) -> None:
@@ -131,7 +132,9 @@ def print_hit(terminal: Console, rank: int, hit: Hit, query: str, *, explain: bo
     head.append(f"  {location}" if location not in head.plain else "", "dim")
     head.append(f"  {printable(str(hit.not_in_force))}" if hit.not_in_force is not None else "", "yellow")
     terminal.print(head)
-    terminal.print(Padding(snippet(hit.text, query), (0, 0, 0, 3), expand=False))
+    terminal.print(
+        Padding(snippet(hit.text, query, is_markdown=hit.metadata.get("kind") == "md"), (0, 0, 0, 3), expand=False)
+    )
     if explain:
         terminal.print(
             Padding(
@@ -240,8 +243,11 @@ def _print_explanation(terminal: Console, explanation: Explanation) -> None:
     table(["stage", "rank", "score", "lowest", "reason"], rows, right=(2, 3))
 
 
-def snippet(text: str, query: str) -> Text:
-    """Return the sentences around the one that shares most words with the query, with those words highlighted."""
+def snippet(text: str, query: str, *, is_markdown: bool = False) -> Text:
+    """Return the sentences around the one that shares most words with the query, with those words highlighted.
+
+    It ends at a word. ``is_markdown`` leaves out the marks of emphasis.
+    """
     from rich.text import Text
 
     from pointsman.text import DEFAULT_ANALYZER, sentences
@@ -256,8 +262,12 @@ def snippet(text: str, query: str) -> Text:
         if span_end - start > _SNIPPET:
             break
         end = span_end
-    snippet = " ".join(text[start : min(end, start + _SNIPPET)].split())
-    ellipsis = "…" if end > start + _SNIPPET or end < len(text.rstrip()) else ""
+    if end > (limit := start + _SNIPPET) and not text[limit].isspace():
+        limit = max(text.rfind(" ", limit - 40, limit), 0) or limit  # nearly no word is longer
+    snippet = " ".join(text[start : min(end, limit)].split())
+    if is_markdown:
+        snippet = _EMPHASIS.sub(r"\2", snippet)
+    ellipsis = "…" if end > limit or end < len(text.rstrip()) else ""
     result = Text(("…" if start > 0 else "") + snippet + ellipsis, overflow="fold")
     for match in _WORD.finditer(result.plain):
         tokens = set(DEFAULT_ANALYZER.tokens(match[0]))

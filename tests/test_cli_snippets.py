@@ -1,0 +1,35 @@
+"""What the command line prints of a passage ends at a word, and shows Markdown without its marks of emphasis."""
+
+from __future__ import annotations
+
+import pytest
+
+from pointsman.cli.printed_answers import snippet
+
+
+@pytest.mark.parametrize("word", ["Weichenstellwerk", "стрелочник", "a"])
+@pytest.mark.parametrize("before", range(1, 13))
+def test_a_snippet_ends_at_a_word(word: str, before: int) -> None:
+    words = ["x" * before, *[word] * 400]
+    printed = snippet(" ".join(words), "none").plain
+    assert printed.endswith("…")
+    assert set(printed.removesuffix("…").split()) <= set(words)
+    assert len(printed) > 150
+
+
+def test_text_without_spaces_is_cut() -> None:
+    assert snippet("道岔引导列车" * 200, "道岔").plain == ("道岔引导列车" * 200)[:320] + "…"
+    assert snippet("x" * 2000, "none").plain == "x" * 320 + "…"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("**Never** open the *valve*, __rule 7__ says.", "Never open the valve, rule 7 says."),
+        ("**Никогда** не открывайте _клапан_.", "Никогда не открывайте клапан."),
+        ("2 ** 3, snake_case_name, f(**options), a*b*c and 2 * 3 * 4", None),
+    ],
+)
+def test_marks_of_emphasis(text: str, shown: str | None) -> None:
+    assert snippet(text, "none", is_markdown=True).plain == (shown or text)
+    assert snippet(text, "none").plain == text
