@@ -321,10 +321,10 @@ LIES: dict[str, Lie] = {
     "a problem of everything": in_first_part(problems=[[".", "x"]]),
     "stopped by a number": in_first_part(stopped=1),
     "another file's passage": in_first_passage(0, "other.txt#0"),
-    "the file whose name begins so": in_first_passage(0, "00.txt.old#0"),
+    "the file whose name begins so": in_first_passage(0, "files/00.txt.old#0"),
     "an id that is no text": in_first_passage(0, 7),
-    "an id that is a surrogate": in_first_passage(0, "00.txt#\ud800"),
-    "an endless id": in_first_passage(0, "00.txt#" + "x" * 2000),
+    "an id that is a surrogate": in_first_passage(0, "files/00.txt#\ud800"),
+    "an endless id": in_first_passage(0, "files/00.txt#" + "x" * 2000),
     "a text that is none": in_first_passage(1, 7),
     "metadata that is none": in_first_passage(2, [1]),
     "another source": in_first_passage(2, {"source": "/etc/passwd"}),
@@ -397,7 +397,7 @@ def index_with(world: World, lie: Lie) -> ServiceError | None:
     assert [(document, document.metadata) for document in dataset if document.id in strange] == before
     for document in dataset:
         assert document.id in strange or document.id.partition("#")[0] == document.metadata["source"]
-        assert document.metadata["source"] in {"00.txt", "01.txt", "other.txt"}
+        assert document.metadata["source"] in {"files/00.txt", "files/01.txt", "other.txt"}
         assert ACCESS not in document.metadata
     for vector in dataset.get_vectors(dataset.ids()):
         assert vector is None or (vector.shape == (DIMENSIONS,) and np.isfinite(vector).all())
@@ -499,8 +499,9 @@ def test_verify_names_vectors_of_other_dimensions_than_the_embedder_has(tmp_path
 
 
 VALUES: list[Any] = [
-    None, True, 0, -1, 7, 2**70, 1.5, "", "x", "../../etc/passwd", "other.txt", "other.txt#0", "00.txt#0", "\ud800",
-    [], [[]], {}, {"source": "other.txt"}, {ACCESS: {"allow": ["everyone"]}}, [["other.txt#0", "x", {}]], "AAAA",
+    None, True, 0, -1, 7, 2**70, 1.5, "", "x", "../../etc/passwd", "other.txt", "other.txt#0", "files/00.txt#0",
+    "\ud800", [], [[]], {},
+    {"source": "other.txt"}, {ACCESS: {"allow": ["everyone"]}}, [["other.txt#0", "x", {}]], "AAAA",
     "refusal", floats(1.0), floats(*[np.nan] * DIMENSIONS), floats(*[1e38] * DIMENSIONS),
     {"__Pickled__": 1}, {"__Serialized__": 1},
 ]  # fmt: skip
