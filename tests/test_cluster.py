@@ -368,11 +368,16 @@ class World(NamedTuple):
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory, workers: WorkerProcesses) -> Iterator[World]:
-    root = tmp_path_factory.mktemp("lies")
+    with lying_world(tmp_path_factory.mktemp("lies"), workers.addresses[0]) as world:
+        yield world
+
+
+@contextmanager
+def lying_world(root: Path, honest_address: str) -> Iterator[World]:
     for name, text in (("files/00.txt", TEXTS[0]), ("files/01.txt", TEXTS[1]), ("else/other.txt", TEXTS[2])):
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_text(text)
-    with opened(root / "workspace") as workspace, lying_worker(workers.addresses[0]) as (address, lies):
+    with opened(root / "workspace") as workspace, lying_worker(honest_address) as (address, lies):
         dataset = workspace.dataset("notes")
         index_paths(dataset, [root / "else"])
         yield World(dataset, root / "files", address, lies)
