@@ -16,9 +16,8 @@ PROGRAMS = {
     "": "import pointsman, pointsman.cli.core_commands, pointsman.integrations\n"
     "import pointsman.store.external.chroma, pointsman.store.external.meilisearch\n"
     "from pointsman.retrieval.refine.rerank.chosen_reranker import load_reranker\n"
-    "from pointsman.embedders import load_embedder\n"
     "pointsman.Client('http://127.0.0.1:9'), pointsman.open('http://127.0.0.1:9')\n"
-    "load_reranker('http://127.0.0.1:9'), load_embedder('jina:m@http://127.0.0.1:9')",
+    "load_reranker('http://127.0.0.1:9')",
     "eval": "import pointsman.evaluation.ranking_metrics, pointsman.evaluation.run_collection",
     "haystack": "import pointsman.integrations.haystack",
     "langchain": "import pointsman.integrations.langchain",
