@@ -200,7 +200,7 @@ def asked_counted_stored() -> Iterator[tuple[str, bool]]:
     yield "Command line: delete --all --yes", answer.returncode == 0 and "2 documents deleted" in answer.stdout
     Path("bin.dat").write_bytes(b"\1\2")
     answer = command("index", "bin.dat", "-d", "files", "-w", "ws")
-    expected = ("Files read: 0", "not read: bin.dat: there is no text in it")
+    expected = ("Files read: 0", "problem: bin.dat: there is no text in it")
     yield (
         "Command line: index of a file without text",
         (answer.returncode == 1 and all(words in answer.stdout for words in expected)),

@@ -133,7 +133,7 @@ def test_junk_alone_is_listed_with_exit_code_1(cli: Cli) -> None:
     (cli.folder / "junk").mkdir()
     (cli.folder / "junk" / "a.bin").write_bytes(bytes(range(256)) * 20)
     process = cli("index", "junk", "--dataset", "notes", code=1)
-    assert "not read: a.bin: binary data" in process.stdout
+    assert "problem: a.bin: binary data" in process.stdout
     report = cli.json("index", "junk", "--dataset", "notes", code=1)
     assert [problem["path"] for problem in report["problems"]] == ["a.bin"]
 
@@ -428,7 +428,7 @@ def test_a_file_that_must_not_be_read_does_not_stop_the_others(notes_cli: Cli) -
         command, cwd=notes_cli.folder, env=notes_cli.environment, capture_output=True, text=True, check=True
     )
     assert "1 passage added" in process.stdout
-    assert "not read: en.md: cannot be read: Permission denied" in process.stdout
+    assert "problem: en.md: cannot be read: Permission denied" in process.stdout
 
 
 @pytest.mark.parametrize("command", ["status -w", "search track -w", "route track -w", "keys list -w", "backup"])
@@ -455,14 +455,14 @@ def run_here(folder: Path, command: str) -> tuple[object, str, str]:
 
 def test_a_single_path_that_is_no_file_is_named(cli: Cli) -> None:
     os.mkfifo(cli.folder / "pipe.txt")
-    assert "not read: pipe.txt: not a regular file" in cli("index", "pipe.txt", "-d", "notes", code=1).stdout
+    assert "problem: pipe.txt: not a regular file" in cli("index", "pipe.txt", "-d", "notes", code=1).stdout
 
 
 def test_problems_of_files_stay_on_one_line(cli: Cli) -> None:
     (cli.folder / "junk").mkdir()
     name = "a long name of a file with words " * 4 + ".docx"
     (cli.folder / "junk" / name).write_bytes(b"PK")
-    assert f"not read: {name}: damaged Word document: " in cli("index", "junk", "-d", "notes", code=1).stdout
+    assert f"problem: {name}: damaged Word document: " in cli("index", "junk", "-d", "notes", code=1).stdout
 
 
 NO_HITS = {

@@ -244,7 +244,7 @@ def index_report(
     for note in report.notes:
         terminal.print(f"  {note}", style="yellow", markup=False, soft_wrap=True)
     for problem in report.problems[:20]:
-        terminal.print(f"  not read: {problem.path}: {problem.reason}", style="yellow", markup=False, soft_wrap=True)
+        terminal.print(f"  problem: {problem.path}: {problem.reason}", style="yellow", markup=False, soft_wrap=True)
     if len(report.problems) > 20:
         terminal.print(f"  … and {len(report.problems) - 20} more; --json lists them all", style="yellow")
     if report.omissions:
