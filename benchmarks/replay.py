@@ -30,6 +30,7 @@ from _passages import passages, questions
 from pointsman import Document
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.retrieval.plan.policy import measured
+from pointsman.store.local.truth.packing import unpack_text
 from pointsman.tools.errors import NotHeldError
 from pointsman.values.settings import Settings
 
@@ -189,7 +190,10 @@ class Run:
         held = list(kept_dataset)
         for name in ("plain", "everything"):
             self.workspace.dataset(name).add(held)
-        former = [Document(f"{id_} before {row}", text) for row, (id_, text) in enumerate(rows)]
+        former = [
+            Document(f"{id_} before {row}", text if isinstance(text, str) else unpack_text(text))
+            for row, (id_, text) in enumerate(rows)
+        ]
         self.workspace.dataset("everything").add(former)
         kept, plain, everything = (size_of(self.workspace, name) for name in ("kept", "plain", "everything"))
         per_version, per_document = (kept - plain) / max(len(rows), 1), plain / len(held)
