@@ -14,7 +14,6 @@ from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
 
 from pointsman.retrieval.parallel_calls import Tasks, Threads, run
-from pointsman.store.store_values import Capability
 from pointsman.tools.sync_and_async import in_thread
 
 if TYPE_CHECKING:
@@ -68,9 +67,12 @@ def _with_place(resolve: Callable[[], Recipe]) -> tuple[Recipe, bool]:
 
 
 def _is_here(source: Any) -> bool:
+    if not getattr(source, "is_in_folder", False):  # its store would be asked beyond the time of the search
+        return False
+    if source.indexing_technique == "keyword":
+        return True
     try:
         embedder = getattr(source.embedder, "embedder", source.embedder)  # in its cache
-        embeds_here = source.indexing_technique == "keyword" or getattr(embedder, "only_computes", False)
-        return embeds_here and source.store.info.can(Capability.LOCAL)
     except Exception:  # noqa: BLE001  (the search meets it again, and reports it)
         return False
+    return bool(getattr(embedder, "only_computes", False))

@@ -132,7 +132,7 @@ class Dataset(EditableDataset):
             dataset = self._views.get(key)
             if dataset is None or dataset.description != self.description:
                 dataset = self.with_store(store_in_view)
-                dataset.is_view, dataset.day = True, view.day
+                dataset.is_view, dataset.day, dataset.is_in_folder = True, view.day, self.is_in_folder
                 self._views[key] = dataset
         assert isinstance(dataset, Dataset)
         return dataset

@@ -98,6 +98,8 @@ class StoredDataset(Source):
         self._bm25 = {"k1": bm25_k1, "b": bm25_b}
         self._bm25_changed = changed_bm25(self._bm25)
         self._store: Store | None = store
+        self.is_in_folder = path is not None if backend is None else not backend.is_remote
+        """Whether its documents are in a folder, so that reading them asks no server."""
         self._opening = threading.RLock()
         self.is_closed = False
         """Whether it was closed; every further use is an error."""
