@@ -119,7 +119,8 @@ def test_every_request_that_writes_ends_and_may_be_sent_again(
         answers = asyncio.run(ask(WRITES))
     for answer in answers:
         assert answer.status_code == 503, (answer.url, answer.content)
-        assert b"does not answer" in answer.content, answer.content
+        reasons = (b"does not answer", b"keys cannot be checked")  # whichever was asked for first
+        assert any(reason in answer.content for reason in reasons), answer.content
     assert asyncio.run(ask(WRITES[:1]))[0].status_code == 200  # what was under way may have been done or not
     assert "b" in workspace.dataset("notes").ids()
 

@@ -19,6 +19,7 @@ import json
 import os
 import secrets
 import stat
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -38,6 +39,7 @@ KIND: Final = "audit"
 
 _KEY_BYTES: Final = 32
 _DIGEST_CHARS: Final = 32
+_LOOKS, _BETWEEN_LOOKS = 3, 0.002  # at a last line that has no end, and seconds between them
 _FLAGS: Final = (
     os.O_RDWR
     | os.O_APPEND
@@ -318,10 +320,9 @@ class AuditLog:
         """
         descriptor = os.open(path, _FLAGS, 0o600)
         try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise OSError(0, "it is not a regular file")
-            if status.st_size and not _ends_a_line(descriptor, status.st_size):
+            if not _ends_a_line(descriptor):
                 line = b"\n" + line  # a full disk has cut the last line
             if os.write(descriptor, line) != len(line):
                 raise OSError(0, "only a part of the line could be written; the disk may be full")
@@ -329,11 +330,17 @@ class AuditLog:
             os.close(descriptor)
 
 
-def _ends_a_line(descriptor: int, size: int) -> bool:
-    if hasattr(os, "pread"):
-        return os.pread(descriptor, 1, size - 1) == b"\n"
-    os.lseek(descriptor, size - 1, os.SEEK_SET)
-    return os.read(descriptor, 1) == b"\n"
+def _ends_a_line(descriptor: int) -> bool:
+    """Whether a file is empty or ends with a whole line, now or in a moment: another process may be writing one."""
+    for _ in range(_LOOKS):
+        size = os.fstat(descriptor).st_size
+        if not size:
+            return True
+        os.lseek(descriptor, size - 1, os.SEEK_SET)
+        if os.read(descriptor, 1) == b"\n":
+            return True
+        time.sleep(_BETWEEN_LOOKS)
+    return False
 
 
 @cache
