@@ -37,11 +37,12 @@ _LISTED: Final = "its error lists the strategies that there are: prf is gone"
 QUESTIONS_LEFT_OUT: Final[Mapping[str, str]] = {
     "E-4711": "a code that stands in no document is said to, and near misses are told as such",
     '"red signal" -tea': "phrases and excluded words are obeyed",
+    "title:Rule": "conditions on fields are obeyed",
 }
 """Questions whose answers are meant to differ, with the reason."""
 
 REFUSES: Final = "answers that are refused in one and not in the other"
-_SAID_OTHERWISE: Final = {"verdict", "reason", "reasons", "detail"}
+_SAID_OTHERWISE: Final = {"verdict", "reason", "reasons", "detail", "means_the_same", "truncations"}
 _NEEDED: Final = re.compile(
     r"(?:the best candidate has relevance |refused: )[\d.]+(?:, and | < )[\d.]+(?: is needed)?|"
     + re.escape(UNSURE)
@@ -81,6 +82,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
         ],
         "documents that are longer than the embedder reads are counted: truncations",
     ),
+    "options/compression/": "a model chooses the sentences however short the texts are",
     "commands/eval-select": _GONE, "commands/help/eval-select": _GONE,
     "commands/help/eval ": "where the figures are stored is said",
     "commands/json/54 delete -d notes --all": "refused without --yes",
