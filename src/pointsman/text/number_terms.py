@@ -15,7 +15,7 @@ a word                         its terms                                        
 ``2024-01-15``                 ``2024-01-15 2024 01 15``                         ``2024``
 ============================== ================================================= ==============================
 
-What is glued together from separated parts keeps a hyphen between digits, so that no near miss equals it. Short names
+The rows of codes and lists are those of any word with separated parts, joined in `pointsman.text.tokens`. Short names
 such as ``B12``, ``mp3`` and hexadecimal numbers are one term.
 """
 
@@ -33,37 +33,21 @@ _AMOUNT: Final = re.compile(rf"({_NUMBER})([^\W\d_]{{1,12}})")
 _ENDINGS: Final = frozenset({"s", "st", "nd", "rd", "th", "г"})
 _VERSION: Final = re.compile(r"v([0-9]+(?:\.[0-9]+)+)", re.IGNORECASE)
 _NAME_AND_NUMBER: Final = re.compile(r"([^\W\d_]{2,})([0-9]{3,})")
-_BREAK: Final = re.compile(r"[._'’ʼ,‐‑-]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 _GROUPS_THEN_POINT: Final = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+\.[0-9]+")
 _GROUPS_THEN_COMMA: Final = re.compile(r"[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]+")
 _GROUPS: Final = re.compile(r"[1-9][0-9]{0,2}(?:(?:,[0-9]{3})+|(?:\.[0-9]{3})+)")
 
 
-def number_terms(word: str, longest: int) -> list[str]:
-    """Return the folded terms of a word that has a digit.
+def number_terms(word: str) -> list[str]:
+    """Return the folded terms of a number, date, version, amount, or name with its number; none of any other word.
 
     Args:
         word: in normal form, without white space.
-        longest: characters of the longest term that is glued together.
 
-    >>> number_terms("3.5mm", 60), number_terms("1.299,99", 60), number_terms("INV-2026-0417", 60)
-    (['3.5', 'mm'], ['1299.99'], ['inv2026-0417', 'inv', '2026', '0417'])
+    >>> number_terms("3.5mm"), number_terms("1.299,99"), number_terms("ISO9370"), number_terms("INV-2026-0417")
+    (['3.5', 'mm'], ['1299.99'], ['iso9370', 'iso', '9370'], [])
     """
-    terms = _known_terms(word)
-    if terms:
-        return terms
-    components = [component for text in _BREAK.split(word) if (component := fold(text))]
-    if len(components) < 2:
-        return components
-    compound = components[0]
-    for component in components[1:]:
-        compound += f"-{component}" if compound[-1].isdigit() and component[0].isdigit() else component
-    return components if len(compound) > longest else [compound, *components]
-
-
-def _known_terms(word: str) -> list[str]:
-    """Return the terms of a number, date, version, amount, or name with its number; none of anything else."""
     if _ONE_NUMBER.fullmatch(word):
         return _values(word)
     if _WITH_HYPHENS.fullmatch(word):

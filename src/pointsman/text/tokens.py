@@ -216,7 +216,7 @@ def _terms(word: str) -> list[str]:
     if word.isalpha() and (word.islower() or word[1:].islower()):
         return [fold(word)]
     word = _without_ending(word)
-    return number_terms(word, _LONGEST_WORD) if _DIGIT.search(word) else _joined_and_parts(word)
+    return (number_terms(word) if _DIGIT.search(word) else []) or _joined_and_parts(word)
 
 
 def _without_ending(word: str) -> str:
@@ -235,7 +235,9 @@ def _joined_and_parts(word: str) -> list[str]:
     components = [component for text in _COMPONENT_BREAK.split(word) if (component := fold(text))]
     if len(components) < 2:
         return components
-    compound = "".join(components)
+    compound = components[0]
+    for component in components[1:]:  # a hyphen stays between digits, so that no near miss of a code equals it
+        compound += f"-{component}" if compound[-1].isdigit() and component[0].isdigit() else component
     if len(compound) > _LONGEST_WORD:
         return components
     if len(components) == len(compound) and compound.isalpha():  # initials

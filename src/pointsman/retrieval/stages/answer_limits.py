@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from pointsman.retrieval.run.candidates import StoreResults
-from pointsman.values.filters import And, Or
+from pointsman.values.filters import And, Exists, Or
 from pointsman.values.metadata import ID, TEXT, folded
 from pointsman.values.reasons import Reason
 from pointsman.values.types import Decision, Refusal
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.plan.recipe import Recipe
     from pointsman.retrieval.run.candidates import Results
     from pointsman.retrieval.run.journal import Journal
+    from pointsman.store.base_store import Store
     from pointsman.values.filters import Filter
     from pointsman.values.types import Hit, HitKey, Query, Ranked
 
@@ -146,6 +147,12 @@ def unknown_keys(filters: Filter, results: Iterable[Results]) -> Iterator[str]:
     ]
     for key in missing_keys[:_NOTED_KEYS]:
         yield absence_of(key, known_keys, "filters")
+
+
+def has_key(store: Store, key: str) -> bool:
+    """Whether a document of a store has a key; one whose keys are not at hand is asked for one document with it."""
+    names = store.metadata_keys()
+    return key in names if names is not None else bool(store.page(None, 1, Exists(key)).documents)
 
 
 def absence_of(key: str, known_keys: Iterable[str], option: str) -> str:

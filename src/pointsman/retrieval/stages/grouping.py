@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pointsman.retrieval.run.branches import SourceBranch, ask
 from pointsman.retrieval.run.candidates import StoreResults
 from pointsman.retrieval.run.merged_results import RetrieverResults
-from pointsman.retrieval.stages.answer_limits import absence_of
+from pointsman.retrieval.stages.answer_limits import absence_of, has_key
 from pointsman.tools.errors import PointsmanError
-from pointsman.values.filters import Exists
 from pointsman.values.metadata import facts
 
 if TYPE_CHECKING:
@@ -162,13 +161,13 @@ def _unknown_key(key: str, answers: Sequence[BranchAnswers], candidates: Sequenc
     known_keys = {name for document in candidates for name in facts(document.metadata)}
     for name, store in stores.items():
         try:
-            names = store.metadata_keys()
-            if key in names if names is not None else store.page(None, 1, Exists(key)).documents:
+            names = store.metadata_keys() or ()
+            if has_key(store, key):
                 return []
         except PointsmanError as error:
             note = f"no candidate has the key {key!r:.80}, and {name} cannot say whether others have"
             return [f"{STAGE}: {note}: {error}"]
-        known_keys.update(names or ())
+        known_keys.update(names)
     return [absence_of(key, known_keys, STAGE)]
 
 

@@ -12,11 +12,11 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from pointsman.retrieval.stages.answer_limits import absence_of
+from pointsman.retrieval.stages.answer_limits import absence_of, has_key
 from pointsman.store.store_values import Capability
 from pointsman.text.field_syntax import DATE, FieldTerm, is_date_word, period_of, read_fields, written_names
-from pointsman.values.filters import And, Contains, EndsWith, Equals, Exists, Filter, In, Not, Or, Range, StartsWith
-from pointsman.values.metadata import folded, typed_values
+from pointsman.values.filters import And, Contains, EndsWith, Equals, Filter, In, Not, Or, Range, StartsWith
+from pointsman.values.metadata import ID, TEXT, folded, typed_values
 from pointsman.values.types import Decision
 
 if TYPE_CHECKING:
@@ -54,8 +54,7 @@ def with_written_filter(
     if not candidates:
         return None
     stores = [store for store in stores if store.info.can(Capability.FILTERS)]
-    keys = {folded(key): key for store in stores for key in _keys(store)}
-    keys |= {folded(name): name for name in candidates if folded(name) not in keys and _has_match(stores, Exists(name))}
+    keys = _known_keys(stores, candidates)
     known_names = {name for name in candidates if folded(name) in keys}
     date_keys = [keys[DATE]] if DATE in keys else []
     if not date_keys and any(is_date_word(name) for name in candidates if name not in known_names):
@@ -83,6 +82,15 @@ def with_written_filter(
     written_terms = " ".join(term.written for term in terms)
     decision = Decision("syntax", written_terms, "request" if syntax == "hard" else "default", reason)
     return replace(query, filters=filters), decision
+
+
+def _known_keys(stores: Sequence[Store], names: Sequence[str]) -> dict[str, str]:
+    """Return the fields that are at hand and those with these names, by their names in small letters."""
+    keys = {folded(key): key for store in stores for key in _keys(store)}
+    for name in names:
+        if folded(name) not in keys and (name in (ID, TEXT) or any(has_key(store, name) for store in stores)):
+            keys[folded(name)] = name
+    return keys
 
 
 def _keys(store: Store) -> Iterator[str]:
