@@ -1,4 +1,4 @@
-"""What is counted and logged, settings that change while it runs, and how the service stops."""
+"""What is counted and logged, what other processes store while it runs, and how the service stops."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ pytest.importorskip("prometheus_client", reason="the package prometheus-client i
 
 from pointsman import Dataset, Document, Workspace
 from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.retrieval.judge.kept_calibrations import Calibration
+from pointsman.retrieval.judge.relevance import shipped
 from pointsman.retrieval.plan.policy import POLICY, measured
-from pointsman.service.server import reload
-from pointsman.service.server.reload import Reloader
+from pointsman.service.server.record_watch import RecordWatch
 from pointsman.service.server.request_log import LineFormatter, configure_logging, redact, request_id, trace_text
 from pointsman.service.server.service_metrics import Measuring, Metrics
 from pointsman.tools.errors import InputError
-from pointsman.values.settings import Settings
 from pointsman.values.types import AddResult
 from server_kit import Served, ask
 
@@ -430,7 +430,7 @@ class TestConfigureLogging:
             configure_logging("loud")
 
 
-# ── settings that change ─────────────────────────────────────────────────────────────────────────────────────────────
+# ── what others store ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.fixture
@@ -440,32 +440,7 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
         yield workspace
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "pointsman.toml"
-    path.write_text("timeout = 5\n")
-    return path
-
-
-class TestReloader:
-    def make_reloader(self, workspace: Workspace, file: Path | None, **options: Any) -> Reloader:
-        environ = options.pop("environ", {})
-        settings = Settings.load(file, environ, **options.get("overrides", {}))
-        return Reloader(workspace, settings, file, environ=environ, **options)
-
-    def test_settings(self, workspace: Workspace, file: Path) -> None:
-        changes: list[Settings] = []
-        reloader = self.make_reloader(workspace, file, on_change=changes.append)
-        settings_before = reloader.current
-        assert not reloader.check()
-        assert reloader.current is settings_before
-        file.write_text("timeout = 7\n")
-        assert reloader.check()
-        assert reloader.current.settings.timeout == 7
-        assert settings_before.settings.timeout == 5  # whoever has the old ones has them whole
-        assert [change.timeout for change in changes] == [7]
-        assert not reloader.check(force=True)
-
+class TestRecordWatch:
     def test_a_server_that_is_silent_counts_as_away_while_the_check_still_waits_for_it(
         self, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -479,131 +454,73 @@ class TestReloader:
 
         monkeypatch.setattr(workspace, "_backend", SilentBackend())
         reading: list[bool] = []
-        reloader = self.make_reloader(workspace, None)
+        watch = RecordWatch(workspace)
         reading.append(True)  # from now on it is silent
 
         async def wait_until(*, expected: bool) -> None:
-            while reloader.store_away is not expected:  # noqa: ASYNC110  (an attribute, not an event)
+            while watch.store_away is not expected:  # noqa: ASYNC110  (an attribute, not an event)
                 await asyncio.sleep(0.01)
 
-        async def watch() -> None:
-            task = asyncio.create_task(reloader.run())
+        async def run() -> None:
+            task = asyncio.create_task(watch.run())
             await wait_until(expected=True)
             SilentBackend.answer.set()
             await wait_until(expected=False)
             task.cancel()
 
-        asyncio.run(asyncio.wait_for(watch(), 50))
+        asyncio.run(asyncio.wait_for(run(), 50))
 
-    @pytest.mark.parametrize("content", ["timeout = 'soon'", "timeout = -1", "no_such = 1", "timeout = ", "\xff" * 9])
-    def test_a_bad_file_changes_nothing(
-        self, workspace: Workspace, file: Path, caplog: pytest.LogCaptureFixture, content: str
-    ) -> None:
-        reloader = self.make_reloader(workspace, file)
-        file.write_text(f"llm_timeout = 3\n{content}", "latin-1")
-        for _ in range(3):
-            assert not reloader.check()
-        assert (reloader.current.settings.timeout, reloader.current.settings.llm_timeout) == (5, 30)
-        assert reloader.current.problem is not None
-        assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 1  # told once
-        file.write_text("timeout = 8\n")
-        assert reloader.check()
-        assert reloader.current.settings.timeout == 8
-        assert reloader.current.problem is None
-
-    def test_who_cannot_take_them_keeps_the_old(self, workspace: Workspace, file: Path) -> None:
-        def refuse(settings: Settings) -> None:
-            raise InputError("no such model")
-
-        reloader = self.make_reloader(workspace, file, on_change=refuse)
-        file.write_text("timeout = 7\n")
-        assert not reloader.check()
-        assert reloader.current.settings.timeout == 5
-        assert "no such model" in str(reloader.current.problem)
-
-    def test_a_file_that_comes_and_goes(
-        self, workspace: Workspace, file: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        file.unlink()
-        monkeypatch.chdir(file.parent)
-        reloader = self.make_reloader(workspace, None)
-        file.write_text("timeout = 9\n")
-        assert reloader.check()
-        assert reloader.current.settings.timeout == 9
-        file.unlink()
-        assert reloader.check()
-        assert reloader.current.settings.timeout == 30
-
-    def test_a_named_file_that_goes_is_told(self, workspace: Workspace, file: Path) -> None:
-        reloader = self.make_reloader(workspace, file)
-        file.unlink()
-        assert not reloader.check()
-        assert reloader.current.settings.timeout == 5
-        assert "cannot be read" in str(reloader.current.problem)
-
-    def test_what_was_given_goes_first(self, workspace: Workspace, file: Path) -> None:
-        reloader = self.make_reloader(workspace, file, overrides={"timeout": 2})
-        file.write_text("timeout = 7\nllm_timeout = 3\n")
-        assert reloader.check()
-        assert (reloader.current.settings.timeout, reloader.current.settings.llm_timeout) == (2, 3)
-
-    def test_a_policy_of_another_process(self, workspace: Workspace, file: Path) -> None:
-        reloader = self.make_reloader(workspace, file)
+    def test_a_policy_of_another_process(self, workspace: Workspace) -> None:
+        watch = RecordWatch(workspace)
         policy = replace(measured(), name="by-hand", vector_weight=1.5)
         with Workspace(workspace.path, embedder=HashingEmbedder()) as other:
             other.keep(policy)
-            assert reloader.check()
+            watch.check()
             assert workspace.workflow.policy == policy
-            assert not reloader.check()
+            workflow = workspace.workflow
+            watch.check()
+            assert workspace.workflow is workflow
             other.keep(None)
-        assert reloader.check()
+        watch.check()
         assert workspace.workflow.policy == measured()
 
-    def test_a_bad_policy_changes_nothing(self, workspace: Workspace, file: Path) -> None:
-        reloader = self.make_reloader(workspace, file)
-        workflow = workspace.workflow
-        (workspace.path / f"{POLICY}.json").write_text('{"vector_weight": "heavy"}')
-        file.write_text("timeout = 7\n")
-        assert reloader.check()  # the settings are taken over all the same
-        assert workspace.workflow is workflow
-        assert "vector_weight" in str(reloader.current.problem)
-        (workspace.path / f"{POLICY}.json").unlink()
-        reloader.check()
-        assert reloader.current.problem is None
+    def test_an_own_policy_that_another_process_has_deleted_since(self, workspace: Workspace) -> None:
+        watch = RecordWatch(workspace)
+        workspace.keep(replace(measured(), vector_weight=1.5))
+        with Workspace(workspace.path, embedder=HashingEmbedder()) as other:
+            other.keep(None)
+        watch.check()
+        assert workspace.workflow.policy == measured()
 
-    def test_without_a_policy_on_purpose(self, workspace: Workspace, file: Path) -> None:
-        workspace.workflow = replace(workspace.workflow, policy=None)
-        reloader = self.make_reloader(workspace, file)
-        (workspace.path / f"{POLICY}.json").write_text(measured().to_json())
-        reloader.check()
-        assert workspace.workflow.policy is None
+    def test_a_calibration_of_another_process(self, workspace: Workspace) -> None:
+        watch = RecordWatch(workspace)
+        calibration = Calibration("fitted by hand", shipped())
+        with Workspace(workspace.path, embedder=HashingEmbedder()) as other:
+            other.keep_calibration("notes", calibration)
+        watch.check()
+        assert workspace.workflow.fitted == {"notes": calibration}
 
-    def test_in_the_background_and_by_signal(
-        self, workspace: Workspace, file: Path, monkeypatch: pytest.MonkeyPatch
+    def test_a_bad_policy_changes_nothing_and_is_told_once(
+        self, workspace: Workspace, caplog: pytest.LogCaptureFixture
     ) -> None:
-        def write(timeout: float) -> None:
-            file.write_text(f"timeout = {timeout}\n")
+        watch, workflow = RecordWatch(workspace), workspace.workflow
+        (workspace.path / f"{POLICY}.json").write_text('{"vector_weight": "heavy"}')
+        for _ in range(3):
+            watch.check()
+        assert workspace.workflow is workflow
+        assert len(caplog.records) == 1
+        assert "vector_weight" in caplog.text
+        (workspace.path / f"{POLICY}.json").unlink()
+        watch.check()
+        assert workspace.workflow is workflow
+        assert len(caplog.records) == 1
 
-        async def wait_until(seconds: float) -> None:
-            async with asyncio.timeout(60):
-                while reloader.current.settings.timeout != seconds:  # noqa: ASYNC110  (a plain value)
-                    await asyncio.sleep(0.01)
-
-        async def run() -> None:
-            with reloader.on_hangup():
-                write(6.0)
-                os.kill(os.getpid(), signal.SIGHUP)
-                await wait_until(6.0)
-            monkeypatch.setattr(reload, "INTERVAL", 0.01)
-            task = asyncio.create_task(reloader.run())
-            write(7.5)
-            await wait_until(7.5)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-        reloader = self.make_reloader(workspace, file)
-        asyncio.run(run())
+    def test_without_a_policy_on_purpose(self, workspace: Workspace) -> None:
+        workspace.workflow = replace(workspace.workflow, policy=None)
+        watch = RecordWatch(workspace)
+        (workspace.path / f"{POLICY}.json").write_text(measured().to_json())
+        watch.check()
+        assert workspace.workflow.policy is None
 
 
 # ── the service itself ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -659,25 +576,21 @@ class TestService:
             assert set(acknowledged_ids) <= set(notes.ids())
             assert not notes.verify().problems
 
-    def test_settings_and_log_of_a_running_service(self, tmp_path: Path) -> None:
-        file = tmp_path / "settings.toml"
-        file.write_text("timeout = 20\n")
-
+    def test_records_and_log_of_a_running_service(self, tmp_path: Path) -> None:
         def told_of(service: Served, text: str) -> None:
             deadline = time.monotonic() + 60
             while not any(text in line["message"] for line in service.lines()):
                 assert time.monotonic() < deadline, "".join(service.log)
                 time.sleep(0.02)
 
-        with Served(tmp_path / "ws", "--settings", str(file)) as service:
+        with Served(tmp_path / "ws") as service:
             service.ready()
-            file.write_text("timeout = 21\n")
-            told_of(service, "settings have changed: timeout")
-            file.write_text("timeout = 'soon'\n")
-            told_of(service, "the new settings cannot be used")
+            with Workspace(tmp_path / "ws", embedder=HashingEmbedder()) as other:
+                other.keep(replace(measured(), vector_weight=1.5))
+            told_of(service, "another process has changed the policy")
+            (tmp_path / "ws" / f"{POLICY}.json").write_text("no policy")
+            told_of(service, "the new policy cannot be used")
             assert service.get("/ready")[0] == 200
-            service.process.send_signal(signal.SIGHUP)
-            told_of(service, "SIGHUP")
             headers = {"X-Request-Id": "mine", "Authorization": f"Bearer {KEY}"}
             status, answer = service.request("POST", "/api/search", {"query": "confidential question"}, headers)
             assert status == 200, answer

@@ -52,8 +52,8 @@ def serve(
     """Serve the workspace over HTTP, with a console at /.
 
     By default it listens only to this machine; to listen to others it needs keys ('pointsman keys create'). Once a key
-    has existed, every request needs one, unless --open is given. SIGTERM stops it when running requests have ended;
-    SIGHUP reloads the settings.
+    has existed, every request needs one, unless --open is given. SIGTERM stops it when running requests have ended.
+    Settings are read at the start.
     """
     if is_service(workspace):
         raise InputError(f"{redacted(workspace)} is already a service; give the location of its workspace")

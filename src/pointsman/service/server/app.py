@@ -12,8 +12,6 @@ import logging
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -33,7 +31,7 @@ from pointsman.service.server.protocol.problems import HttpProblem
 from pointsman.service.server.protocol.request_limits import Limits
 from pointsman.service.server.protocol.responses import Heads, Json
 from pointsman.service.server.protocol.strict_routes import unknown_name
-from pointsman.service.server.reload import Reloader
+from pointsman.service.server.record_watch import RecordWatch
 from pointsman.service.server.request_checks import secure
 from pointsman.service.server.routes import console_page as console
 from pointsman.service.server.routes import datasets, dify, health_and_metrics, retrieval_endpoints, vector_stores
@@ -44,12 +42,12 @@ from pointsman.service.server.state import State
 from pointsman.tools.audit_log import without_record
 from pointsman.tools.errors import PointsmanError, StoreError
 from pointsman.tools.version import __version__
-from pointsman.values.settings import Settings
 
 if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Scope
 
+    from pointsman.values.settings import Settings
     from pointsman.workspace.workspace_search import Workspace
 
 log = logging.getLogger(__name__)
@@ -65,7 +63,6 @@ def create_app(
     workspace: Workspace,
     *,
     settings: Settings | None = None,
-    settings_file: str | Path | None = None,
     limits: Limits | None = None,
     keys: KeyStore | None = None,
     loopback: bool = True,
@@ -79,7 +76,6 @@ def create_app(
     Args:
         workspace: the workspace to serve.
         settings: search settings; the workspace's own by default.
-        settings_file: the file from which settings are reloaded when it changes.
         limits: limits of requests.
         keys: API keys; by default those stored in the workspace.
         loopback: whether only this machine reaches the service; then everyone may do everything as long as there has
@@ -92,12 +88,12 @@ def create_app(
     Raises:
         InputError: a host, an origin or a setting is invalid.
     """
-    configure(workspace, settings or (Settings.load(settings_file) if settings_file else workspace.settings))
+    configure(workspace, settings or workspace.settings)
     limits = limits or Limits()
     keys = keys or keys_of(workspace.backend)
     state = State(workspace, keys, limits, Gate(limits), Metrics(worker=worker))
     state.metrics.queue_length.set_function(lambda: state.gate.waiting)
-    app = describe(FastAPI(lifespan=_lifespan(state, settings_file), **OPTIONS))
+    app = describe(FastAPI(lifespan=_lifespan(state), **OPTIONS))
     app.state.pointsman = state
     inner = Heads(app)
     secure_app = secure(
@@ -170,20 +166,18 @@ def describe(app: FastAPI) -> FastAPI:
     return app
 
 
-def _lifespan(state: State, settings_file: str | Path | None) -> Any:
+def _lifespan(state: State) -> Any:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         threads = ThreadPoolExecutor(state.limits.concurrency + 16, "pointsman-request")  # for searches and short reads
         asyncio.get_running_loop().set_default_executor(threads)
-        workspace = state.workspace
-        reloader = Reloader(workspace, workspace.settings, settings_file, on_change=partial(configure, workspace))
-        state.store_away = lambda: reloader.store_away
+        watch = RecordWatch(state.workspace)
+        state.store_away = lambda: watch.store_away
         async with anyio.create_task_group() as group:
-            with reloader.on_hangup():
-                group.start_soon(reloader.run)
-                group.start_soon(_warm, state)
-                group.start_soon(_embed, state)
-                yield
+            group.start_soon(watch.run)
+            group.start_soon(_warm, state)
+            group.start_soon(_embed, state)
+            yield
             state.ready, state.not_ready = False, "the service is stopping"
             group.cancel_scope.cancel()
         await anyio.to_thread.run_sync(state.workspace.close)

@@ -215,7 +215,6 @@ def application(options: Options) -> ASGIApp:
     settings = Settings.load(options.settings)
     app = create_app(
         Workspace(options.workspace, embedder=options.embedder, settings=settings),
-        settings_file=options.settings,
         limits=_limits(options),
         loopback=options.loopback,
         keyless=options.keyless,

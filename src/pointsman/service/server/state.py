@@ -38,7 +38,7 @@ class State:
     """The state shared by all requests of one process.
 
     Attributes:
-        workspace: the workspace served; its settings change on reload.
+        workspace: the workspace served.
         keys: the API keys.
         limits: limits of requests.
         gate: limits concurrent searches.
