@@ -16,7 +16,7 @@ endif
 # Installing waits for the network, and mypy uses one core: they run beside each other and beside the tests.
 MAKEFLAGS += --jobs=3
 
-.PHONY: demo cluster-demo frameworks mcp1 test style types tests format docs site constraints clean
+.PHONY: demo cluster-demo frameworks test style types tests format docs site constraints clean
 
 demo: $(VENV)/.demo
 	$(BIN)/pointsman demo
@@ -38,13 +38,6 @@ types: style
 tests: style $(VENV)/.browser $(CHROMA)/complete
 	$(BIN)/pytest --collect-only -qq > /dev/null || true  # compiles modules once, not three times at once; errors show below
 	$(BIN)/pytest --numprocesses 3 --dist loadgroup --no-loadscope-reorder
-
-mcp1: $(VENV)/.dev  ## version 2 of the protocol's SDK against the oldest and newest of version 1
-	$(PYTHON) -m venv .venv-mcp1
-	for version in 'mcp==1.24.0' 'mcp<2'; do \
-		.venv-mcp1/bin/python -m pip install --quiet --disable-pip-version-check --upgrade --editable '.[server,mcp]' "$$version" \
-			&& POINTSMAN_MCP1=$(CURDIR)/.venv-mcp1/bin/python $(BIN)/pytest tests/test_mcp_versions.py || exit 1; \
-	done
 
 frameworks:  ## the frameworks' suites at the oldest and newest supported versions, in environments of their own
 	$(PYTHON) benchmarks/frameworks.py
@@ -79,7 +72,7 @@ constraints: $(UV)  ## choose the newest versions that pyproject.toml allows: ev
 	sed 's/ *;.*//' $(VENV)/constraints > constraints.txt
 
 clean:
-	rm -rf $(VENV) .venv-mcp1 demo-workspace site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) demo-workspace site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -25,7 +25,7 @@ def run() -> None:
             sys.stderr.write(f"pointsman: {printable(str(error))}\n")
             sys.exit(2 if isinstance(error, InputError) else 1)
         finally:
-            if sys.stdout is not None and not sys.stdout.closed:  # version 1 of the MCP SDK closes it
+            if sys.stdout is not None and not sys.stdout.closed:  # a library may have
                 sys.stdout.flush()  # here a failure can be reported; on exit it would be a traceback
     except BrokenPipeError:  # the reader of our output, such as head, has closed it: not our failure
         _discard_output()

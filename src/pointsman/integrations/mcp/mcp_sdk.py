@@ -1,8 +1,4 @@
-"""The differences between versions 1 and 2 of the Model Context Protocol's Python SDK, and nothing else.
-
-Tools and results are passed as plain JSON in the protocol's form: both SDKs read and write it, although their classes
-name the attributes differently.
-"""
+"""What we use of the Model Context Protocol's Python SDK; tools and results are plain JSON in the protocol's form."""
 
 from __future__ import annotations
 
@@ -10,11 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from inspect import signature
-from typing import TYPE_CHECKING, Any, Final, cast
-
-import anyio
-from anyio.lowlevel import checkpoint_if_cancelled
+from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.tools.errors import DependencyVersionError, MissingDependencyError
 
@@ -23,7 +15,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 PACKAGE: Final = "mcp"
-USABLE: Final = "from 1.24 up to 1.x, or from 2.3 up to 2.x"
+USABLE: Final = "from 2.3 up to 2.x"
 _FOR: Final = "the Model Context Protocol"
 
 
@@ -35,7 +27,7 @@ def check_version(number: str) -> tuple[int, int]:
     """
     version = [int(component) if component.isdigit() else 0 for component in (*number.split("."), "0")[:2]]
     numbers = version[0], version[1]
-    if not ((1, 24) <= numbers < (2, 0) or (2, 3) <= numbers < (3, 0)):
+    if not (2, 3) <= numbers < (3, 0):
         raise DependencyVersionError(PACKAGE, number, USABLE, "mcp", _FOR)
     return numbers
 
@@ -44,19 +36,16 @@ try:
     VERSION: Final = check_version(version(PACKAGE))
     """Version of the installed SDK: its first two numbers."""
     from mcp import types
-    from mcp.server.lowlevel import Server as _Server
+    from mcp.server.lowlevel import Server as SdkServer
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
     from mcp.server.transport_security import TransportSecuritySettings
+    from mcp.shared.exceptions import MCPError
 except PackageNotFoundError as error:
     raise MissingDependencyError(PACKAGE, "mcp", _FOR) from error
 except DependencyVersionError:
     raise
 except ImportError as error:
     raise MissingDependencyError(error.name or PACKAGE, "mcp", _FOR) from error
-
-MODERN: Final = VERSION >= (2, 0)
-"""Whether the SDK is version 2, which also supports the protocol without sessions."""
-
 
 Wire = dict[str, Any]
 """A part of a message in the protocol's form."""
@@ -88,12 +77,6 @@ def result(text: str, content: Wire | None = None, *, is_error: bool = False) ->
 
 def server_of(name: str, title: str, number: str, instructions: str, handlers: Handlers) -> Server[Any]:
     """Create a server for any transport of the SDK."""
-    make = _modern if MODERN else _first
-    return cast("Server[Any]", make(name, title, number, instructions, handlers))
-
-
-def _modern(name: str, title: str, number: str, instructions: str, handlers: Handlers) -> Any:
-    from mcp.shared.exceptions import MCPError
 
     async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
         return types.ListToolsResult.model_validate({"tools": handlers.tools()})
@@ -111,7 +94,7 @@ def _modern(name: str, title: str, number: str, instructions: str, handlers: Han
             (description["inputSchema"] for description in handlers.tools() if description["name"] == tool), None
         )
 
-    return _Server(
+    return SdkServer(
         name,
         version=number,
         title=title,
@@ -120,49 +103,6 @@ def _modern(name: str, title: str, number: str, instructions: str, handlers: Han
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
-
-
-class _FirstServer(cast("type[Any]", _Server)):  # type: ignore[misc]
-    """Version 1's server, which ends if a call is cancelled while its answer is being sent.
-
-    Its responder enters a cancel scope and drops what the scope's ``__exit__`` returns, so the cancellation leaves the
-    call's task, and anyio cancels all the others with it.
-    """
-
-    async def _handle_message(self, message: Any, *arguments: Any) -> None:
-        try:
-            await super()._handle_message(message, *arguments)
-        except anyio.get_cancelled_exc_class():
-            if not getattr(message, "cancelled", False):
-                raise  # the connection is closed
-
-
-def _first(name: str, _: str, number: str, instructions: str, handlers: Handlers) -> Any:
-    from mcp.shared import exceptions
-
-    models: Any = types  # with the names of version 1
-    server: Any = _FirstServer(name, version=number, instructions=instructions)
-
-    async def list_tools(_: Any) -> Any:
-        return models.ServerResult(models.ListToolsResult.model_validate({"tools": handlers.tools()}))
-
-    async def call_tool(request: Any) -> Any:
-        http = server.request_context.request
-        parameters = request.params
-        try:
-            answer = await handlers.call(
-                parameters.name, dict(parameters.arguments or {}), {} if http is None else http.scope
-            )
-        except UnknownToolError as error:
-            data = models.ErrorData(code=models.INVALID_PARAMS, message=str(error))
-            raise cast("Any", exceptions).McpError(data) from error
-        # A cancelled call goes on when its thread ends; the SDK has answered it, and a second answer ends the server.
-        await checkpoint_if_cancelled()
-        return models.ServerResult(models.CallToolResult.model_validate(answer))
-
-    server.request_handlers[models.ListToolsRequest] = list_tools
-    server.request_handlers[models.CallToolRequest] = call_tool
-    return server
 
 
 async def serve_stdio(server: Server[Any]) -> None:
@@ -182,14 +122,12 @@ class HttpEndpoint:
     """
 
     def __init__(self, server: Server[Any], max_body_bytes: int) -> None:
-        parameters = signature(StreamableHTTPSessionManager).parameters
-        options: dict[str, Any] = {"max_request_body_size": max_body_bytes}
         self._manager = StreamableHTTPSessionManager(
             server,
             stateless=True,
             # The checks in front of it compare hosts and origins more strictly, and know the allowed names.
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-            **{name: value for name, value in options.items() if name in parameters},
+            max_request_body_size=max_body_bytes,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
