@@ -284,7 +284,6 @@ def selectors(ask: Answers, _: World) -> None:
     makes: dict[str, Callable[[], Any]] = {
         "rule": lambda: rule,
         "embedding": lambda: near,
-        "embedding centred": lambda: pointsman.EmbeddingSelector(embedder, 3, centre=True),
         "embedding threshold": lambda: pointsman.EmbeddingSelector(embedder, threshold=0.5),
         "description": lambda: described,
         "description 3": lambda: pointsman.DescriptionSelector(embedder, 3),

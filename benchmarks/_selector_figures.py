@@ -34,7 +34,6 @@ FITTED: Final = "fitted"
 _MAKE: Final[Mapping[str, Callable[[Any], BaseSelector]]] = {
     "description": DescriptionSelector,
     "embedding": EmbeddingSelector,
-    "centred": lambda embedder: EmbeddingSelector(embedder, centre=True),
     "random": lambda _: RandomSelector(0),
 }
 SELECTORS: Final = (*_MAKE, FITTED)

@@ -22,7 +22,7 @@ import numpy as np
 
 from _data import DATA
 from _selector_figures import SelectionTask, SelectorReport, evaluate_task, read_selection
-from pointsman.embedders import CachedEmbedder, HashingEmbedder, default_embedder
+from pointsman.embedders import HashingEmbedder, default_embedder
 from pointsman.selector.base_selector import BaseSelector, Choices, SelectorResult, SingleSelection, ToolMetadata
 from pointsman.selector.choices.choice_bm25 import ChoiceIndex
 from pointsman.selector.description_selector import DescriptionSelector
@@ -84,7 +84,6 @@ def on_tools(task: SelectionTask, embedder: Embedder) -> dict[str, SelectorRepor
     reports = {
         "embedding": evaluate_task(asked, "embedding", embedder),
         "bm25": evaluate_task(asked, KeywordsAlone()),
-        "centred": evaluate_task(asked, "centred", embedder),
         "description": evaluate_task(asked, "description", embedder),
         "fitted": evaluate_task(asked, "fitted", embedder),
     }
@@ -102,8 +101,6 @@ def on_intents(name: str, embedder: Embedder) -> None:
         asked,
         {
             "nearest example": evaluate_task(asked, "embedding", embedder),
-            "centred": evaluate_task(asked, "centred", embedder),
-            "8 centroids": evaluate_task(asked, EmbeddingSelector(CachedEmbedder(embedder), centre=True, centroids=8)),
             "description": evaluate_task(asked, "description", embedder),
             "fitted": evaluate_task(asked, "fitted", embedder),
         },
@@ -158,7 +155,6 @@ def warm_overhead() -> bool:
     figures = {}
     for name, selector in (
         ("EmbeddingSelector", EmbeddingSelector(AtHand())),
-        ("EmbeddingSelector, centred", EmbeddingSelector(AtHand(), centre=True)),
         ("DescriptionSelector", DescriptionSelector(AtHand())),
     ):
         selector.select(choices, query)

@@ -80,10 +80,8 @@ def test_top_k_gives_several_best_first() -> None:
 def test_zero_vectors_score_zero() -> None:
     choices = [ToolMetadata("n", "zero"), *ABC[:1]]
     assert EmbeddingSelector(Plain(VECTORS)).scores(choices, "q") == pytest.approx([0.0, 0.6])
-    for centre in (False, True):
-        selector = EmbeddingSelector(Plain(VECTORS), centre=centre, query_mean="choices")
-        result = selector.select(ABC, "zero")
-        assert (result.ind, result.reason) == (0, "Cosine similarity: 0.0000")
+    result = EmbeddingSelector(Plain(VECTORS)).select(ABC, "zero")
+    assert (result.ind, result.reason) == (0, "Cosine similarity: 0.0000")
 
 
 def test_choices_are_embedded_once_in_whatever_sets_and_orders_they_come() -> None:
@@ -131,16 +129,6 @@ def test_examples_that_are_no_list_of_strings_are_refused(examples: object) -> N
         EmbeddingSelector(Counting()).select([ToolMetadata("bad", "x", {"examples": examples}), "b"], "q")
 
 
-def test_centroids_stand_for_many_examples() -> None:
-    examples = [f"turn the lamp {direction}" for direction in ("on", "off", "up", "down", "red", "blue")]
-    choices = [ToolMetadata("lamp", "light", {"examples": examples}), ToolMetadata("radio", "sound")]
-    selector = EmbeddingSelector(HashingEmbedder(), centroids=2)
-    assert selector._rows.of(tuple(choices)).matrix.shape == (2 + 2, 64)
-    assert selector.select(choices, "turn the lamp green").ind == 0
-    same_selector = EmbeddingSelector(HashingEmbedder(), centroids=2)
-    assert same_selector.scores(choices, "lamp") == selector.scores(choices, "lamp")
-
-
 @settings(deadline=None)
 @given(st.integers(1, 40), st.integers(1, 8), st.integers(0, 2**32 - 1))
 def test_centroids_are_few_unit_vectors_and_always_the_same(rows: int, count: int, seed: int) -> None:
@@ -160,35 +148,6 @@ def test_centroids_find_groups_that_are_there() -> None:
     assert ((centroids(points, 3) @ groups.T).max(axis=0) > 0.98).all()
 
 
-def test_centring_takes_away_what_all_have_in_common() -> None:
-    # All share a strong first axis, and b has most of it, so most queries are nearest to b until it is taken away.
-    vectors = {"a": [0.8, 0.6, 0], "b": [0.98, 0, 0.2], "c": [0.8, -0.6, 0], "q": [0.97, 0.22, 0]}
-    assert EmbeddingSelector(Plain(vectors)).select(["a", "b", "c"], "q").ind == 1
-    selector = EmbeddingSelector(Plain(vectors), centre=True, query_mean=[0.97, 0, 0])
-    assert selector.select(["a", "b", "c"], "q").ind == 0
-
-
-def test_the_running_mean_follows_the_queries_and_the_general_one_does_not() -> None:
-    running, general = (EmbeddingSelector(HashingEmbedder(), centre=True, query_mean=mode) for mode in modes())
-    scores_before = [selector.scores(ABC, "first of all") for selector in (running, general)]
-    assert scores_before[0] == scores_before[1]
-    for number in range(40):
-        running.select(ABC, f"second {number}")
-        general.select(ABC, f"second {number}")
-    assert running.scores(ABC, "first of all") != scores_before[0]
-    assert general.scores(ABC, "first of all") == scores_before[1]
-
-
-def modes() -> tuple[Any, Any]:
-    return "running", "general"
-
-
-def test_a_single_choice_is_not_centred_away() -> None:
-    selector = EmbeddingSelector(Plain(VECTORS), centre=True, query_mean="choices", threshold=0.5)
-    assert selector.select(ABC[1:2], "q").ind == 0
-    assert selector.select(ABC[2:], "q").abstained
-
-
 def test_below_the_threshold_it_abstains_or_says_so() -> None:
     abstaining = EmbeddingSelector(Plain(VECTORS), top_k=3, threshold=0.7)
     assert abstaining.allow_abstain
@@ -205,8 +164,6 @@ def test_below_the_threshold_it_abstains_or_says_so() -> None:
     [
         *({"top_k": value} for value in (0, -1, 1.5, True)),
         *({"threshold": value} for value in (float("nan"), "high")),
-        *({"query_mean": value} for value in ("median", [[1.0]], [float("inf")], object())),
-        {"centroids": 0},
         {"cache_size": 0},
     ],
 )
@@ -230,20 +187,14 @@ def test_an_embedder_that_misbehaves_is_named(vectors: dict[str, Any]) -> None:
         EmbeddingSelector(Plain(vectors)).select(ABC[:2], "q")
 
 
-def test_a_query_mean_of_another_length_is_refused() -> None:
-    with pytest.raises(InputError, match="query_mean has 2 numbers"):
-        EmbeddingSelector(Plain(VECTORS), centre=True, query_mean=[1.0, 2.0]).select(ABC, "q")
-
-
 @settings(deadline=None)
 @given(st.permutations(range(6)), st.text(max_size=20))
 def test_the_order_of_choices_does_not_change_their_scores(order: list[int], query: str) -> None:
     choices = [ToolMetadata(f"tool {n}", f"does {n} things, {'abcdef'[n]}") for n in range(6)]
-    for centre in (False, True):
-        selector = EmbeddingSelector(HashingEmbedder(), centre=centre)
-        scores = selector.scores(choices, query)
-        scores_in_order = selector.scores([choices[index] for index in order], query)
-        np.testing.assert_allclose(scores_in_order, [scores[index] for index in order], atol=1e-5)
+    selector = EmbeddingSelector(HashingEmbedder())
+    scores = selector.scores(choices, query)
+    scores_in_order = selector.scores([choices[index] for index in order], query)
+    np.testing.assert_allclose(scores_in_order, [scores[index] for index in order], atol=1e-5)
 
 
 def test_twins_and_threads_agree() -> None:
@@ -263,6 +214,5 @@ def test_twins_and_threads_agree() -> None:
 def test_equal_choices_go_to_the_first_wherever_they_stand(count: int) -> None:
     embedder = default_embedder()
     choices = ["Weather forecast", *["Plays songs of an artist"] * count]
-    for centre in (False, True):
-        assert EmbeddingSelector(embedder, centre=centre).select(choices, "some music").ind == 1
+    assert EmbeddingSelector(embedder).select(choices, "some music").ind == 1
     assert DescriptionSelector(embedder).select(choices, "some music").ind == 1

@@ -148,6 +148,14 @@ def test_equal_choices_go_to_the_first() -> None:
     assert DescriptionSelector(HashingEmbedder()).select(["same", "same", "same"], "q").ind == 0
 
 
+def test_query_means_are_vectors_of_the_embedders_length() -> None:
+    for mean in ("median", [[1.0]], [float("inf")], object()):
+        with pytest.raises(InputError, match="query_mean"):
+            DescriptionSelector(HashingEmbedder(), query_mean=mean)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="query_mean has 2 numbers"):
+        DescriptionSelector(HashingEmbedder(), query_mean=[1.0, 2.0]).select(TOOLS, "q")
+
+
 def test_below_the_threshold_it_abstains_or_says_so() -> None:
     assert DescriptionSelector(HashingEmbedder(), threshold=1.0).select(TOOLS, "hm").abstained
     result = DescriptionSelector(HashingEmbedder(), threshold=1.0, allow_abstain=False).select(TOOLS, "hm")
@@ -341,30 +349,34 @@ def test_files_that_are_something_else_are_refused(tmp_path: Path) -> None:
     [
         (("version",), 2),
         (("embedder",), 7),
-        (("weights",), [1, 2, 3]),
-        (("weights", "words"), "1"),
-        (("weights", "meaning"), -1),
-        (("weights", "examples"), None),
+        (("weights",), [1, 2]),
+        (("weights", 0), "1"),
+        (("weights", 1), -1),
+        (("weights", 1), 1e12),
+        (("weights", 2), None),
         (("calibration",), [1, 2]),
         (("calibration",), [1, 2, 10**400]),
         (("threshold",), 2),
         (("threshold",), True),
         (("query_mean",), []),
         (("query_mean",), [1, "x"]),
-        (("choices",), []),
-        (("choices", "translate"), []),
-        (("choices", "translate", "centroids"), []),
-        (("choices", "translate", "centroids"), [[1, 2]]),
-        (("choices", "translate", "centroids"), [{}]),
-        (("choices", "translate", "terms"), {"french": 0}),
-        (("choices", "translate", "terms"), {"french": 1.5}),
-        (("choices", "translate", "terms"), {"french": True}),
+        (("choices",), {"a": 1}),
+        (("choices", 0), []),
+        (("choices", 0, "name"), 7),
+        (("choices", 0, "centroids"), []),
+        (("choices", 0, "centroids"), [[1, 2]]),
+        (("choices", 0, "centroids"), [{}]),
+        (("choices", 0, "terms"), {"french": 0}),
+        (("choices", 0, "terms"), {"french": 1.5}),
+        (("choices", 0, "terms"), {"french": True}),
         (("report",), None),
         (("report", "used"), "magic"),
         (("report", "labels"), "many"),
     ],
 )
-def test_each_field_is_checked(fitted_selector: DescriptionSelector, path: tuple[str, ...], value: object) -> None:
+def test_each_field_is_checked(
+    fitted_selector: DescriptionSelector, path: tuple[str | int, ...], value: object
+) -> None:
     data = json.loads(fitted_of(fitted_selector).to_json())
     inner = data
     for key in path[:-1]:

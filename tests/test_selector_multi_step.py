@@ -56,7 +56,7 @@ def test_a_step_in_few_words_is_not_lost_beside_one_in_many() -> None:
 
 
 def test_one_step_is_scored_as_ever() -> None:
-    selector = DescriptionSelector(HashingEmbedder(), query_mean="choices")
+    selector = DescriptionSelector(HashingEmbedder())
     assert list(step_scores(selector, TOOLS, "Send a letter")) == pytest.approx(selector.scores(TOOLS, "Send a letter"))
 
 

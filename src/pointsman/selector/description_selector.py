@@ -20,23 +20,22 @@ from pointsman.selector.base_selector import (
 )
 from pointsman.selector.choices.choice_features import SCALE, WEIGHTS, ChoiceSet, LabelledExamples
 from pointsman.selector.choices.choice_vectors import (
-    MeanOfQueries,
+    GENERAL_QUERIES,
     Recent,
     TextVectors,
     best_first,
-    centred,
     embed_texts,
     positive_int,
     softmax_share,
 )
 from pointsman.text import DEFAULT_ANALYZER
-from pointsman.tools.errors import InputError, ModelError
+from pointsman.tools.errors import InputError
 from pointsman.values.types import Query
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
-    from pointsman.selector.choices.choice_vectors import AnyEmbedder, QueryMean
+    from pointsman.selector.choices.choice_vectors import AnyEmbedder
     from pointsman.selector.fitted_selector import Fitted, Label
 
 
@@ -63,7 +62,7 @@ class DescriptionSelector(BaseSelector):
         embedder: AnyEmbedder,
         top_k: int = 1,
         *,
-        query_mean: QueryMean = "general",
+        query_mean: ArrayLike | None = None,
         centroids: int = 8,
         threshold: float | None = None,
         allow_abstain: bool | None = None,
@@ -76,8 +75,8 @@ class DescriptionSelector(BaseSelector):
             embedder: anything with ``embed(text)``; if it has ``embed_queries`` and ``embed_documents``, these are used
                 for queries and examples, and for descriptions.
             top_k: maximum number of choices to select.
-            query_mean: the mean on which queries are centred; see `EmbeddingSelector`. A fitted selector uses its
-                learned one.
+            query_mean: the mean of queries, on which they are centred, shape ``(dimensions,)``; None: that of some
+                everyday queries in three languages. A fitted selector uses its learned one.
             centroids: number of centroids that represent a choice's examples if it has more of them.
             threshold: the confidence, 0 to 1, below which no choice is selected; a fitted selector may have a learned
                 one.
@@ -103,7 +102,7 @@ class DescriptionSelector(BaseSelector):
         self.options: dict[str, Any] = {"centroids": positive_int(centroids, "centroids"), "cache_size": cache_size}
         self._weights = np.array(WEIGHTS if fitted is None else fitted.weights)
         self._vectors = TextVectors(self.embedder, cache_size)
-        self._query_mean = MeanOfQueries(query_mean, self._vectors)
+        self._query_mean = None if query_mean is None else _vector(query_mean)
         self._sets = Recent(self.choice_set)
 
     def scores(self, choices: Choices, query: Query | str) -> list[float]:
@@ -186,31 +185,22 @@ class DescriptionSelector(BaseSelector):
         """Return the features of choices, with the fitted examples or with others."""
         if examples is None:
             examples = LabelledExamples() if self.fitted is None else self.fitted.labelled
-        return ChoiceSet(choices, self._vectors, self._query_mean, self.options["centroids"], examples)
+        return ChoiceSet(choices, self._vectors, self.usual_query_mean, self.options["centroids"], examples)
 
     def unfitted(self, query_mean: NDArray[np.float32]) -> DescriptionSelector:
         """Return a selector with the same options and another query mean, and nothing learned."""
         return DescriptionSelector(self.embedder, query_mean=query_mean, **self.options)
 
     def usual_query_mean(self) -> NDArray[np.float32]:
-        """Return the initial query mean: the given one, else the general one."""
-        return self._query_mean.before_any()
-
-    def centred_query(self, query: NDArray[np.float32], choice_set: ChoiceSet) -> NDArray[np.float32]:
-        """Return a query's vector in the form for `ChoiceSet.features`."""
-        if query.shape != choice_set.mean.shape:
-            raise ModelError(
-                f"{type(self.embedder).__name__} gave {len(query)} numbers for the query and {len(choice_set.mean)} "
-                "for each choice; expected vectors of the same length"
-            )
-        return centred(query, self._query_mean.at(choice_set.mean))
+        """Return the given query mean, else the general one."""
+        if self._query_mean is None:
+            self._query_mean = self._vectors.of(GENERAL_QUERIES, "query").mean(axis=0)
+        return self._query_mean
 
     def _features(self, choices: tuple[ToolMetadata, ...], text: str) -> tuple[NDArray[np.float64], float]:
         query = embed_texts(self.embedder, [text], "query")[0]
         choice_set = self._sets.of(choices)
-        direction = self.centred_query(query, choice_set)
-        self._query_mean.met(query)
-        return choice_set.features(direction, DEFAULT_ANALYZER.query_tokens(text))
+        return choice_set.features(choice_set.directions(query), DEFAULT_ANALYZER.query_tokens(text))
 
     def _confidence(self, sums: NDArray[np.float64], highest: float) -> float:
         if self.fitted is None:
@@ -224,3 +214,14 @@ class DescriptionSelector(BaseSelector):
         return SingleSelection(
             index, f"{reason}, examples {examples:+.2f})" if features[2].any() else f"{reason})", score
         )
+
+
+def _vector(mean: ArrayLike) -> NDArray[np.float32]:
+    """Return a mean of queries, checked."""
+    try:
+        vector = np.array(mean, np.float32)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"query_mean cannot be read as a vector: {error}") from error
+    if vector.ndim != 1 or not np.isfinite(vector).all():
+        raise InputError(f"query_mean is one vector of finite numbers, not an array of shape {vector.shape}")
+    return vector

@@ -19,12 +19,9 @@ from pointsman.selector.base_selector import (
     as_choice,
 )
 from pointsman.selector.choices.choice_vectors import (
-    MeanOfQueries,
     Recent,
     TextVectors,
     best_first,
-    centred,
-    centroids,
     cosines,
     embed_texts,
     examples_of,
@@ -37,11 +34,10 @@ from pointsman.values.types import Query
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pointsman.selector.choices.choice_vectors import AnyEmbedder, QueryMean
+    from pointsman.selector.choices.choice_vectors import AnyEmbedder
 
 _SPREAD: Final = 0.05  # of cosines, for an embedder that does not state its own
 _SHARPNESS: Final = 2.0  # a lead of half a spread is a factor of e: least calibration error over five public sets
-_CENTRED_SCALE: Final = 25.0  # the same for centred cosines, whose spread is similar under all embedders
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +45,12 @@ class _Rows:
     """The vectors of a set of choices in one matrix, with the rows of each choice adjacent.
 
     Attributes:
-        matrix: unit or zero rows, centred if requested.
+        matrix: unit or zero rows.
         starts: index of each choice's first row; None if each has exactly one.
-        mean: the mean of the descriptions; zero without centring.
     """
 
     matrix: NDArray[np.float32]
     starts: NDArray[np.intp] | None
-    mean: NDArray[np.float32]
 
 
 class EmbeddingSelector(BaseSelector):
@@ -78,9 +72,6 @@ class EmbeddingSelector(BaseSelector):
         embedder: AnyEmbedder,
         top_k: int = 1,
         *,
-        centre: bool = False,
-        query_mean: QueryMean = "general",
-        centroids: int | None = None,
         threshold: float | None = None,
         allow_abstain: bool | None = None,
         cache_size: int = 10_000,
@@ -91,12 +82,6 @@ class EmbeddingSelector(BaseSelector):
             embedder: anything with ``embed(text)``; if it has ``embed_queries`` and ``embed_documents``, these are used
                 for queries and examples, and for descriptions.
             top_k: maximum number of choices to select.
-            centre: subtract the mean of the descriptions from descriptions, and ``query_mean`` from queries and
-                examples, before comparing: what all have in common does not discriminate.
-            query_mean: ``"general"``: the mean of some everyday queries in three languages; ``"running"``: that of the
-                queries so far; ``"choices"``: the descriptions' mean; or a vector.
-            centroids: number of centroids that represent a choice's examples if it has more of them; 5 to 10 work well
-                with many examples. None compares with every example.
             threshold: the cosine that a choice must reach to be selected.
             allow_abstain: whether to select nothing when no choice reaches the threshold (the default); if False, the
                 best one is still selected, and the result's ``fallback`` says so.
@@ -111,15 +96,12 @@ class EmbeddingSelector(BaseSelector):
             raise InputError(f"threshold is a finite number, or None for no threshold, not {threshold!r}")
         self.threshold = threshold
         self.allow_abstain = threshold is not None if allow_abstain is None else allow_abstain
-        self._centre = centre
-        self._centroids = None if centroids is None else positive_int(centroids, "centroids")
         self._vectors = TextVectors(self.embedder, cache_size)
-        self._query_mean = MeanOfQueries(query_mean, self._vectors)
         self._rows = Recent(self._build)
         spread = getattr(self.embedder, "cosine_spread", None)
         if not (isinstance(spread, float) and spread > 0):
             spread = _SPREAD
-        self._scale = _CENTRED_SCALE if centre else _SHARPNESS / spread
+        self._scale = _SHARPNESS / spread
 
     def scores(self, choices: Choices, query: Query | str) -> list[float]:
         """Return the cosine of every choice, in the order of the choices (as needed by `HybridSelector`)."""
@@ -162,29 +144,19 @@ class EmbeddingSelector(BaseSelector):
                 f"{type(self.embedder).__name__} gave {len(query)} numbers for the query and {rows.matrix.shape[1]} "
                 "for each choice; expected vectors of the same length"
             )
-        if self._centre and len(choices) > 1:
-            mean = self._query_mean.at(rows.mean)
-            self._query_mean.met(query)
-            query = centred(query, mean)
         similarities = cosines(rows.matrix, query)
         return similarities if rows.starts is None else np.maximum.reduceat(similarities, rows.starts)
 
     def _build(self, choices: tuple[ToolMetadata, ...]) -> _Rows:
         descriptions = self._vectors.of([choice.description or choice.name for choice in choices], "document")
-        centre = self._centre and len(choices) > 1  # the mean of one choice is itself: centring would leave nothing
-        mean = descriptions.mean(axis=0) if centre else np.zeros_like(descriptions[0])
-        description_rows = centred(descriptions, mean) if centre else descriptions
         if not any(choice.metadata for choice in choices):
-            return _Rows(description_rows, None, mean)
+            return _Rows(descriptions, None)
         blocks, starts, row = [], [], 0
-        for choice, description in zip(choices, description_rows, strict=True):
+        for choice, description in zip(choices, descriptions, strict=True):
             rows = [description[np.newaxis]]
             if examples := examples_of(choice):
-                vectors = self._vectors.of(examples, "query")
-                if centre:
-                    vectors = centred(vectors, self._query_mean.at(mean))
-                rows.append(vectors if self._centroids is None else centroids(vectors, self._centroids))
+                rows.append(self._vectors.of(examples, "query"))
             starts.append(row)
             row += sum(map(len, rows))
             blocks += rows
-        return _Rows(np.concatenate(blocks), np.array(starts, np.intp), mean)
+        return _Rows(np.concatenate(blocks), np.array(starts, np.intp))

@@ -6,14 +6,14 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 import xxhash
 
-from pointsman.selector.choices.choice_features import PARTS, SCALE, WEIGHTS, LabelledExamples
+from pointsman.selector.choices.choice_features import SCALE, WEIGHTS, LabelledExamples
 from pointsman.selector.choices.choice_vectors import centred, centroids, embed_texts, learned_mean, softmax_share
 from pointsman.selector.logistic_fit import (
     Sample,
@@ -25,6 +25,7 @@ from pointsman.selector.logistic_fit import (
 )
 from pointsman.text import DEFAULT_ANALYZER
 from pointsman.tools.errors import InputError
+from pointsman.tools.json_forms import form_of, of_form
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,6 +44,8 @@ _FEWEST_TO_CALIBRATE: Final = 30  # with fewer, two slopes and an intercept are 
 _MAX_MEASURED: Final = 2_000  # maximum held-out queries; only a few parameters are learned from them
 _CANDIDATES: Final = 64  # choices per query used to learn the weights; the others are far behind
 _BINS: Final = 10
+_LARGEST: Final = 1e9  # of a number in a file
+_VARIANTS: Final = ("unfitted", "weighted", "with_examples")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,27 +119,23 @@ class Fitted:
 
     def to_json(self) -> str:
         """Return this as JSON; vectors have five decimals."""
-        return json.dumps(
-            {
-                "format": _FORMAT,
-                "version": _VERSION,
-                "embedder": self.embedder,
-                "weights": dict(zip(PARTS, self.weights, strict=True)),
-                "calibration": self.calibration,
-                "threshold": self.threshold,
-                "report": asdict(self.report),
-                "query_mean": _round(self.query_mean),
-                "choices": {
-                    name: {
-                        "terms": dict(self.labelled.terms[name]),
-                        "centroids": [_round(row) for row in self.labelled.centroids[name]],
-                    }
-                    for name in self.labelled.centroids
-                },
-            },
-            ensure_ascii=False,
-            allow_nan=False,
+        examples = self.labelled
+        choices = [
+            _ChoiceForm(name, examples.terms[name], tuple(map(_rounded, rows)))
+            for name, rows in examples.centroids.items()
+        ]
+        form = _Form(
+            _FORMAT,
+            _VERSION,
+            self.embedder,
+            self.weights,
+            self.calibration,
+            self.threshold,
+            self.report,
+            _rounded(self.query_mean),
+            tuple(choices),
         )
+        return json.dumps(form_of(form), ensure_ascii=False, allow_nan=False)
 
     @classmethod
     def read(cls, path: str | Path) -> Fitted:
@@ -162,48 +161,69 @@ class Fitted:
             InputError: the text is invalid.
         """
         try:
-            data = json.loads(text, parse_constant=_no_constant)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"this is not JSON: {error}") from None
-        data = _object(data, "the file")
-        if data.get("format") != _FORMAT or data.get("version") != _VERSION:
-            raise InputError(f"this is not a {_FORMAT} of version {_VERSION}; fit it again")
-        mean = _vector(data.get("query_mean"), "query_mean", None)
-        weights = _object(data.get("weights"), "weights")
-        threshold = data.get("threshold")
-        means, terms = {}, {}
-        for name, choice in _object(data.get("choices"), "choices").items():
-            location = f"choice {name!r:.80}"
-            choice = _object(choice, location)  # noqa: PLW2901
-            rows = choice.get("centroids")
-            if not isinstance(rows, list) or not rows:
-                raise InputError(f"{location}: centroids are a list of at least one vector")
-            means[name] = np.stack([_vector(row, f"{location}: a centroid", len(mean)) for row in rows])
-            terms[name] = {
-                term: _count(count, f"{location}: the term {term!r:.80}")
-                for term, count in _object(choice.get("terms"), f"{location}: terms").items()
-            }
-        values = [_number(weights.get(feature), f"the weight of {feature}") for feature in PARTS]
-        if min(values) < 0:
-            raise InputError(f"a weight is a number from 0 up, not {min(values)}")
-        calibration = data.get("calibration")
-        if calibration is not None and not (isinstance(calibration, list) and len(calibration) == 3):
-            raise InputError("calibration is a list of three numbers, or null")
-        slopes = [_number(value, "calibration") for value in calibration or ()]
-        if threshold is not None and not 0 <= _number(threshold, "threshold") <= 1:
-            raise InputError(f"threshold is a confidence from 0 to 1 or null, not {threshold!r:.80}")
-        embedder = data.get("embedder")
-        if not isinstance(embedder, str):
-            raise InputError(f"embedder is a name, not {embedder!r:.80}")
-        return cls(
-            embedder,
-            (values[0], values[1], values[2]),
-            mean,
-            (slopes[0], slopes[1], slopes[2]) if slopes else None,
-            threshold,
-            LabelledExamples(means, terms),
-            _report(data.get("report")),
+            form = of_form(_Form, json.loads(text, parse_constant=_no_constant))
+            return form.checked()
+        except InputError:
+            raise
+        except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+            raise InputError(
+                f"this is not what DescriptionSelector.save writes ({error!r:.120}); fit it again"
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _ChoiceForm:
+    name: str
+    terms: Mapping[str, int]
+    centroids: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """The JSON form of `Fitted`."""
+
+    format: str
+    version: int
+    embedder: str
+    weights: tuple[float, float, float]
+    calibration: tuple[float, float, float] | None
+    threshold: float | None
+    report: FitReport
+    query_mean: tuple[float, ...]
+    choices: tuple[_ChoiceForm, ...]
+
+    def checked(self) -> Fitted:
+        """Return what it says.
+
+        Raises:
+            InputError: it is of another version, or a value is out of range.
+        """
+        rows = [row for choice in self.choices for row in choice.centroids]
+        counts = [count for choice in self.choices for count in choice.terms.values()]
+        numbers = [
+            *self.weights,
+            *(self.calibration or ()),
+            *self.query_mean,
+            *(value for row in rows for value in row),
+        ]
+        for is_valid, rule in (
+            (self.format == _FORMAT and self.version == _VERSION, f"it is a {_FORMAT} of version {_VERSION}"),
+            (max(map(abs, numbers)) < _LARGEST, f"numbers are below {_LARGEST:,.0f}"),
+            (min(self.weights) >= 0, "weights are from 0 up"),
+            (self.threshold is None or 0 <= self.threshold <= 1, "threshold is a confidence from 0 to 1, or null"),
+            (self.query_mean and {len(row) for row in rows} <= {len(self.query_mean)}, "vectors are of one length"),
+            (all(choice.centroids for choice in self.choices), "every choice has a centroid"),
+            (all(type(count) is int and 0 < count < _LARGEST for count in counts), "a term occurs from 1 time up"),
+            (self.report.used in _VARIANTS, f"report.used is one of {', '.join(_VARIANTS)}"),
+        ):
+            if not is_valid:
+                raise InputError(f"this is not what DescriptionSelector.save writes: {rule}; fit it again")
+        labelled = LabelledExamples(
+            {choice.name: np.array(choice.centroids, np.float32) for choice in self.choices},
+            {choice.name: choice.terms for choice in self.choices},
         )
+        mean = np.array(self.query_mean, np.float32)
+        return Fitted(self.embedder, self.weights, mean, self.calibration, self.threshold, labelled, self.report)
 
 
 # -- learning ----------------------------------------------------------------------------------------------------------
@@ -220,8 +240,6 @@ class _Learner(Protocol):
     def unfitted(self, query_mean: NDArray[np.float32]) -> _Learner: ...
 
     def choice_set(self, choices: tuple[ToolMetadata, ...], examples: LabelledExamples | None = None) -> ChoiceSet: ...
-
-    def centred_query(self, query: NDArray[np.float32], choice_set: ChoiceSet) -> NDArray[np.float32]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,7 +424,7 @@ def _held_out(
         )
         for row in np.flatnonzero(training.fold[rows] == fold):
             query = rows[row]
-            direction = selector.centred_query(training.vectors[query], choice_set)
+            direction = choice_set.directions(training.vectors[query])
             tokens = DEFAULT_ANALYZER.query_tokens(training.texts[query])
             all_features, highest[row] = choice_set.features(direction, tokens)
             foremost = all_features.max(axis=0)
@@ -448,44 +466,5 @@ def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is not a number")
 
 
-def _round(row: NDArray[np.float32]) -> list[float]:
-    return [round(float(value), 5) for value in row]
-
-
-def _object(value: object, subject: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise InputError(f"{subject} is a JSON object, not {value!r:.80}")
-    return value
-
-
-def _number(value: object, subject: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e9:
-        raise InputError(f"{subject} is a number, not {value!r:.80}")
-    return float(value)
-
-
-def _count(value: object, subject: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 1e9:
-        raise InputError(f"{subject} occurs a whole number of times from 1 up, not {value!r:.80}")
-    return value
-
-
-def _vector(value: object, subject: str, dimensions: int | None) -> NDArray[np.float32]:
-    if not isinstance(value, list) or not value or (dimensions is not None and len(value) != dimensions):
-        raise InputError(f"{subject} is a list of {dimensions or 'at least one'} numbers")
-    return np.array([_number(number, subject) for number in value], np.float32)
-
-
-def _report(value: object) -> FitReport:
-    data = _object(value, "report")
-    values: dict[str, Any] = {}
-    for field in fields(FitReport):
-        item = data.get(field.name)
-        if field.name == "used":
-            if item not in ("unfitted", "weighted", "with_examples"):
-                raise InputError(f"report: used is unfitted, weighted or with_examples, not {item!r:.80}")
-            values[field.name] = item
-        else:
-            number = _number(item, f"report: {field.name}")
-            values[field.name] = int(number) if field.type == "int" else number
-    return FitReport(**values)
+def _rounded(row: NDArray[np.float32]) -> tuple[float, ...]:
+    return tuple(round(float(value), 5) for value in row)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +12,6 @@ import numpy as np
 
 from pointsman.selector.choices.choice_bm25 import ChoiceIndex
 from pointsman.selector.choices.choice_vectors import (
-    MeanOfQueries,
     TextVectors,
     centred,
     centroids,
@@ -20,6 +19,7 @@ from pointsman.selector.choices.choice_vectors import (
     examples_of,
 )
 from pointsman.text import DEFAULT_ANALYZER
+from pointsman.tools.errors import InputError, ModelError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,11 +28,8 @@ if TYPE_CHECKING:
 
 _ROUNDING: Final = 1e-5
 
-PARTS: Final = ("words", "meaning", "examples")
-"""The rows of `ChoiceSet.features`, in order."""
-
 WEIGHTS: Final = (1.0, 2.0, 2.0)
-"""Default weights of the rows, before fitting."""
+"""Default weights of the rows of `ChoiceSet.features` (words, meaning, examples), before fitting."""
 
 SCALE: Final = 0.7
 """Factor of the weighted sum before the softmax that gives the uncalibrated confidence."""
@@ -58,7 +55,7 @@ class ChoiceSet:
         self,
         choices: Sequence[ToolMetadata],
         vectors: TextVectors,
-        query_mean: MeanOfQueries,
+        query_mean: Callable[[], NDArray[np.float32]],
         most_centroids: int,
         labelled: LabelledExamples,
     ) -> None:
@@ -67,10 +64,11 @@ class ChoiceSet:
         Args:
             choices: at least one.
             vectors: the cache of embedded texts.
-            query_mean: the mean on which example queries are centred.
+            query_mean: returns the mean on which queries are centred, examples too.
             most_centroids: maximum number of centroids that represent a choice's examples.
             labelled: more examples, from `DescriptionSelector.fit`.
         """
+        self._query_mean, self._embedder_name = query_mean, type(vectors.embedder).__name__
         rows = vectors.of([choice.text for choice in choices], "document")
         # The mean of one choice is the choice itself: centring would leave nothing.
         self.mean = rows.mean(axis=0) if len(rows) > 1 else np.zeros_like(rows[0])
@@ -81,7 +79,7 @@ class ChoiceSet:
             counts = Counter(DEFAULT_ANALYZER.tokens(f"{choice.name} {choice.description}"))
             vectors_of_choice = []
             if examples := examples_of(choice):
-                example_vectors = centred(vectors.of(examples, "query"), query_mean.at(self.mean))
+                example_vectors = self.directions(vectors.of(examples, "query"))
                 vectors_of_choice.append(centroids(example_vectors, most_centroids))
                 for example in examples:
                     counts.update(DEFAULT_ANALYZER.query_tokens(example))
@@ -98,6 +96,23 @@ class ChoiceSet:
         self._examples = np.concatenate(blocks) if blocks else None
         self._starts = np.array(starts, np.intp)
         self._owners = np.array(owners, np.intp)
+
+    def directions(self, queries: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the vectors of queries in the form for `features`.
+
+        Raises:
+            ModelError: they have another length than those of the choices.
+            InputError: the mean of queries has.
+        """
+        if queries.shape[-1] != len(self.mean):
+            raise ModelError(
+                f"{self._embedder_name} gave {queries.shape[-1]} numbers for the query and {len(self.mean)} for each "
+                "choice; expected vectors of the same length"
+            )
+        mean = self._query_mean()
+        if mean.shape != self.mean.shape:
+            raise InputError(f"query_mean has {len(mean)} numbers, the embedder's vectors have {len(self.mean)}")
+        return centred(queries, mean)
 
     def features(self, query: NDArray[np.float32], tokens: Sequence[str]) -> tuple[NDArray[np.float64], float]:
         """Return how each choice stands out for a query, shape ``(3, choices)``, and the highest cosine.

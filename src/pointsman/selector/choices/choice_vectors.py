@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVar
 
@@ -12,7 +11,7 @@ from pointsman.tools.byte_cache import ByteCache
 from pointsman.tools.errors import InputError, ModelError
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
     from pointsman.selector.base_selector import ToolMetadata
     from pointsman.values.protocols import Embedder
@@ -32,7 +31,6 @@ class EmbedsText(Protocol):
 
 if TYPE_CHECKING:
     AnyEmbedder = EmbedsText | Embedder | str
-    QueryMean = Literal["general", "running", "choices"] | ArrayLike
 
 _ROUNDING_ERROR: Final = 1e-6  # a shorter difference of unit vectors is rounding error
 _PRIOR: Final = 30  # weight of the general mean, in queries, when the mean of real ones is estimated
@@ -162,67 +160,6 @@ class Recent(Generic[T]):
         value = self._build(choices)
         self._cached_values = ((choices, value), *entries[: self._CAPACITY - 1])
         return value
-
-
-class MeanOfQueries:
-    """The mean that is subtracted from queries before they are compared with centred choices.
-
-    Options: ``"general"``: the mean of `GENERAL_QUERIES`; ``"running"``: the mean of the queries so far, with the
-    general mean counting as thirty of them, so that results depend on earlier queries; ``"choices"``: the choices' own
-    mean; or a vector, the mean of known queries.
-    """
-
-    def __init__(self, mean: QueryMean, vectors: TextVectors) -> None:
-        """Check the option; nothing is embedded yet.
-
-        Raises:
-            InputError: the option is invalid.
-        """
-        self._vectors = vectors
-        self._lock = threading.Lock()
-        self._given_mean: NDArray[np.float32] | None = None
-        self._sum: NDArray[np.float64] | None = None
-        self._count = 0
-        if isinstance(mean, str):
-            if mean not in ("general", "running", "choices"):
-                raise InputError(f"query_mean is 'general', 'running', 'choices' or a vector, not {mean!r}")
-            self.mode = mean
-            return
-        self.mode = "given"
-        try:
-            self._given_mean = np.array(mean, np.float32)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"query_mean cannot be read as a vector: {error}") from error
-        if self._given_mean.ndim != 1 or not np.isfinite(self._given_mean).all():
-            raise InputError(
-                f"query_mean is one vector of finite numbers, not an array of shape {self._given_mean.shape}"
-            )
-
-    def at(self, choices_mean: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the current mean; ``choices_mean`` is that of the given choices."""
-        if self.mode == "choices":
-            return choices_mean
-        usual = self.before_any()
-        if usual.shape != choices_mean.shape:
-            raise InputError(f"query_mean has {len(usual)} numbers, the embedder's vectors have {len(choices_mean)}")
-        if self._sum is None:
-            return usual
-        with self._lock:
-            mean: NDArray[np.float32] = ((_PRIOR * usual + self._sum) / (_PRIOR + self._count)).astype(np.float32)
-        return mean
-
-    def before_any(self) -> NDArray[np.float32]:
-        """Return the given mean, else that of `GENERAL_QUERIES`."""
-        if self._given_mean is None:
-            self._given_mean = self._vectors.of(GENERAL_QUERIES, "query").mean(axis=0)
-        return self._given_mean
-
-    def met(self, query: NDArray[np.float32]) -> None:
-        """Add a query to a running mean."""
-        if self.mode == "running":
-            with self._lock:
-                self._sum = query.astype(np.float64) if self._sum is None else self._sum + query
-                self._count += 1
 
 
 def learned_mean(queries: NDArray[np.float32], general: NDArray[np.float32]) -> NDArray[np.float32]:
