@@ -330,7 +330,6 @@ def test_any_reply_can_be_read_or_is_complained_about(reply: str) -> None:
         (lambda: ReActAgent([ECHO, ECHO], FixedSelector(0)), "different names"),
         (lambda: ReActAgent([ECHO], FixedSelector(0), max_steps=0), "max_steps"),
         (lambda: ReActAgent([ECHO], FixedSelector(0), observation_chars=0), "observation_chars"),
-        (lambda: ReActAgent([ECHO], FixedSelector(0), prompt="{task}"), "lacks {tools}, {transcript}"),
         (lambda: Tool("two words", "", add), "without white space"),
         (lambda: Tool("x", "", "add"), "cannot be called"),  # type: ignore[arg-type]
         (lambda: ReActAgent([ECHO], FixedSelector(0)).run(5), "a task is a str"),  # type: ignore[arg-type]

@@ -11,11 +11,12 @@ import inspect
 import json
 import logging
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pointsman.llm.base_llm import aask, ask
+from pointsman.llm.base_llm import Completion, aask, ask
 from pointsman.selector.base_selector import SelectorResult, ToolMetadata, as_choice, as_selector
 from pointsman.tools.errors import InputError
 from pointsman.tools.sync_and_async import in_thread, wait_for
@@ -47,7 +48,7 @@ Tools:
 
 Task: {task}
 {transcript}"""
-"""The prompt of each turn; `ReActAgent` accepts another one with the same three fields."""
+"""The prompt of each turn."""
 
 Stop = Literal["answer", "max_steps", "malformed", "cancelled", "tool", "tool_failed"]
 
@@ -98,24 +99,9 @@ class Tool:
             return f"the action input does not fit {self.name}{signature}: {error}"
         return None
 
-
-class HasCall(Protocol):
-    """Protocol of tools from other frameworks."""
-
-    @property
-    def name(self) -> str:
-        """Like `Tool.name`."""
-        ...
-
-    @property
-    def description(self) -> str:
-        """Like `Tool.description`."""
-        ...
-
-    @property
-    def call(self) -> Callable[..., Any]:
-        """Like `Tool.function`."""
-        ...
+    def call(self, argument: object) -> Any:
+        """Call the function with an action input."""
+        return self.function(**argument) if isinstance(argument, dict) else self.function(argument)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,17 +175,6 @@ def _reason(steps: Sequence[AgentStep], stop: Stop) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ask:
-    prompt: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    tool: Tool
-    argument: object
-
-
-@dataclass(frozen=True, slots=True)
 class _Action:
     thought: str
     tool: str
@@ -209,9 +184,6 @@ class _Action:
 @dataclass(frozen=True, slots=True)
 class _Answer:
     text: str
-
-
-_Loop = Generator[_Ask | _Call, Any, AgentResult]
 
 
 class ReActAgent:
@@ -226,7 +198,6 @@ class ReActAgent:
         llm: anything with ``complete(prompt)`` that returns an object with ``.text``; see `pointsman.llm.base_llm.ask`.
         max_steps: maximum number of turns.
         observation_chars: maximum characters of an observation that the model sees.
-        prompt: like `PROMPT`, with ``{tools}``, ``{task}`` and ``{transcript}``.
 
     Raises:
         InputError: there are no tools, one is not a tool, two share a name, or a limit is below 1.
@@ -234,13 +205,12 @@ class ReActAgent:
 
     def __init__(
         self,
-        tools: Sequence[Tool | HasCall],
+        tools: Sequence[Any],
         selector: BaseSelector,
         llm: LLM | None = None,
         max_steps: int = 8,
         *,
         observation_chars: int = 4000,
-        prompt: str = PROMPT,
     ) -> None:
         self.tools = tuple(map(_tool, tools))
         names = [tool.name for tool in self.tools]
@@ -251,11 +221,8 @@ class ReActAgent:
         for option, value in (("max_steps", max_steps), ("observation_chars", observation_chars)):
             if not isinstance(value, int) or value < 1:
                 raise InputError(f"{option} is an int from 1 up, not {value!r}")
-        missing = [name for name in ("{tools}", "{task}", "{transcript}") if name not in prompt]
-        if missing:
-            raise InputError(f"the prompt lacks {', '.join(missing)}")
         self.selector, self.llm, self.max_steps = as_selector(selector), llm, max_steps
-        self._observation_chars, self._prompt = observation_chars, prompt
+        self._observation_chars = observation_chars
         self._choices = [_metadata(tool) for tool in self.tools]
 
     def run(self, task: str, *, cancelled: Callable[[], bool] = lambda: False) -> AgentResult:
@@ -271,31 +238,36 @@ class ReActAgent:
             ModelError: the model failed.
             Exception: whatever the selector raises.
         """
-        loop = self._loop(task, self.selector.select(self._choices, _query(task)), cancelled)
+
+        async def ask_here(prompt: str) -> Completion:
+            return ask(self.llm, prompt)
+
+        async def call_here(tool: Tool, argument: object) -> object:
+            outcome = tool.call(argument)
+            return wait_for(_awaited, outcome) if inspect.isawaitable(outcome) else outcome
+
+        selection = self.selector.select(self._choices, _query(task))
         try:
-            request = next(loop)
-            while True:
-                request = loop.send(ask(self.llm, request.prompt).text if isinstance(request, _Ask) else _call(request))
+            self._solve(task, selection, cancelled, ask_here, call_here).send(None)  # it waits for nothing
         except StopIteration as end:
             result: AgentResult = end.value
             return result
+        raise RuntimeError("a run without asynchronous calls was suspended")
 
     async def arun(self, task: str, *, cancelled: Callable[[], bool] = lambda: False) -> AgentResult:
         """Async version of `run`: synchronous models and tools run in worker threads; cancelling ends the run."""
-        loop = self._loop(task, await self.selector.aselect(self._choices, _query(task)), cancelled)
-        try:
-            request = next(loop)
-            while True:
-                if isinstance(request, _Ask):
-                    request = loop.send((await aask(self.llm, request.prompt)).text)
-                else:
-                    request = loop.send(await _acall(request))
-        except StopIteration as end:
-            result: AgentResult = end.value
-            return result
+        selection = await self.selector.aselect(self._choices, _query(task))
+        return await self._solve(task, selection, cancelled, partial(aask, self.llm), _acall)
 
-    def _loop(self, task: str, selection: SelectorResult, is_cancelled: Callable[[], bool]) -> _Loop:
-        """The run as a generator: yields calls to make and receives their outcomes, so both twins can drive it."""
+    async def _solve(
+        self,
+        task: str,
+        selection: SelectorResult,
+        is_cancelled: Callable[[], bool],
+        ask_model: Callable[[str], Coroutine[Any, Any, Completion]],
+        call: _CallTool,
+    ) -> AgentResult:
+        """Run the loop, for both twins: they differ in how they ask the model and call a tool."""
         tools = {self.tools[index].name: self.tools[index] for index in selection.inds} or {
             tool.name: tool for tool in self.tools
         }
@@ -305,20 +277,19 @@ class ReActAgent:
             return AgentResult(answer, tuple(steps), stopped, tuple(tools), selection)
 
         if self.llm is None:
-            first = next(iter(tools.values()))
             if is_cancelled():
                 return result(None, "cancelled")
-            steps.append((yield from self._act(_Action("", first.name, task), tools)))
+            steps.append(await self._act(_Action("", next(iter(tools)), task), tools, call))
             return result(None, "tool_failed") if steps[0].error else result(steps[0].observation, "tool")
         for _ in range(self.max_steps):
             if is_cancelled():
                 return result(None, "cancelled")
-            reply = yield _Ask(self._turn(task, tools, steps))
+            reply = (await ask_model(self._turn(task, tools, steps))).text
             turn = _read(reply)
             if isinstance(turn, _Answer):
                 return result(turn.text, "answer")
             if isinstance(turn, _Action):
-                steps.append((yield from self._act(turn, tools)))
+                steps.append(await self._act(turn, tools, call))
                 continue
             is_retry = bool(steps) and steps[-1].tool is None
             steps.append(AgentStep(_cut(reply, self._observation_chars), None, None, turn, turn))
@@ -326,7 +297,7 @@ class ReActAgent:
                 return result(None, "malformed")
         return result(None, "max_steps")
 
-    def _act(self, action: _Action, tools: Mapping[str, Tool]) -> Generator[_Call, Any, AgentStep]:
+    async def _act(self, action: _Action, tools: Mapping[str, Tool], call: _CallTool) -> AgentStep:
         """Call the tool that an action names; every failure becomes an observation."""
         tool = tools.get(action.tool)
         if tool is None:
@@ -334,11 +305,12 @@ class ReActAgent:
         else:
             error = tool.complaint(action.argument)
         if error is None and tool is not None:
-            outcome = yield _Call(tool, action.argument)
-            if not isinstance(outcome, _Failure):
-                text = _cut(_as_text(outcome), self._observation_chars)
+            try:
+                text = _cut(_as_text(await call(tool, action.argument)), self._observation_chars)
                 return AgentStep(action.thought, tool.name, action.argument, text)
-            error = f"{tool.name} failed: {outcome.why}"
+            except Exception as failure:  # reported to the model and kept in the step
+                log.info("tool %s failed", tool.name, exc_info=failure)
+                error = f"{tool.name} failed: {type(failure).__name__}: {failure}"
         error = _cut(error or "", self._observation_chars)
         return AgentStep(action.thought, action.tool, action.argument, f"Error: {error}", error)
 
@@ -349,47 +321,21 @@ class ReActAgent:
             "{transcript}": "".join(f"\n{_step_as_text(step)}" for step in steps),
         }
         # In one pass, so that a task that contains "{tools}" is left unchanged.
-        return re.sub(r"\{(?:tools|task|transcript)\}", lambda field: fields[field[0]], self._prompt)
+        return re.sub(r"\{(?:tools|task|transcript)\}", lambda field: fields[field[0]], PROMPT)
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    why: str
+_CallTool = Callable[[Tool, object], Coroutine[Any, Any, object]]
 
 
-def _call(call: _Call) -> object:
-    try:
-        outcome = _outcome_of(call)
-        if inspect.isawaitable(outcome):
-            return wait_for(_await_outcome, outcome)
-    except Exception as error:  # noqa: BLE001  (reported to the model and kept in the step)
-        return _failure_of(call.tool, error)
-    return outcome
+async def _acall(tool: Tool, argument: object) -> object:
+    outcome = (
+        tool.call(argument) if inspect.iscoroutinefunction(tool.function) else await in_thread(tool.call, argument)
+    )
+    return await outcome if inspect.isawaitable(outcome) else outcome
 
 
-async def _acall(call: _Call) -> object:
-    try:
-        if inspect.iscoroutinefunction(call.tool.function):
-            return await _await_outcome(_outcome_of(call))
-        outcome = await in_thread(_outcome_of, call)
-        if inspect.isawaitable(outcome):
-            return await _await_outcome(outcome)
-    except Exception as error:  # noqa: BLE001  (reported to the model and kept in the step)
-        return _failure_of(call.tool, error)
-    return outcome
-
-
-def _outcome_of(call: _Call) -> Any:
-    return call.tool.function(**call.argument) if isinstance(call.argument, dict) else call.tool.function(call.argument)
-
-
-async def _await_outcome(outcome: Any) -> object:
+async def _awaited(outcome: Any) -> object:
     return await outcome
-
-
-def _failure_of(tool: Tool, error: Exception) -> _Failure:
-    log.info("tool %s failed", tool.name, exc_info=error)
-    return _Failure(f"{type(error).__name__}: {error}")
 
 
 def _query(task: str) -> Query:
