@@ -21,7 +21,7 @@ from pointsman.cli.core_commands import app
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.store.local.truth.writable_truth import WritableTruth
 from pointsman.store.prepared_documents import prepare
-from pointsman.tools.errors import CorruptStoreError, RetrievalError, UnknownNameError
+from pointsman.tools.errors import CorruptStoreError, FormatVersionError, RetrievalError, UnknownNameError
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["killed", "closed"])
@@ -146,8 +146,8 @@ def test_a_row_edited_by_hand_is_named_and_the_other_dataset_is_served(tmp_path:
     ("edit", "named"),
     [
         ("UPDATE documents SET seq = 'text' WHERE key = 3", "document 'd2', key 3"),
-        ("UPDATE vectors SET vector = x'' WHERE key = 3", "the vector of key 3 has 0 bytes, not 64"),
-        ("UPDATE vectors SET vector = x'00010203' WHERE key = 3", "the vector of key 3 has 4 bytes, not 64"),
+        ("UPDATE vectors SET vector = x'' WHERE key = 3", "the vector of key 3 does not match its checksum"),
+        ("UPDATE vectors SET vector = x'00010203' WHERE key = 3", "the vector of key 3 does not match its checksum"),
         ("UPDATE tombstones SET seq = 'text'", "the deletion of key 8 has the sequence number 'text'"),
     ],
 )
@@ -269,43 +269,11 @@ def test_the_manifest_has_a_checksum(workspace: Path) -> None:
         assert handle.dataset("notes", create=False).description == "Notes on trams"
 
 
-def without_checksums(workspace: Path) -> None:
-    """Make of a dataset what the first format was."""
-    folder = workspace / "datasets" / "notes"
-    manifest = json.loads((folder / "manifest.json").read_text())
-    del manifest["checksum"]
-    (folder / "manifest.json").write_text(json.dumps({**manifest, "format": 1}))
-    change(workspace, "UPDATE documents SET digest = substr(digest, 1, 16)")
-    change(workspace, "UPDATE vectors SET vector = substr(vector, 1, 64)")
-    change(workspace, "UPDATE meta SET value = substr(value, 1, instr(value, char(10)) - 1)")
-    change(workspace, "PRAGMA user_version = 0")
-
-
-def test_a_dataset_of_the_first_format_opens_and_is_brought_up_to_date(workspace: Path) -> None:
-    with open_at(workspace) as before:
-        expected = [(hit.id, hit.score) for hit in before.dataset("notes").search("signal 12", 5, refuse=False).hits]
-    without_checksums(workspace)
-    with open_at(workspace) as old:
-        notes = old.dataset("notes", create=False)
-        assert [(hit.id, hit.score) for hit in notes.search("signal 12", 5, refuse=False).hits] == expected
-        assert notes.verify().problems == ()
-        assert notes.add([Document("d5", "signal number 5", {"page": 5}), Document("new", "a new one")]).unchanged == 1
-    manifest = json.loads((workspace / "datasets" / "notes" / "manifest.json").read_text())
-    assert manifest["format"] == 3
-    with open_at(workspace) as new:
-        assert new.dataset("notes", create=False).verify().problems == ()
-    change(workspace, CHANGES["dimensions"])
-    with pytest.raises(CorruptStoreError), open_at(workspace) as handle:
-        handle.dataset("notes", create=False).verify()
-
-
-def test_notes_of_several_lines_are_read_from_the_first_format(workspace: Path) -> None:
-    with open_at(workspace) as handle:
-        handle.dataset("notes").store.annotate(remark="one\ntwo")
-    without_checksums(workspace)
-    change(workspace, "UPDATE meta SET value = 'one\ntwo' WHERE name = 'remark'")
-    with open_at(workspace) as old:
-        assert old.dataset("notes", create=False).store.statistics().notes["remark"] == "one\ntwo"
+def test_a_dataset_of_another_format_is_refused(workspace: Path) -> None:
+    path = workspace / "datasets" / "notes" / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 2}))
+    with open_at(workspace) as handle, pytest.raises(FormatVersionError, match=r"is in format 2.*knows format 3"):
+        handle.dataset("notes", create=False)
 
 
 class TestRepair:
@@ -452,8 +420,6 @@ def test_an_entry_of_the_index_of_sources_that_leads_to_another_row(tmp_path: Pa
 FOREIGN_SCHEMA = {
     "a trigger": "CREATE TRIGGER back AFTER DELETE ON documents BEGIN INSERT INTO documents VALUES "
     "(old.key, old.id, old.text, old.metadata, old.digest, old.seq); END",
-    "a trigger of an old format": "PRAGMA user_version = 0; CREATE TRIGGER more AFTER INSERT ON documents BEGIN "
-    "DELETE FROM tombstones; END",
     "an index": "CREATE UNIQUE INDEX one ON documents (length(text))",
     "a view": "CREATE VIEW harmless AS SELECT randomblob(1000000000)",
 }

@@ -1,4 +1,4 @@
-"""The counts of a document's terms: in codes, spelled, and as earlier versions wrote them."""
+"""The counts of a document's terms, in codes and spelled."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from pointsman import Document
-from pointsman.store.local.keyword import keyword_index, term_codes
+from pointsman.store.local.keyword import term_codes
 from pointsman.store.local.keyword.term_codes import MOST_CODES, TermCodes
 from scores_kit import WITHIN, check, random_work
-from store_kit import add, corpus, opened, sound
+from store_kit import add, opened, sound
 
 WORDS = [f"{stem}{end}" for stem in ("tram", "сигнал", "信号", "a", "é") for end in ("", "way", "1", "я", "号")]
 
@@ -44,11 +44,6 @@ def test_counts_are_those_of_the_tokens_before_and_after_terms_have_codes() -> N
     assert len(b"".join(contents[50:])) < len(b"".join(contents[:50])) * 0.7
 
 
-def test_counts_that_an_earlier_version_wrote() -> None:
-    codes = TermCodes(b"tram\nway")
-    assert codes.counts(["tram", "way", "ram", "tramway"], [b"\ntram 2\ntramway 1\n"]) == [[2, 0, 0, 1]]
-
-
 def test_there_are_no_more_codes_than_two_bytes_can_tell_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(term_codes, "_LEARNT_FROM", 3)
     codes, tokens = TermCodes(), [f"t{number}" for number in range(MOST_CODES + 100)]
@@ -73,28 +68,3 @@ def test_scores_are_those_of_the_formula_whoever_learnt_the_codes(tmp_path: Path
         sound(first)
         first.rebuild()
         sound(first)
-
-
-def test_an_index_of_an_earlier_version_is_read_and_written_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def encode_as_before(_: TermCodes, tokens: list[str]) -> bytes:
-        return "\n".join(["", *(f"{term} {count}" for term, count in Counter(tokens).items()), ""]).encode()
-
-    documents = corpus(60)
-    with monkeypatch.context() as patch:
-        patch.setattr(TermCodes, "encode", encode_as_before)
-        patch.setattr(keyword_index, "_FORMAT", 3)
-        with closing(opened(tmp_path)) as store:
-            add(store, documents)
-            expected = store.keyword.search("rail signal", 50)
-    monkeypatch.setattr(term_codes, "_LEARNT_FROM", 20)
-    with closing(opened(tmp_path)) as store:
-        assert store.keyword.search("rail signal", 50) == expected
-        more_documents = corpus(60, 1, prefix="more")
-        for start in (0, 30):
-            add(store, more_documents[start : start + 30])
-        check(store, {document.id: document for document in (*documents, *more_documents)}, "rail signal", 100)
-        assert len(store.keyword.query("rail")._snapshot.codes) > 10
-        sound(store)
-    assert "rebuilding" not in caplog.text

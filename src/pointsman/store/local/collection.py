@@ -34,7 +34,6 @@ from pointsman.store.local.index_status import IndexStatus, compare
 from pointsman.store.local.keyword.keyword_index import KeywordIndex
 from pointsman.store.local.keyword.words_file import WORDS_FILE
 from pointsman.store.local.manifest import (
-    FORMAT,
     MANIFEST,
     TRUTH,
     drop_directory,
@@ -207,7 +206,6 @@ class Collection:
             self._become_writer()
             self._writers += 1
             try:
-                self._upgrade()
                 try:
                     yield
                 except BaseException:
@@ -513,12 +511,6 @@ class Collection:
                 self.keyword.release()  # its writer too: the next writing process needs tantivy's own lock
             finally:
                 self._lock.release()
-
-    def _upgrade(self) -> None:
-        """Upgrade files of an earlier version: the manifest first, since that version checks it."""
-        if self.manifest["format"] < FORMAT:
-            self.describe(format=FORMAT)
-        self.truth.upgrade()
 
     def _derive(self) -> None:
         """As the writer, update columns, vectors and keyword index, also on disk.

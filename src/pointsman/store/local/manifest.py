@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FORMAT = 3
-_READABLE = {1, 2, FORMAT}  # the first has no checksums in the manifest and in ``meta``, and both pack nothing
 MANIFEST = "manifest.json"
 TRUTH = "documents.sqlite"
 _COMPLETING_SECONDS = 10.0
@@ -61,13 +60,13 @@ def read_manifest(directory: Path) -> dict[str, Any] | None:
         raise CorruptStoreError(f"{path} cannot be read ({error}); restore it from a backup") from error
     except OSError as error:
         raise store_error(path, error) from error
-    if version not in _READABLE:
+    if version != FORMAT:
         raise FormatVersionError(
             f"{directory} is in format {version!r}, this version of pointsman knows format {FORMAT}; "
             "open it with the version that wrote it, or index the documents again into a new dataset"
         )
     check = manifest.pop("checksum", None)
-    if check != (None if version == 1 else _checksum(manifest)):
+    if check != _checksum(manifest):
         raise CorruptStoreError(
             f"{path} does not match its checksum; 'pointsman verify --repair' accepts it unchanged, "
             "or restore it from a backup"

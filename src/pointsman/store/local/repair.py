@@ -199,11 +199,10 @@ def _has_tables(path: Path) -> bool:
 def _notes(connection: sqlite3.Connection) -> dict[str, str]:
     """Return the intact values of ``meta``."""
     notes: dict[str, str] = {}
-    has_checksums = _first(connection, "PRAGMA user_version") != 0
     for (name,) in _readable_rows(connection, "SELECT name FROM meta"):
         for (raw,) in _readable_rows(connection, "SELECT value FROM meta WHERE name = ?", name):
             with suppress(ValueError):
-                notes[str(name)] = value_of(str(name), raw, checked=has_checksums)
+                notes[str(name)] = value_of(str(name), raw)
     return notes
 
 

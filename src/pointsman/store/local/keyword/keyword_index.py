@@ -66,7 +66,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _FORMAT = 4
-_READABLE = (3, _FORMAT)  # the earlier one has no codes of terms
 _HEAP_BYTES = 96_000_000
 _COMPACT = 1000  # with fewer deleted documents than this, rebuilding the index never pays
 _RELOADS = 500  # after so many the index is opened again
@@ -395,7 +394,7 @@ class KeywordIndex:
         if not hits:
             raise ValueError("its first build was not completed")
         marker, _, seq = str(searcher.doc(hits[0][1])["marker"][0]).partition("\n")
-        if marker not in [f"{number} {self._origin}" for number in _READABLE]:
+        if marker != f"{_FORMAT} {self._origin}":
             if marker.rpartition(" ")[2] == self._origin.rpartition(" ")[2]:
                 raise ValueError("another version of Pointsman has made it, which splits texts by other rules")
             raise ValueError(f"it belongs to {marker!r}, not to '{_FORMAT} {self._origin}'")

@@ -74,9 +74,7 @@ class TermCodes:
         forms = [(self._codes.get(term), f"\n{term}\n".encode(), f"\n{term} ".encode()) for term in terms]
         all_counts = []
         for content in documents:
-            code_list, end, lines = content.partition(_END_OF_CODES)
-            if not end:  # of an earlier version, which had no codes
-                code_list, lines = b"", content
+            code_list, _, lines = content.partition(_END_OF_CODES)
             counts = []
             for code, line, beginning in forms:
                 count = code_list.count(code) if code else 0

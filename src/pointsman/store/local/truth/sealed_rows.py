@@ -66,7 +66,7 @@ def _content_of_row(row: Sequence[Any]) -> tuple[str, str | None, str, bytes]:
     if isinstance(text, bytes):
         text = unpack_text(text)
     content, check = digests[:DIGEST], digests[DIGEST:]
-    if check and check != row_check(key, seq, id_, metadata, content):
+    if check != row_check(key, seq, id_, metadata, content):
         raise ValueError("the row does not match its checksum")
     return id_, text, metadata, content
 
@@ -80,7 +80,7 @@ def id_in(row: Sequence[Any]) -> str:
     id_, _, metadata, digests, seq, key = row
     try:
         content, check = digests[:DIGEST], digests[DIGEST:]
-        if len(content) == DIGEST and check in (b"", row_check(key, seq, id_, metadata, content)):
+        if len(content) == DIGEST and check == row_check(key, seq, id_, metadata, content):
             return str(id_)
     except (TypeError, AttributeError) as error:
         raise ValueError(f"document {id_!r:.80}, key {key!r:.20}: {error}") from error
@@ -99,7 +99,7 @@ def vectors_in(rows: Sequence[tuple[int, object]], size: int = 0) -> list[bytes]
     """
     vectors = unpack_vectors([_content(key, raw) for key, raw in rows])
     for (key, _), vector in zip(rows, vectors, strict=True):
-        if len(vector) != (size or len(vector)) or not vector:  # those of the first versions have no checksum
+        if len(vector) != (size or len(vector)) or not vector:
             raise ValueError(f"the vector of key {key!r:.20} has {len(vector)} bytes, not {size or 'some'}")
     return vectors
 
@@ -107,8 +107,6 @@ def vectors_in(rows: Sequence[tuple[int, object]], size: int = 0) -> list[bytes]
 def _content(key: int, raw: object) -> bytes:
     """Return a vector, which may be packed, after verifying its checksum."""
     if isinstance(raw, bytes) and isinstance(key, int):
-        if len(raw) % NUMBER == 0:  # written by a version without checksums
-            return raw
         for length in (_PACKED_CHECK, _VECTOR_CHECK):
             content = raw[:-length]
             if raw[-length:] == _vector_check(key, content):

@@ -36,7 +36,6 @@ log = logging.getLogger(__name__)
 
 # Metadata that SQLite cannot parse as JSON, e.g. nested a thousand levels deep, counts as having no source.
 SOURCE = "CASE WHEN json_valid(metadata) THEN json_extract(metadata, '$.source') END"
-SOURCE_INDEX = f"CREATE INDEX IF NOT EXISTS documents_source ON documents ({SOURCE});"
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS documents (
@@ -51,10 +50,10 @@ CREATE INDEX IF NOT EXISTS documents_seq ON documents (seq);
 CREATE TABLE IF NOT EXISTS vectors (key INTEGER PRIMARY KEY, vector BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS tombstones (key INTEGER PRIMARY KEY, seq INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS tombstones_seq ON tombstones (seq);
-{SOURCE_INDEX}
+CREATE INDEX IF NOT EXISTS documents_source ON documents ({SOURCE});
 """
 
-CHECKED, _WITH_TALLY = 2, 5  # SQLite's ``user_version`` of a file whose ``meta`` has checksums, and one with a tally
+_VERSION = 5  # SQLite's ``user_version``
 _BUSY_SECONDS = 10.0
 # Of a larger file, a process would map page after page, and keep them; to read them anew takes no longer.
 _SETTINGS = """
@@ -72,7 +71,6 @@ _REMEDY: Final = (
 )
 VALUE: Final = "SELECT value FROM meta WHERE name = ?"
 """Asks for one value of ``meta``."""
-_ACTING = "SELECT 1 FROM sqlite_master WHERE type IN ('trigger', 'view')"
 _SCHEMA_OF = (
     "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL AND "
     "(tbl_name IN ('meta', 'documents', 'vectors', 'tombstones') OR type IN ('trigger', 'view'))"
@@ -88,10 +86,6 @@ class TruthConnection(sqlite3.Connection):
     """Whether it takes the file for unchangeable, since its directory could not be written to."""
     identity = ""
     """Drawn at random when the file was created."""
-    has_checksums = True
-    """Whether the values of ``meta`` have checksums."""
-    has_tally = True
-    """Whether there is a tally."""
 
 
 def connect(path: Path, *, create: bool = False, identity: str = "") -> TruthConnection:
@@ -188,7 +182,7 @@ def _read_head(path: Path, connection: TruthConnection, *, create: bool) -> None
     if row is None:
         raise damaged_error(path, "it has no identity")
     try:
-        connection.identity = value_of("identity", row[0], checked=connection.has_checksums)
+        connection.identity = value_of("identity", row[0])
     except ValueError as error:
         raise damaged_error(path, str(error)) from error
 
@@ -198,13 +192,9 @@ def _check_head(path: Path, connection: TruthConnection) -> None:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     encoding = connection.execute("PRAGMA encoding").fetchone()[0]
     vacuum = connection.execute("PRAGMA auto_vacuum").fetchone()[0]
-    if version not in {0, CHECKED, _WITH_TALLY} or encoding != "UTF-8" or vacuum:
+    if version != _VERSION or encoding != "UTF-8" or vacuum:
         raise damaged_error(path, "its header is damaged")
-    connection.has_checksums, connection.has_tally = version != 0, version == _WITH_TALLY
-    is_changed = (
-        schema_rows() != _schema_of(connection) if connection.has_checksums else connection.execute(_ACTING).fetchone()
-    )
-    if is_changed:
+    if schema_rows() != _schema_of(connection):
         raise damaged_error(path, "its tables were changed")
 
 
@@ -214,7 +204,7 @@ def _create(path: Path, connection: TruthConnection) -> None:
     tally = with_check("tally", str(Tally(notes=2)))  # itself and the identity
     birth = (
         f"INSERT OR IGNORE INTO meta VALUES ('identity', '{identity}'), ('tally', '{tally}'); "
-        f"PRAGMA user_version = {_WITH_TALLY};"
+        f"PRAGMA user_version = {_VERSION};"
     )
     # An 8 KB page holds five vectors of 384 numbers with little waste; the page size can only be set on a new file.
     settings = "PRAGMA page_size = 8192; PRAGMA journal_mode = WAL;"
@@ -276,8 +266,8 @@ def with_check(name: str, value: str) -> str:
     return f"{value}\n{_meta_check(name, value)}"
 
 
-def value_of(name: str, raw: object, *, checked: bool) -> str:
-    """Return a value of ``meta`` after verifying its checksum, which may be missing unless ``checked``.
+def value_of(name: str, raw: object) -> str:
+    """Return a value of ``meta`` after verifying its checksum.
 
     Raises:
         ValueError: the value differs from what was written.
@@ -286,14 +276,12 @@ def value_of(name: str, raw: object, *, checked: bool) -> str:
         value, _, check = raw.rpartition("\n")
         if check == _meta_check(name, value):
             return value
-        if not checked:
-            return raw
     raise ValueError(f"the value of {name!r:.40} does not match its checksum")
 
 
 @cache
 def schema_rows() -> frozenset[tuple[str, str]]:
-    """Return the tables and indexes as SQLite records them, without the index of sources, which may be added later."""
+    """Return the tables and indexes as SQLite records them."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(_SCHEMA)
         return _schema_of(connection)
@@ -301,4 +289,4 @@ def schema_rows() -> frozenset[tuple[str, str]]:
 
 def _schema_of(connection: sqlite3.Connection) -> frozenset[tuple[str, str]]:
     """Return our tables with all that acts on them, such as triggers, which a foreign backup may have."""
-    return frozenset(row for row in connection.execute(_SCHEMA_OF) if row[0] != "documents_source")
+    return frozenset(connection.execute(_SCHEMA_OF))

@@ -6,9 +6,8 @@ operation log therefore holds only the last operation on each key, never needs t
 number n" with one indexed lookup. An index that remembers the number it has applied can always catch up.
 
 Everything has a checksum: a document's text and metadata (``digest``); its whole row, with id, key and sequence number;
-a vector with its key; each value of ``meta`` with its name. Checksums are verified on read. Rows written by versions
-without checksums have none until they are written again. Indexes have none, so a tally says what they have to list
-(`pointsman.store.local.truth.tally`).
+a vector with its key; each value of ``meta`` with its name. Checksums are verified on read. Indexes have none, so a
+tally says what they have to list (`pointsman.store.local.truth.tally`).
 """
 
 from __future__ import annotations
@@ -85,8 +84,6 @@ class Truth:
         # for callers that never call close
         weakref.finalize(self, close_all, self._idle, path.parent, os.getpid()).atexit = False
         self.identity = ""
-        self._checked = True  # whether the values of ``meta`` have checksums
-        self._has_tally = True  # whether there is a tally
         self._sound_indexes: set[TallyName] = set()  # indexes that listed in this process what they should
         self._metas: tuple[list[Any], Mapping[str, str]] = [], {}  # rows of ``meta`` as last read, and their values
         self._take_back(self._connect(create=create))
@@ -116,7 +113,7 @@ class Truth:
         rows, last = self._rows("SELECT name, value FROM meta"), self._metas
         if rows != last[0]:  # else they have been verified
             values = {name: self._value(name, value) for name, value in rows}
-            if self._has_tally and ("tally" not in values or Tally.of(values["tally"]).notes != len(values)):
+            if "tally" not in values or Tally.of(values["tally"]).notes != len(values):
                 raise self._damaged("values of its table 'meta' are missing")
             last = self._metas = rows, values
         return last[1]
@@ -416,7 +413,7 @@ class Truth:
             CorruptStoreError: others were written.
         """
         values = self.metas()
-        if self._has_tally and int(values.get("seq", 0)) == seq and Tally.of(values["tally"]).vectors != count:
+        if int(values.get("seq", 0)) == seq and Tally.of(values["tally"]).vectors != count:
             raise self._damaged(f"{count} vectors can be read, and {Tally.of(values['tally']).vectors} were written")
 
     def _trust(self, index_name: TallyName) -> None:
@@ -425,7 +422,7 @@ class Truth:
         Raises:
             CorruptStoreError: it hides something, or lists something else.
         """
-        if not self._has_tally or index_name in self._sound_indexes:
+        if index_name in self._sound_indexes:
             return
         with self._snapshot() as connection:
             is_right = sum_over(connection, index_name) == getattr(self._tally(connection), index_name)
@@ -530,7 +527,6 @@ class Truth:
         """Return a new connection to the same database as the existing ones."""
         connection = connect(self._path, create=create, identity=self.identity)
         self.identity = connection.identity
-        self._checked, self._has_tally = connection.has_checksums, connection.has_tally
         return connection
 
     def _damaged(self, reason: str) -> CorruptStoreError:
@@ -547,7 +543,7 @@ class Truth:
             raise self._damaged(str(error)) from error
 
     def _value(self, name: str, raw: object) -> str:
-        return self._verified(partial(value_of, checked=self._checked), name, raw)
+        return self._verified(value_of, name, raw)
 
     def _document(self, row: Sequence[Any]) -> Document:
         return self._verified(sealed.document_in, row)

@@ -17,7 +17,7 @@ from pointsman.store.local.truth import local_history as history
 from pointsman.store.local.truth.packing import pack_text
 from pointsman.store.local.truth.sealed_rows import DIGEST, NO_VECTOR, row_check, seal_vectors
 from pointsman.store.local.truth.tally import Tally, ids_hash, mix_sum
-from pointsman.store.local.truth.truth_file import CHECKED, SOURCE_INDEX, VALUE, close, close_all, with_check
+from pointsman.store.local.truth.truth_file import VALUE, close, close_all, with_check
 from pointsman.store.local.truth.truth_rows import LAST_KEY, VARIABLES, Truth, marks
 from pointsman.tools.batching import batched
 from pointsman.tools.sqlite import SQLITE_ERRORS, error_code
@@ -37,18 +37,6 @@ _BEGIN = "BEGIN IMMEDIATE; DELETE FROM meta WHERE false;"
 
 class WritableTruth(Truth):
     """A truth that is written to as well, by one process at a time: the caller holds the writer lock."""
-
-    def upgrade(self) -> None:
-        """Add what a file of an earlier version lacks: the index of sources and the checksums of ``meta``."""
-        with self._connection() as connection:
-            connection.execute(SOURCE_INDEX)
-        if not self._checked:
-            with self.transaction(advance=False) as (connection, _):
-                for name, raw in connection.execute("SELECT name, value FROM meta").fetchall():
-                    value = with_check(name, self._value(name, raw))
-                    connection.execute("UPDATE meta SET value=? WHERE name=?", (value, name))
-                connection.execute(f"PRAGMA user_version = {CHECKED}")
-            self._checked = True
 
     def unchanged(self, prepared: Sequence[Prepared], *, with_vectors: bool = False) -> list[bool]:
         """Return whether each document is already stored unchanged and, if ``with_vectors``, has a vector."""
@@ -140,7 +128,7 @@ class WritableTruth(Truth):
     ) -> None:
         """Add what a transaction changes to the tally, inside it."""
         change = Tally(ids, writes, deletions, vectors, notes)
-        if self._has_tally and change != Tally():
+        if change != Tally():
             tally = self._tally(connection) + change
             connection.execute("UPDATE meta SET value=? WHERE name='tally'", (with_check("tally", str(tally)),))
 
