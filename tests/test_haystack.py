@@ -27,7 +27,6 @@ from haystack.testing.document_store import (
     GetMetadataFieldsInfoTest,
     GetMetadataFieldUniqueValuesTest,
 )
-from haystack.utils import Secret
 from haystack.utils.filters import document_matches_filter
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,7 +47,6 @@ from pointsman.integrations.haystack import (
     PointsmanRanker,
     PointsmanRetriever,
     PointsmanRouter,
-    PointsmanServiceRetriever,
     PointsmanTextEmbedder,
     filter_of,
 )
@@ -376,14 +374,15 @@ def test_filters_on_the_content(store: PointsmanDocumentStore) -> None:
         store.filter_documents({"field": "content", "operator": "<", "value": "2024-01-01"})
 
 
-async def test_the_service_retriever_gives_the_services_answer(tmp_path: Path) -> None:
+async def test_a_store_at_a_service_gives_the_services_answer(tmp_path: Path) -> None:
     with pointsman.open(tmp_path, embedder=HashingEmbedder()) as workspace:
         for name in ("rails", "others"):
             workspace.dataset(name).add(
                 [{"id": f"{name}{n}", "text": t, "metadata": {"n": n}} for n, t in enumerate(TEXTS)]
             )
         with serving(create_app(workspace, settings=Settings())) as url:
-            retriever = PointsmanServiceRetriever(url, datasets=["rails"], top_k=2, refuse=False)
+            store = PointsmanDocumentStore(url, "rails")
+            retriever = PointsmanRetriever(store, top_k=2)
             documents = retriever.run("red signal")["documents"]
             expected = workspace.search("red signal", 2, datasets="rails", refuse=False).hits
             assert [document.id for document in documents] == [hit.id for hit in expected]
@@ -397,10 +396,19 @@ async def test_the_service_retriever_gives_the_services_answer(tmp_path: Path) -
             pipeline.add_component("service", retriever)
             component: Any = Pipeline.loads(pipeline.dumps()).get_component("service")
             assert component.run("red signal")["documents"] == documents
-            retriever.close()
-            component.close()
-    with pytest.raises(UnmetNeedError, match="PointsmanServiceRetriever"):
-        PointsmanDocumentStore("http://localhost:1")
+            assert store.count_documents() == len(TEXTS)
+            store.write_documents([Document(id="bread", content="The baker bakes bread at dawn.")])
+            assert retriever.run("baker at dawn", top_k=1)["documents"][0].id == "bread"
+            assert workspace.dataset("rails").get_vectors(["bread"])[0] is not None  # the service has embedded it
+            vector = HashingEmbedder().embed("baker at dawn").tolist()
+            for nearest in (
+                PointsmanEmbeddingRetriever(store).run(vector),
+                PointsmanHybridRetriever(store).run("baker at dawn", vector),
+            ):
+                assert nearest["documents"][0].id == "bread"
+            assert store.delete_by_filter({"field": "id", "operator": "==", "value": "bread"}) == 1
+            store.close()
+            component.document_store.close()
 
 
 def test_wrong_stores_and_numbers_are_refused() -> None:
@@ -652,7 +660,7 @@ def test_locations(tmp_path: Path) -> None:
     retriever: Any = Pipeline.loads(pipeline.dumps()).get_component("words")
     assert retriever.document_store.location == str(tmp_path)
     with pytest.raises(UnmetNeedError, match="is a service"):
-        PointsmanDocumentStore("http://127.0.0.1:8080")
+        PointsmanDocumentStore("http://127.0.0.1:8080", embedder="hashing")
 
 
 # ── what an answer says of its documents ─────────────────────────────────────────────────────────────────────────────
@@ -688,7 +696,7 @@ def test_first_document_says_what_did_not_work(store: PointsmanDocumentStore) ->
     assert "degraded" not in second.meta
 
 
-async def test_options_of_a_run_say_who_asks(tmp_path: Path) -> None:
+async def test_options_of_a_run_say_who_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pointsman.open(tmp_path, embedder=HashingEmbedder()) as workspace:
         workspace.dataset("rails").add([{"id": str(number), "text": text} for number, text in enumerate(TEXTS)])
         workspace.dataset("rails").set_access({"0": ["user:anna"], "1": ["everyone"], "2": ["group:bakers"]})
@@ -698,7 +706,8 @@ async def test_options_of_a_run_say_who_asks(tmp_path: Path) -> None:
         store = PointsmanDocumentStore(tmp_path, "rails", embedder="hashing")
         anna = {"principals": ["user:anna"]}
         with serving(create_app(workspace, settings=Settings())) as url:
-            service = PointsmanServiceRetriever(url, Secret.from_token(key), refuse=False)
+            monkeypatch.setenv("POINTSMAN_API_KEY", key)
+            service = PointsmanRetriever(PointsmanDocumentStore(url, "rails"))
             assert {document.id for document in service.run("signal bread")["documents"]} == {"0", "1", "2"}
             for retriever in (PointsmanRetriever(store), service):
                 for answer in (
@@ -706,7 +715,7 @@ async def test_options_of_a_run_say_who_asks(tmp_path: Path) -> None:
                     await retriever.run_async("signal bread", options=anna),
                 ):
                     assert {document.id for document in answer["documents"]} == {"0", "1"}
-            service.close()
+            service.document_store.close()
         with pytest.raises(InputError, match="needs to know who asks"):
             PointsmanRetriever(store).run("signal bread")
         store.close()
@@ -723,7 +732,5 @@ async def test_options_of_a_run_say_who_asks(tmp_path: Path) -> None:
 def test_options_are_checked(store: PointsmanDocumentStore, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         PointsmanRetriever(store, options=options)
-    with pytest.raises(ValueError, match=message):
-        PointsmanServiceRetriever("http://127.0.0.1:9", options=options)
     with pytest.raises(ValueError, match=message):
         PointsmanRetriever(store).run("red signal", options=options)

@@ -17,7 +17,6 @@ try:
         PointsmanEmbeddingRetriever,
         PointsmanHybridRetriever,
         PointsmanRetriever,
-        PointsmanServiceRetriever,
     )
     from haystack_integrations.components.routers.pointsman import PointsmanRouter
     from haystack_integrations.document_stores.pointsman import PointsmanDocumentStore, filter_of
@@ -35,7 +34,6 @@ __all__ = [
     "PointsmanRanker",
     "PointsmanRetriever",
     "PointsmanRouter",
-    "PointsmanServiceRetriever",
     "PointsmanTextEmbedder",
     "filter_of",
 ]

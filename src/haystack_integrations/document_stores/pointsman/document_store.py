@@ -36,17 +36,18 @@ class PointsmanDocumentStore:
     """A dataset as a document store: searched by words, by vectors, and by both together.
 
     Args:
-        location: a workspace: a folder, or the URL of a database such as ``postgresql://user@host/database``; by
-            default, a temporary folder that is deleted with the object.
+        location: a workspace: a folder, or the URL of a database such as ``postgresql://user@host/database`` or of a
+            Pointsman service, whose key is in ``POINTSMAN_API_KEY``; by default, a temporary folder that is deleted
+            with the object.
         dataset: its name in the workspace.
         embedder: embeds documents that come without an embedding, and questions: ``"default"`` or another name that
             `pointsman.load_embedder` knows. Without one, all vectors come from Haystack's components, and documents
-            without an embedding are found by their words.
+            without an embedding are found by their words; but a service embeds by itself.
         vectors: a name for the vectors of those components; later, vectors with another name are rejected.
         wait: seconds to wait while another process writes.
 
     Raises:
-        UnmetNeedError: the location is a service, which embeds by itself; `PointsmanServiceRetriever` searches it.
+        UnmetNeedError: there is an embedder, and the location is a service, which embeds by itself.
     """
 
     def __init__(
@@ -59,11 +60,9 @@ class PointsmanDocumentStore:
     ) -> None:
         if location is not None and not isinstance(location, str | Path):
             raise TypeError(f"location is a folder or the URL of a database, not a {type(location).__name__}")
-        if location is not None and is_service(location):
-            raise UnmetNeedError(
-                f"{redacted(location)} is a service, which embeds by itself; search it with "
-                "PointsmanServiceRetriever, or give a folder or database"
-            )
+        self._is_service = location is not None and is_service(location)
+        if self._is_service and embedder is not None:
+            raise UnmetNeedError(f"{redacted(str(location))} is a service, which embeds by itself; leave out embedder")
         self.location = None if location is None else str(location)
         self.name, self.embedder, self.vectors, self.wait = dataset, embedder, vectors, wait
         self._workspace: pointsman.Workspace | None = None
@@ -74,13 +73,18 @@ class PointsmanDocumentStore:
         """The dataset; opened on first use."""
         with _opening:
             if self._dataset is None:
-                own_embedder = given_or_named(self.embedder, self.vectors)
+                own_embedder = None if self._is_service else given_or_named(self.embedder, self.vectors)
                 if self.location is None:
                     self._dataset = Dataset(self.name, embedder=own_embedder)
                 else:
                     self._workspace = pointsman.open(self.location, embedder=own_embedder)
                     self._dataset = self._workspace.dataset(self.name)
             return self._dataset
+
+    @property
+    def embeds(self) -> bool:
+        """Whether documents and questions that come without a vector are embedded."""
+        return self._is_service or self.embedder is not None
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the settings from which `from_dict` rebuilds it."""
@@ -225,7 +229,7 @@ class PointsmanDocumentStore:
             return len(new)
 
     def _add(self, documents: list[OurDocument], vectors: Sequence[Any]) -> None:
-        self.dataset.add(documents, vectors=vectors, embed=self.embedder is not None)
+        self.dataset.add(documents, vectors=vectors, embed=self.embeds)
 
     def delete_documents(self, document_ids: list[str]) -> None:
         """Delete documents; unknown ids are ignored."""

@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
-from haystack import Document, component, default_from_dict, default_to_dict
+from haystack import Document, component
 
+from haystack_integrations.document_stores.pointsman.saved_component import SavedComponent
 from pointsman.embedders import load_embedder
 from pointsman.embedders.base_embedder import BaseEmbedder
 from pointsman.tools.sync_and_async import async_twin
@@ -13,20 +14,11 @@ from pointsman.tools.sync_and_async import async_twin
 __all__ = ["PointsmanDocumentEmbedder", "PointsmanTextEmbedder"]
 
 
-class _Embedder:
+class _Embedder(SavedComponent):
     """Shared by both embedders."""
 
     def __init__(self, embedder: str = "default") -> None:
         self.embedder = embedder
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the settings from which `from_dict` rebuilds it."""
-        return default_to_dict(self, embedder=self.embedder)
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
-        """Rebuild the component from the output of `to_dict`."""
-        return default_from_dict(cls, data)
 
     @cached_property
     def _own_embedder(self) -> BaseEmbedder:

@@ -1,11 +1,11 @@
 """A Haystack joiner with Pointsman's fusion methods."""
 
 from dataclasses import replace
-from typing import Any
 
-from haystack import Document, component, default_from_dict, default_to_dict
+from haystack import Document, component
 from haystack.core.component.types import Variadic
 
+from haystack_integrations.document_stores.pointsman.saved_component import SavedComponent
 from pointsman import fuse
 from pointsman.values.argument_checks import check_top_k
 
@@ -13,7 +13,7 @@ __all__ = ["PointsmanJoiner"]
 
 
 @component
-class PointsmanJoiner:
+class PointsmanJoiner(SavedComponent):
     """Fuses several rankings into one: each document once, by the fused score.
 
     Args:
@@ -28,15 +28,6 @@ class PointsmanJoiner:
             raise ValueError(f"top_k is 1 or more, not {top_k}")
         self.method, self.weights, self.top_k = method, weights, top_k
         fuse([], method)  # raises if there is no such method
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the settings from which `from_dict` rebuilds it."""
-        return default_to_dict(self, method=self.method, weights=self.weights, top_k=self.top_k)
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> "PointsmanJoiner":
-        """Rebuild the component from the output of `to_dict`."""
-        return default_from_dict(cls, data)
 
     @component.output_types(documents=list[Document])
     def run(self, documents: Variadic[list[Document]], top_k: int | None = None) -> dict[str, list[Document]]:

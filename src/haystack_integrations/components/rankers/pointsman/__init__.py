@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
-from haystack import Document, component, default_from_dict, default_to_dict
+from haystack import Document, component
 
+from haystack_integrations.document_stores.pointsman.saved_component import SavedComponent
 from pointsman import CalibratedReranker
 from pointsman import Document as OurDocument
 from pointsman.embedders import load_embedder
@@ -16,7 +16,7 @@ __all__ = ["PointsmanRanker"]
 
 
 @component
-class PointsmanRanker:
+class PointsmanRanker(SavedComponent):
     """Ranks documents by words and vectors together; documents without a text come last.
 
     Args:
@@ -28,15 +28,6 @@ class PointsmanRanker:
         if top_k < 1:
             raise ValueError(f"top_k is 1 or more, not {top_k}")
         self.top_k, self.embedder = top_k, embedder
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the settings from which `from_dict` rebuilds it."""
-        return default_to_dict(self, top_k=self.top_k, embedder=self.embedder)
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> "PointsmanRanker":
-        """Rebuild the component from the output of `to_dict`."""
-        return default_from_dict(cls, data)
 
     @cached_property
     def _reranker(self) -> CalibratedReranker:

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
 
-from haystack import component, default_from_dict, default_to_dict
+from haystack import component
 
+from haystack_integrations.document_stores.pointsman.saved_component import SavedComponent
 from pointsman import load_embedder
 from pointsman.selector import EmbeddingSelector, SelectorResult, ToolMetadata
 
@@ -13,7 +13,7 @@ __all__ = ["PointsmanRouter"]
 
 
 @component
-class PointsmanRouter:
+class PointsmanRouter(SavedComponent):
     """Sends a question to the routes whose descriptions are nearest in meaning; each route is an output.
 
     Args:
@@ -29,15 +29,6 @@ class PointsmanRouter:
             raise ValueError(f"top_k is 1 to {len(routes)}, as there are so many routes, not {top_k}")
         self.routes, self.top_k, self.embedder = dict(routes), top_k, embedder
         component.set_output_types(self, **dict.fromkeys(self.routes, str))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the settings from which `from_dict` rebuilds it."""
-        return default_to_dict(self, routes=self.routes, top_k=self.top_k, embedder=self.embedder)
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> "PointsmanRouter":
-        """Rebuild the component from the output of `to_dict`."""
-        return default_from_dict(cls, data)
 
     @cached_property
     def _selector(self) -> EmbeddingSelector:
