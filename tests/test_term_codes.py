@@ -38,9 +38,9 @@ def test_counts_are_those_of_the_tokens_before_and_after_terms_have_codes() -> N
     contents = [codes.encode(tokens) for tokens in documents]
     assert len(codes) > len(WORDS) * 0.9
     terms = [*WORDS, "rare7", "tra", "way", "no"]
-    expected = [[Counter(tokens)[term] for term in terms] for tokens in documents]
-    assert codes.counts(terms, contents) == expected
-    assert TermCodes(codes.content).counts(terms, contents) == expected
+    expected = [[Counter(tokens)[term] for tokens in documents] for term in terms]
+    assert codes.counts(terms, contents).tolist() == expected
+    assert TermCodes(codes.content).counts(terms, contents).tolist() == expected
     assert len(b"".join(contents[50:])) < len(b"".join(contents[:50])) * 0.7
 
 
@@ -49,7 +49,9 @@ def test_there_are_no_more_codes_than_two_bytes_can_tell_apart(monkeypatch: pyte
     codes, tokens = TermCodes(), [f"t{number}" for number in range(MOST_CODES + 100)]
     contents = [codes.encode(tokens) for _ in range(5)]
     assert len(codes) == MOST_CODES
-    assert codes.counts([tokens[0], tokens[MOST_CODES - 1], tokens[-1], "t"], contents[3:]) == [[1, 1, 1, 0]] * 2
+    assert codes.counts([tokens[0], tokens[MOST_CODES - 1], tokens[-1], "t"], contents[3:]).tolist() == [[1, 1]] * 3 + [
+        [0, 0]
+    ]
 
 
 @pytest.mark.usefixtures("learns_early")

@@ -11,7 +11,10 @@ from pointsman.text import query_tokens
 from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
 K1: Final = 1.2
 """How soon further occurrences of a word stop counting, unless set."""
@@ -77,8 +80,9 @@ class BM25(NamedTuple):
         k1: term frequency saturation.
         b: length normalisation.
 
-    >>> round(BM25(mean=100).scores([2.0], [[3]], [100])[0], 3)
-    1.429
+    >>> import numpy as np
+    >>> BM25(mean=100).scores([2.0], np.array([[3, 0]]), [100, 50]).round(3).tolist()
+    [1.429, 0.0]
     """
 
     mean: float
@@ -89,21 +93,22 @@ class BM25(NamedTuple):
         """Return what the length of a document adds to the counts of its words."""
         return self.k1 * (1 - self.b + self.b * length / self.mean)
 
-    def scores(self, weights: Sequence[float], counts: Iterable[Sequence[int]], lengths: Iterable[int]) -> list[float]:
+    def scores(
+        self, weights: Sequence[float], counts: NDArray[np.int64], lengths: Sequence[int]
+    ) -> NDArray[np.float64]:
         """Score documents.
 
         Args:
             weights: of each word.
-            counts: for each document, how often it contains each word.
+            counts: how often each document contains each word: a row for each word, a column for each document.
             lengths: of each document, in words.
         """
-        k1, constant, slope = self.k1, 1 - self.b, self.b
-        scores = []
-        for occurrences, length in zip(counts, lengths, strict=True):
-            norm = k1 * (constant + slope * length / self.mean)
-            score = 0.0
-            for weight, count in zip(weights, occurrences, strict=True):
-                if count:
-                    score += weight * count / (count + norm)
-            scores.append(score)
+        import numpy as np
+
+        norms = self.k1 * (1 - self.b + self.b * np.asarray(lengths, np.float64) / self.mean)
+        scores = np.zeros(len(lengths))
+        for weight, row in zip(weights, counts, strict=True):
+            occurring = row > 0
+            own_counts = row[occurring]
+            scores[occurring] += weight * own_counts / (own_counts + norms[occurring])
         return scores

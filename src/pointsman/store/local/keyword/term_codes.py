@@ -8,12 +8,16 @@ had to spell; a code is never given to another term, so what was written before 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
-from itertools import filterfalse
+from itertools import accumulate, filterfalse
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
 # A first byte is never a second one, so codes can be looked for like text; and neither is what ends them.
 _LOWEST_FIRST_BYTE: Final = 0x80
@@ -69,23 +73,50 @@ class TermCodes:
         self._spellings.clear()
         self._spellers = 0
 
-    def counts(self, terms: Iterable[str], documents: Iterable[bytes]) -> list[list[int]]:
-        """Return how often each term occurs in each document, from what `encode` returned for these."""
-        forms = [(self._codes.get(term), f"\n{term}\n".encode(), f"\n{term} ".encode()) for term in terms]
-        all_counts = []
+    def counts(self, terms: Iterable[str], documents: Iterable[bytes]) -> NDArray[np.int64]:
+        """Return how often each term occurs in each document: a row for each term, a column for each document.
+
+        Args:
+            terms: the terms.
+            documents: what `encode` returned for each.
+        """
+        import numpy as np
+
+        code_lists, line_lists = [], []
         for content in documents:
             code_list, _, lines = content.partition(_END_OF_CODES)
-            counts = []
-            for code, line, beginning in forms:
-                count = code_list.count(code) if code else 0
-                if not count and line in lines:
-                    count = 1
-                elif not count and (offset := lines.find(beginning)) >= 0:
-                    start = offset + len(beginning)
-                    count = int(lines[start : lines.index(b"\n", start)])
-                counts.append(count)
-            all_counts.append(counts)
-        return all_counts
+            code_lists.append(code_list)
+            line_lists.append(lines)
+        codes, code_ends = np.frombuffer(b"".join(code_lists), np.uint16), _ends(code_lists, len(_code(0)))
+        joined_lines, line_ends = b"".join(line_lists), _ends(line_lists)
+        terms = list(terms)
+        counts = np.zeros((len(terms), len(line_lists)), np.int64)
+        for row, term in zip(counts, terms, strict=True):
+            code = self._codes.get(term)
+            if code is not None:
+                places = np.flatnonzero(codes == np.frombuffer(code, np.uint16))
+                row[:] = np.bincount(np.searchsorted(code_ends, places, "right"), minlength=len(row))
+            spelled = term.encode()
+            for start in _places(joined_lines, b"\n%b\n" % spelled):
+                row[bisect_right(line_ends, start)] = 1
+            beginning = b"\n%b " % spelled
+            for start in _places(joined_lines, beginning):
+                number = start + len(beginning)
+                row[bisect_right(line_ends, start)] = int(joined_lines[number : joined_lines.index(b"\n", number)])
+        return counts
+
+
+def _ends(parts: Iterable[bytes], unit: int = 1) -> list[int]:
+    """Return where each of some joined parts ends, in units of so many bytes."""
+    return list(accumulate(len(part) // unit for part in parts))
+
+
+def _places(text: bytes, part: bytes) -> Iterator[int]:
+    """Yield where a part begins in a text."""
+    start = text.find(part)
+    while start >= 0:
+        yield start
+        start = text.find(part, start + 1)
 
 
 def _code(number: int) -> bytes:

@@ -125,6 +125,8 @@ class WordQuery:
 
     def _best(self, hits: Sequence[_Hit], k: int) -> list[tuple[int, float]]:
         """Return the best ``k`` hits, scored by the formula; those that cannot be among them are left out before."""
+        import numpy as np
+
         if k < len(hits) and self._constants == (K1, B):
             ratios = [self._snapshot.ratio(hit.length) for hit in hits]
             lower_bounds = sorted(
@@ -134,14 +136,17 @@ class WordQuery:
             hits = [hit for hit, ratio in zip(hits, ratios, strict=True) if hit.score * max(1.0, ratio) >= bar]
         formula = BM25(self._snapshot.average_length, *self._constants)
         counts = self._counts(hits)
-        scores = formula.scores(self._weights, counts, [hit.length for hit in hits])
-        for hit, own_counts in zip(hits, counts, strict=True):
-            self.matched[hit.key] = sum(compress(self._weights, own_counts))
-        ranking = sorted([(-score, hit.key) for hit, score in zip(hits, scores, strict=True)])
+        scores = formula.scores(self._weights, counts, [hit.length for hit in hits]).tolist()
+        matched = np.zeros(len(hits))
+        for weight, row in zip(self._weights, counts, strict=True):
+            matched += weight * (row > 0)
+        keys = [hit.key for hit in hits]
+        self.matched.update(zip(keys, matched.tolist(), strict=True))
+        ranking = sorted([(-score, key) for key, score in zip(keys, scores, strict=True)])
         return [(key, -score) for score, key in ranking[:k]]
 
-    def _counts(self, hits: Sequence[_Hit]) -> list[list[int]]:
-        """Return how often each word occurs in each document, from the counts stored with its postings."""
+    def _counts(self, hits: Sequence[_Hit]) -> NDArray[np.int64]:
+        """Return how often each word occurs in each document, by word and document, from what its postings keep."""
         doc = self._snapshot.searcher.doc
         contents: list[Any] = [doc(hit.address).get_first("counts") for hit in hits]
         return self._snapshot.codes.counts(self.terms, contents)
