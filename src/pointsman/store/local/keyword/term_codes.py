@@ -96,13 +96,10 @@ class TermCodes:
             if code is not None:
                 places = np.flatnonzero(codes == np.frombuffer(code, np.uint16))
                 row[:] = np.bincount(np.searchsorted(code_ends, places, "right"), minlength=len(row))
-            spelled = term.encode()
-            for start in _places(joined_lines, b"\n%b\n" % spelled):
-                row[bisect_right(line_ends, start)] = 1
-            beginning = b"\n%b " % spelled
-            for start in _places(joined_lines, beginning):
-                number = start + len(beginning)
-                row[bisect_right(line_ends, start)] = int(joined_lines[number : joined_lines.index(b"\n", number)])
+            for start in _places(joined_lines, beginning := b"\n" + term.encode()):
+                line, _, number = joined_lines[start + 1 : joined_lines.index(b"\n", start + 1)].partition(b" ")
+                if len(line) == len(beginning) - 1:  # not only the beginning of another term
+                    row[bisect_right(line_ends, start)] = int(number or 1)
         return counts
 
 
