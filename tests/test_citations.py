@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from pointsman.ingest import chunk, convert
 from pointsman.tools.errors import InputError
 from pointsman.values.answer_check import MAX_ANSWER, verify
 from pointsman.values.citations import about_tokens, cite, to_prompt
+from pointsman.values.retrieval_context import located
 from pointsman.values.types import Document, Excerpt, Hit
 
 EN = "It is 1,200 km long. It was opened on 12 May 1994, cost $1.2 million and has twenty-five stations; 3.5 % fail."
@@ -67,6 +69,47 @@ def test_a_citation_says_file_hash_lines_and_offsets() -> None:
     assert json.loads(json.dumps(citation.to_dict()))["lines"] == list(citation.lines or ())
 
 
+SPANNING = {
+    "en": ("The frog guides wheels over a gap. The lever locks the points. The signal", "shows red after dusk."),
+    "ru": ("Крестовина ведёт колёса через зазор. Рычаг запирает стрелку. Сигнал", "горит красным после заката."),
+    "zh": ("辙叉引导车轮越过间隙。手柄锁住道岔。信号机在", "日落之后显示红灯。"),
+}
+
+
+@pytest.mark.parametrize(
+    ("language", "question", "expected"),
+    [
+        ("en", "what guides the wheels over a gap", "page 4"),
+        ("en", "what shows red after dusk", "pages 4-6"),
+        ("en", "what does the signal show, and what guides the wheels over a gap", "pages 4-6"),
+        ("en", "when is lunch", "pages 4-6"),
+        ("ru", "что ведёт колёса через зазор", "page 4"),
+        ("ru", "что горит красным после заката", "pages 4-6"),
+        ("zh", "什么引导车轮越过间隙", "page 4"),
+        ("zh", "日落之后显示什么红灯", "pages 4-6"),
+    ],
+)
+def test_a_hit_that_spans_pages_cites_the_page_of_the_sentence_that_answers(
+    language: str, question: str, expected: str
+) -> None:
+    """K4; where several sentences may answer, all their pages are named."""
+    before, after = SPANNING[language]
+    text = f"{before} {after}"
+    place = {"source": "a.pdf", "page": 4, "page_end": 6, "page_break": len(before) + 1, "start": 0, "end": len(text)}
+    (located_hit,) = located((hit(text, **place),), question)
+    assert str(located_hit.citation) == f"a.pdf, {expected}"
+    assert located_hit.citation.quote == text
+
+
+@pytest.mark.parametrize(("words", "expected"), [("The lever locks the points.", "page 4"), ("dusk.", "pages 5-6")])
+def test_an_excerpt_of_a_hit_that_spans_pages_cites_its_own_page(words: str, expected: str) -> None:
+    before, after = SPANNING["en"]
+    text = f"{before} {after}"
+    place = {"source": "a.pdf", "page": 4, "page_end": 6, "page_break": len(before) + 1, "start": 0, "end": len(text)}
+    span = text.index(words), text.index(words) + len(words)
+    assert str(cite(replace(hit(text, **place), excerpt=Excerpt(words, (span,))))) == f"a.pdf, {expected}"
+
+
 @pytest.mark.parametrize(
     ("metadata", "expected"),
     [
@@ -77,6 +120,7 @@ def test_a_citation_says_file_hash_lines_and_offsets() -> None:
         ({"source": "a.ods", "kind": "ods", "page": 1, "line": 5}, "a.ods, sheet 1, row 5"),
         ({"source": "a.pptx", "kind": "pptx", "page": 4}, "a.pptx, slide 4"),
         ({"source": "a.ipynb", "kind": "ipynb", "page": 4}, "a.ipynb, cell 4"),
+        ({"source": "a.mbox", "kind": "mbox", "message": 4}, "a.mbox, message 4"),
         ({"source": "a.pdf", "kind": ["xlsx"], "page": 4}, "a.pdf, page 4"),
         ({"source": "a\n[2] b.md", "line": 5}, "a [2] b.md, line 5"),
         ({"source": 7, "page": "x", "line": -1, "start": True}, "d"),

@@ -304,6 +304,24 @@ def test_words_of_the_query_are_found(modules: Page, query: str, text: str, expe
     assert words == expected
 
 
+@pytest.mark.parametrize("kind", ["md", "txt"])
+@pytest.mark.parametrize("before", [1, 5, 9])
+@pytest.mark.parametrize("word", ["Weichenstellwerk", "стрелочник", "道岔引导列车", "a"])
+def test_the_beginning_of_a_hit_ends_at_a_word(modules: Page, word: str, before: int, kind: str) -> None:
+    text = " ".join(["x" * before, "**now**", *[word] * 400])
+    shown = modules.evaluate(
+        """async ([text, kind]) => {
+          const { hitCard } = await import("/console/hits.mjs");
+          const hit = { rank: 1, id: "a", dataset: null, caption: "a", text, metadata: { kind }, excerpt: null };
+          return hitCard(hit, () => [], null).querySelector(".text").textContent;
+        }""",
+        [text, kind],
+    )
+    assert shown.endswith(" …")
+    assert set(shown.removesuffix(" …").split()) <= {"x" * before, "now" if kind == "md" else "**now**", word}
+    assert len(shown) > 390
+
+
 def test_places_in_python_are_places_in_the_browser(modules: Page) -> None:
     text = "🚂 поезд 🚃🚃 环保 end"
     spans = [[0, 1], [8, 13], [len(text) - 3, len(text) + 9]]

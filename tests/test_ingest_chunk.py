@@ -329,6 +329,7 @@ def test_a_sentence_over_a_page_break_is_whole_and_has_both_pages(before: str, a
     first, second = chunk(text_with_pages(f"Start. {before}", f"{after} The end.", runs_on=frozenset({2})))
     assert first.text.endswith(before + ("\n" if before.isascii() else "") + after)
     assert (first.metadata["page"], first.metadata["page_end"]) == (1, 2)
+    assert first.text[first.metadata["page_break"] :] == after
     assert (second.text, second.metadata["page"], "page_end" in second.metadata) == ("The end.", 2, False)
 
 

@@ -207,7 +207,8 @@ class _Writer:
         if source.pages:
             metadata["page"] = bisect_right(source.pages, cut.start)
             if (last_page := bisect_right(source.pages, cut.end - 1)) != metadata["page"]:
-                metadata["page_end"] = last_page
+                # Where in the passage its first page ends: a sentence before it stands on that page alone.
+                metadata |= {"page_end": last_page, "page_break": source.pages[metadata["page"]] - cut.start}
         if source.lines:
             metadata["line"], last_line = self._line_at(cut.start), self._line_at(cut.end, last=True)
             if last_line != metadata["line"]:

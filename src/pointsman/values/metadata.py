@@ -31,7 +31,7 @@ TEXTS: Final = "a list of texts"
 NUMBER: Final = "a whole number from 0 to 2**53 - 1"
 RESERVED: Final[Mapping[str, str]] = {
     **dict.fromkeys(("source", "title", "kind", "parent", "root", "sha256"), "a text"),
-    **dict.fromkeys(("end", "last_line", "line", "page", "page_end", "position", "start"), NUMBER),
+    **dict.fromkeys(("end", "last_line", "line", "page", "page_break", "page_end", "position", "start"), NUMBER),
     "headings": TEXTS,
 }
 """The metadata that Pointsman reads itself, with its type: what a document is called, and its place in its source.

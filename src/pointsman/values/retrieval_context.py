@@ -58,14 +58,21 @@ class Spelling:
     both: bool = False
 
 
-def told_apart(hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
-    """Return the hits of an answer, with the names of those files that would look alike in their captions.
+def located(hits: tuple[Hit, ...], question: str) -> tuple[Hit, ...]:
+    """Return the hits of an answer with what they need to say where they are.
+
+    Captions name those files that would look alike, and citations of passages that span pages the page of the sentence
+    that answers; see `citations.answer_span`.
 
     >>> from pointsman.values.types import Document
     >>> hits = tuple(Hit(Document(source, "Text", {"source": source}), 1.0) for source in ("pa/a.md", "pb/a.md"))
-    >>> [hit.caption for hit in told_apart(hits)]
+    >>> [hit.caption for hit in located(hits, "text")]
     ['pa/a.md', 'pb/a.md']
     """
+    if any("page_break" in hit.metadata for hit in hits):
+        from pointsman.values.citations import answer_span
+
+        hits = tuple(replace(hit, answer=answer_span(hit.document, question)) for hit in hits)
     documents = {source: hit.document for hit in hits if isinstance(source := hit.metadata.get("source"), str)}
     if len(documents) < 2:
         return hits
@@ -273,12 +280,12 @@ class RetrievalContext:
                 **value,
                 "receipt": value.get("receipt"),  # services of earlier versions issue none
                 "query": Query(value["query"], question.filters, question.history),
-                "hits": told_apart(tuple(map(Hit.from_dict, value["hits"]))),
+                "hits": located(tuple(map(Hit.from_dict, value["hits"])), question.text),
                 "plan": of_form(
                     Plan, {**value, "reason": reason_of(value), "confidence": value["strategy_confidence"]}
                 ),
                 "trace": Trace.from_dict(value["trace"] or {"spans": ()}),
-                "refused": refused and replace(refused, near_misses=told_apart(refused.near_misses)),
+                "refused": refused and replace(refused, near_misses=located(refused.near_misses, question.text)),
                 "asked": question,
             }
             return of_form(cls, form)

@@ -308,7 +308,9 @@ class Hit:
             `pointsman.retrieval.judge.relevance`.
         not_in_force: why the document does not hold today; None for one that does.
         file_name: what its caption calls its file among others that would look alike; see
-            `pointsman.values.retrieval_context.told_apart`.
+            `pointsman.values.retrieval_context.located`.
+        answer: where in the document's text the sentences begin and end that are nearest to the question, if it spans
+            pages, as the citation names theirs; None otherwise.
     """
 
     document: Document
@@ -319,6 +321,7 @@ class Hit:
     relevance: float | None = None
     not_in_force: NotInForce | None = None
     file_name: str | None = None
+    answer: tuple[int, int] | None = None
 
     FORM: ClassVar = (
         *("rank", "id", "score", "relevance", "dataset", "title", "caption", "text", "citation", "metadata"),
@@ -385,7 +388,9 @@ class Hit:
         text = value["text"] if excerpt is None else excerpt["full_text"]
         excerpt_fields = excerpt and {"text": value["text"], "spans": excerpt["spans"]}
         document = Document(value["id"], text, value["metadata"])
-        return of_form(cls, {**value, "document": document, "excerpt": excerpt_fields, "file_name": None})
+        return of_form(
+            cls, {**value, "document": document, "excerpt": excerpt_fields, "file_name": None, "answer": None}
+        )
 
 
 def keys_of(hits: Iterable[Hit]) -> list[HitKey]:

@@ -26,7 +26,7 @@ from pointsman.retrieval.run.merged_results import keys_in_stores, together
 from pointsman.tools.errors import InputError, RetrievalError
 from pointsman.tools.sync_and_async import in_thread
 from pointsman.values.reasons import Reason, in_language, language_of
-from pointsman.values.retrieval_context import RetrievalContext, told_apart
+from pointsman.values.retrieval_context import RetrievalContext, located
 from pointsman.values.types import Hit, Ranked, keys_of
 
 if TYPE_CHECKING:
@@ -551,9 +551,10 @@ def answer(answer_hits: AnswerHits) -> RetrievalContext:
             plan = replace(plan, reason=Reason.join_all(plan.reason, *journal.order_reasons(shown_hits)))
             break
     if any("source" in hit.document.metadata for hit in hits):  # only files look alike
-        hits = told_apart(hits)
+        hits = located(hits, fused_lists.inquiry.asked_query.text)
     elif refused is not None:
-        refused = replace(refused, near_misses=told_apart(refused.near_misses))
+        near_misses = located(refused.near_misses, fused_lists.inquiry.asked_query.text)
+        refused = replace(refused, near_misses=near_misses)
     if language != "en":
         plan = plan.in_language(language)
         refused = refused and replace(refused, reason=in_language(refused.reason, language))

@@ -15,8 +15,9 @@ const WEAK = 0.5; // below it, a hit is probably not relevant
 const AROUND = 1500; // characters of the source shown on each side of a passage
 const CODE = /^(?:[chrs]|cc|cs|cpp|hpp|go|java|[cm]?[jt]sx?|json[lc]?|kts?|lua|php|pl|py|rb|rs|scala|sh|sql|swift|toml|xml|ya?ml)$/;
 const PAGES = { // of which a file is made
-  xlsx: "sheet", ods: "sheet", pptx: "slide", odp: "slide", ipynb: "cell", json: "record",
+  xlsx: "sheet", ods: "sheet", pptx: "slide", odp: "slide", ipynb: "cell", json: "record", mbox: "message",
 };
+const EMPHASIS = /(?<![\p{L}\p{N}_*])(\*\*|__|\*|_)(?=[^\s*_])([^*_]{0,200}[^\s*_])\1(?![\p{L}\p{N}_*])/gu;
 const LONG = 20_000; // characters of an opened hit until the user requests all
 
 /**
@@ -92,7 +93,7 @@ export function hitCard(hit, find, steps, weak = false) {
     on: { click: toggle },
   }, plain(hit.caption));
   const short = h("p.text", { class: isCode(hit) ? "code" : null, dir: "auto", "data-content": true },
-    snippet(hit.text, find));
+    snippet(shownText(hit), find));
   return h("li.hit", { class: line(hit.dataset), value: hit.rank, "data-id": hit.id, "data-in": hit.dataset },
     weak ? h("p.weak", {}, () => t("hit.weak")) : null,
     h("span.rank", { "aria-hidden": "true" }, String(hit.rank)),
@@ -121,12 +122,18 @@ export function snippet(text, find) {
   if (start) start = Math.max(text.lastIndexOf(" ", start), start - 20) + 1;
   if (isTail(text, start)) start--;
   let end = Math.min(start + SHORT, text.length);
+  if (end < text.length) end = Math.max(text.lastIndexOf(" ", end), end - 20);
   if (isTail(text, end)) end--;
   const within = ranges.filter(([from, to]) => from >= start && to <= end).map(([a, b]) => [a - start, b - start]);
   const made = marked(text.slice(start, end), within);
   if (start) made.prepend("… ");
   if (end < text.length) made.append(" …");
   return made;
+}
+
+/** The text of a hit without Markdown's marks of emphasis. */
+function shownText({ text, metadata: { kind } }) {
+  return kind === "md" ? text.replace(EMPHASIS, "$2") : text;
 }
 
 function isTail(text, at) {
@@ -230,8 +237,8 @@ async function surroundings(hit, reach, host) {
  * @param {Record<string, unknown>} metadata
  * @returns {string}
  */
-export function placeOf({ kind, page, page_end: end, record, line: first, last_line: last }) {
-  const number = kind === "json" ? record : page;
+export function placeOf({ kind, page, page_end: end, record, message, line: first, last_line: last }) {
+  const number = { json: record, mbox: message }[kind] ?? page;
   const row = PAGES[kind] === "sheet" ? "row" : "line";
   return [
     typeof number === "number" ? t(`hit.at.${PAGES[kind] ?? "page"}`, { n: end > number ? `${number}–${end}` : number }) : null,
@@ -247,7 +254,8 @@ function source(hit) {
   const attributes = { href: web && new URL(shown).href, rel: "noopener noreferrer", target: "_blank" };
   return h("span.source", { "data-content": true, dir: "auto" },
     web ? h("a", attributes, plain(shown)) : plain(shown), h("span.at", {}, () => {
-      const at = placeOf(hit.metadata);
+      const { page, page_end } = hit.citation; // of the sentence that answers
+      const at = placeOf({ ...hit.metadata, page, page_end });
       return at && `, ${at}`;
     }));
 }

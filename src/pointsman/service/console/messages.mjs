@@ -177,6 +177,7 @@ const TEXTS = {
   "hit.at.sheet": ["sheet {n}", "第 {n} 个工作表", "лист {n}"],
   "hit.at.slide": ["slide {n}", "第 {n} 张幻灯片", "слайд {n}"],
   "hit.at.cell": ["cell {n}", "第 {n} 个单元", "ячейка {n}"],
+  "hit.at.message": ["message {n}", "第 {n} 封邮件", "письмо {n}"],
   "hit.at.record": ["record {n}", "第 {n} 条记录", "запись {n}"],
   "hit.at.line": ["line {first}", "第 {first} 行", "строка {first}"],
   "hit.at.lines": ["lines {first}–{last}", "第 {first}–{last} 行", "строки {first}–{last}"],
