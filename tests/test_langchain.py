@@ -12,15 +12,12 @@ import pytest
 
 pytest.importorskip("langchain_core")
 
-from hypothesis import given
-from hypothesis import strategies as st
 from langchain_core._api import LangChainBetaWarning
 from langchain_core.documents import Document as TheirDocument
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from langchain_core.indexing import InMemoryRecordManager, aindex, index
 from langchain_core.language_models import FakeListChatModel, FakeListLLM
 from langchain_core.runnables import RunnableLambda
-from langchain_core.structured_query import Comparator, Comparison, Operation, Operator, StructuredQuery
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_tests.integration_tests import (
     EmbeddingsIntegrationTests,
@@ -43,7 +40,6 @@ from pointsman.integrations.langchain import (
     PointsmanLoader,
     PointsmanReranker,
     PointsmanRetriever,
-    PointsmanTranslator,
     PointsmanVectorStore,
 )
 from pointsman.llm.base_llm import ask
@@ -503,91 +499,6 @@ async def test_a_reranker_orders_documents_without_ids_and_leaves_them_alone() -
     assert best[0].metadata["relevance_score"] >= best[1].metadata["relevance_score"]
     assert all("relevance_score" not in document.metadata for document in documents)
     assert await reranker.acompress_documents(documents, "baked bread") == best
-
-
-VALUES = st.one_of(st.integers(-3, 3), st.sampled_from(["a", "b"]))
-COMPARISONS = st.builds(
-    Comparison,
-    st.sampled_from([Comparator.EQ, Comparator.NE, Comparator.GT, Comparator.GTE, Comparator.LT, Comparator.LTE]),
-    st.sampled_from(["x", "y"]),
-    VALUES,
-) | st.builds(
-    Comparison,
-    st.sampled_from([Comparator.IN, Comparator.NIN]),
-    st.sampled_from(["x", "y"]),
-    st.lists(VALUES, max_size=3),
-)
-DIRECTIVES = st.recursive(
-    COMPARISONS,
-    lambda operands: (
-        st.builds(Operation, st.sampled_from([Operator.AND, Operator.OR]), st.lists(operands, min_size=1, max_size=3))
-        | st.builds(lambda operand: Operation(Operator.NOT, [operand]), operands)
-    ),
-    max_leaves=6,
-)
-
-
-def expected(directive: Any, metadata: dict[str, Any]) -> bool:
-    """What a structured query says, written out."""
-    if isinstance(directive, Operation):
-        operands = [expected(argument, metadata) for argument in directive.arguments]
-        if directive.operator is Operator.NOT:
-            return not operands[0]
-        return all(operands) if directive.operator is Operator.AND else any(operands)
-    value, operand = metadata.get(directive.attribute), directive.value
-    if directive.comparator in {Comparator.IN, Comparator.NIN}:
-        return (value in operand) is (directive.comparator is Comparator.IN)
-    if directive.comparator in {Comparator.EQ, Comparator.NE}:
-        return (value == operand) is (directive.comparator is Comparator.EQ)
-    if value is None or isinstance(value, str) != isinstance(operand, str):
-        return False
-    order = {
-        Comparator.GT: value > operand,
-        Comparator.GTE: value >= operand,
-        Comparator.LT: value < operand,
-        Comparator.LTE: value <= operand,
-    }
-    return bool(order[directive.comparator])
-
-
-@given(DIRECTIVES, st.dictionaries(st.sampled_from(["x", "y"]), VALUES))
-def test_structured_queries_mean_what_they_say(directive: Any, metadata: dict[str, Any]) -> None:
-    text, arguments = PointsmanTranslator().visit_structured_query(StructuredQuery("signal", directive, 3))
-    assert (text, arguments["k"]) == ("signal", 3)
-    assert arguments["filter"].matches(metadata) is expected(directive, metadata)
-
-
-def test_what_no_filter_can_say_raises() -> None:
-    for directive in (
-        Comparison(Comparator.LIKE, "x", "%a%b"),
-        Comparison(Comparator.LIKE, "x", "a_c"),
-        Comparison(Comparator.LIKE, "x", 1),
-        Operation(Operator.NOT, [Comparison(Comparator.EQ, "x", 1)] * 2),
-        Comparison(Comparator.GT, "x", True),
-        Comparison(Comparator.EQ, "x", {"time": "12:00"}),
-    ):
-        with pytest.raises(FilterError):
-            directive.accept(PointsmanTranslator())
-    comparison = Comparison(Comparator.GTE, "x", {"date": "2024-01-01", "type": "date"})
-    assert comparison.accept(PointsmanTranslator()).matches({"x": "2024-05-01"})
-
-
-@pytest.mark.parametrize(
-    ("pattern", "text", "expected"),
-    [
-        ("%ell%", "hello", True),
-        ("ell", "hello", True),
-        ("ELL", "hello", False),
-        ("hel%", "hello", True),
-        ("ell%", "hello", False),
-        ("%llo", "hello", True),
-        ("%ell", "hello", False),
-    ],
-)
-def test_like_is_a_part_of_a_text(pattern: str, text: str, expected: bool) -> None:
-    condition = Comparison(Comparator.LIKE, "x", pattern).accept(PointsmanTranslator())
-    assert condition.matches({"x": text}) is expected
-    assert not condition.matches({})
 
 
 # ── theirs in ours ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,7 +1,7 @@
 """Adapters between Pointsman and LangChain, in both directions.
 
 For LangChain: `PointsmanRetriever`, `PointsmanVectorStore`, `PointsmanDocumentIndex`, `PointsmanLoader`,
-`PointsmanEmbeddings`, `PointsmanReranker` and `PointsmanTranslator`. For Pointsman: `LangChainRetriever`,
+`PointsmanEmbeddings` and `PointsmanReranker`. For Pointsman: `LangChainRetriever`,
 `LangChainEmbedder` and `LangChainLLM`.
 
 Needs ``pip install 'pointsman[langchain]'``.
@@ -18,7 +18,6 @@ try:
     import langchain_core.embeddings
     import langchain_core.indexing.base
     import langchain_core.retrievers
-    import langchain_core.structured_query
     import langchain_core.vectorstores  # noqa: F401  (whether it is there)
 except ImportError as error:
     raise MissingDependencyError("langchain-core", "langchain", "the LangChain adapter") from error
@@ -35,7 +34,6 @@ from pointsman.integrations.langchain.langchain_retrievers import (
     PointsmanDocumentIndex,
     PointsmanRetriever,
 )
-from pointsman.integrations.langchain.langchain_translator import PointsmanTranslator
 from pointsman.integrations.langchain.langchain_vector_store import PointsmanVectorStore
 
 __all__ = [
@@ -47,6 +45,5 @@ __all__ = [
     "PointsmanLoader",
     "PointsmanReranker",
     "PointsmanRetriever",
-    "PointsmanTranslator",
     "PointsmanVectorStore",
 ]

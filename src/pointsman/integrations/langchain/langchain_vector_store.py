@@ -200,63 +200,33 @@ class PointsmanVectorStore(VectorStore):
         Raises:
             InputError: the query, ``k``, the filter or an option is invalid.
         """
-        return [document_of_hit(*hit) for hit in self._search(query, k, filter, options)]
-
-    async def asimilarity_search(
-        self,
-        query: str,
-        k: int = 4,
-        *,
-        filter: Filters = None,  # noqa: A002  (LangChain's name)
-        **options: Any,
-    ) -> list[theirs.Document]:
-        """Async version of `similarity_search`."""
-        return [document_of_hit(*hit) for hit in await self._asearch(query, k, filter, options)]
+        return [document for document, _ in self.similarity_search_with_score(query, k, filter=filter, **options)]
 
     def similarity_search_with_score(
-        self,
-        query: str,
-        k: int = 4,
-        *,
-        filter: Filters = None,  # noqa: A002  (LangChain's name)
-        **options: Any,
+        self, query: str, k: int = 4, **options: Any
     ) -> list[tuple[theirs.Document, float]]:
         """`similarity_search` with scores, higher is better: cosines if the strategy is ``"vector"``."""
-        return [
-            (document_of_hit(*noted_hit), noted_hit.hit.score) for noted_hit in self._search(query, k, filter, options)
-        ]
-
-    async def asimilarity_search_with_score(
-        self,
-        query: str,
-        k: int = 4,
-        *,
-        filter: Filters = None,  # noqa: A002  (LangChain's name)
-        **options: Any,
-    ) -> list[tuple[theirs.Document, float]]:
-        """Async version of `similarity_search_with_score`."""
-        hits = await self._asearch(query, k, filter, options)
-        return [(document_of_hit(*noted_hit), noted_hit.hit.score) for noted_hit in hits]
+        return [(document_of_hit(hit, notes), hit.score) for hit, notes in self._search(query, k, options)]
 
     def _similarity_search_with_relevance_scores(
-        self,
-        query: str,
-        k: int = 4,
-        *,
-        filter: Filters = None,  # noqa: A002  (LangChain's name)
-        **options: Any,
+        self, query: str, k: int = 4, **options: Any
     ) -> list[tuple[theirs.Document, float]]:
-        return self._with_relevance(self._search(query, k, filter, options))
+        return self._with_relevance(self._search(query, k, options))
+
+    # LangChain's own would use the event loop's executor, which has few threads.
+
+    async def asimilarity_search(self, query: str, k: int = 4, **options: Any) -> list[theirs.Document]:
+        """Async version of `similarity_search`."""
+        return await in_thread(self.similarity_search, query, k, **options)
+
+    async def asimilarity_search_with_score(self, *args: Any, **options: Any) -> list[tuple[theirs.Document, float]]:
+        """Async version of `similarity_search_with_score`."""
+        return await in_thread(self.similarity_search_with_score, *args, **options)
 
     async def _asimilarity_search_with_relevance_scores(
-        self,
-        query: str,
-        k: int = 4,
-        *,
-        filter: Filters = None,  # noqa: A002  (LangChain's name)
-        **options: Any,
+        self, query: str, k: int = 4, **options: Any
     ) -> list[tuple[theirs.Document, float]]:
-        return self._with_relevance(await self._asearch(query, k, filter, options))
+        return await in_thread(self._similarity_search_with_relevance_scores, query, k, **options)
 
     def _with_relevance(self, hits: Sequence[NotedHit]) -> list[tuple[theirs.Document, float]]:
         """Pair documents with scores from 0 to 1: cosines from 0 up, or, for other strategies, the relevance.
@@ -297,12 +267,7 @@ class PointsmanVectorStore(VectorStore):
         return [document for document, _ in pairs]
 
     def similarity_search_with_score_by_vector(
-        self,
-        embedding: list[float],
-        k: int = 4,
-        *,
-        filter: Filters = None,  # noqa: A002  (LangChain's name)
-        **kwargs: Any,
+        self, embedding: list[float], k: int = 4, **kwargs: Any
     ) -> list[tuple[theirs.Document, float]]:
         """`similarity_search_by_vector` with the cosines.
 
@@ -310,9 +275,9 @@ class PointsmanVectorStore(VectorStore):
             InputError: the vector, ``k``, the filter or an option is invalid, or there is no such option.
         """
         offset, score_threshold = _offset(kwargs), _score_threshold(kwargs)
-        groups = take_group_options(kwargs)
+        filters, groups = kwargs.pop("filter", None), take_group_options(kwargs)
         refuse_others("a search by vector takes filter, offset, score_threshold, group_by and group_size", kwargs)
-        hits = self.dataset.search_vector(embedding, check_top_k(k) + offset, filters=filter, **groups)
+        hits = self.dataset.search_vector(embedding, check_top_k(k) + offset, filters=filters, **groups)
         return documents_with_scores(hits_from_score(hits, score_threshold)[offset:])
 
     def max_marginal_relevance_search(
@@ -324,11 +289,10 @@ class PointsmanVectorStore(VectorStore):
         **kwargs: Any,
     ) -> list[theirs.Document]:
         """Return nearest documents, each unlike those before it; see `max_marginal_relevance_search_by_vector`."""
-        filters = kwargs.pop("filter", None)
-        options = {"strategy": "vector", "score_threshold": kwargs.pop("score_threshold", None)}
+        options = {"strategy": "vector", **{name: kwargs.pop(name, None) for name in ("filter", "score_threshold")}}
         options |= take_group_options(kwargs)
         refuse_others(f"a search by MMR takes {_MMR_OPTIONS}", kwargs)
-        hits = self._search(query, max(check_top_k(fetch_k), check_top_k(k)), filters, options)
+        hits = self._search(query, max(check_top_k(fetch_k), check_top_k(k)), options)
         notes_of = {hit.id: notes for hit, notes in hits}
         chosen_hits = diverse(self.dataset, [hit for hit, _ in hits], k, lambda_mult)
         return [document_of_hit(hit, notes_of[hit.id]) for hit in chosen_hits]
@@ -363,24 +327,18 @@ class PointsmanVectorStore(VectorStore):
         return [document for document, _ in pairs]
 
     def max_marginal_relevance_search_with_score_by_vector(
-        self,
-        embedding: list[float],
-        k: int = 4,
-        fetch_k: int = 20,
-        lambda_mult: float = 0.5,
-        *,
-        filter: Filters = None,  # noqa: A002  (LangChain's name)
-        **kwargs: Any,
+        self, embedding: list[float], k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
     ) -> list[tuple[theirs.Document, float]]:
         """`max_marginal_relevance_search_by_vector` with the cosines; the order is that of MMR, not of the cosines.
 
         Raises:
             InputError: an argument is invalid, or there is no such option.
         """
-        score_threshold, groups = _score_threshold(kwargs), take_group_options(kwargs)
+        filters, score_threshold = kwargs.pop("filter", None), _score_threshold(kwargs)
+        groups = take_group_options(kwargs)
         refuse_others(f"a search by MMR takes {_MMR_OPTIONS}", kwargs)
         depth = max(check_top_k(fetch_k), check_top_k(k))
-        hits = self.dataset.search_vector(embedding, depth, filters=filter, **groups)
+        hits = self.dataset.search_vector(embedding, depth, filters=filters, **groups)
         return documents_with_scores(diverse(self.dataset, hits_from_score(hits, score_threshold), k, lambda_mult))
 
     @classmethod
@@ -429,22 +387,14 @@ class PointsmanVectorStore(VectorStore):
         store.add_texts(texts, metadatas, ids=ids)
         return store
 
-    def _search(self, query: str, k: int, filters: Filters, options: dict[str, Any]) -> list[NotedHit]:
+    def _search(self, query: str, k: int, options: dict[str, Any]) -> list[NotedHit]:
         offset, score_threshold = _offset(options), _score_threshold(options)
-        options = self._options(options)
-        answer = self.dataset.search(query, check_top_k(k) + offset, filters=filters, **options)
-        return noted_answer(answer, offset, score_threshold)
-
-    async def _asearch(self, query: str, k: int, filters: Filters, options: dict[str, Any]) -> list[NotedHit]:
-        offset, score_threshold = _offset(options), _score_threshold(options)
-        options = self._options(options)
-        answer = await self.dataset.asearch(query, check_top_k(k) + offset, filters=filters, **options)
-        return noted_answer(answer, offset, score_threshold)
-
-    def _options(self, options: dict[str, Any]) -> Any:
         if "filters" in options:
             raise InputError("a LangChain vector store takes filter, not filters")
-        return {"strategy": self.strategy, **_PLAIN, **options}
+        filters = options.pop("filter", None)
+        search_options: Any = {"strategy": self.strategy, **_PLAIN, **options}
+        answer = self.dataset.search(query, check_top_k(k) + offset, filters=filters, **search_options)
+        return noted_answer(answer, offset, score_threshold)
 
 
 def _offset(options: dict[str, Any]) -> int:
