@@ -43,7 +43,6 @@ PROGRAMS = {
     "ocr": "import pointsman.ingest.converters.pictures as pictures; assert pictures.any_engine()",
     "onnx": "import pointsman.embedders.onnx_directory, tokenizers",
     "opensearch": "import pointsman.store.opensearch.opensearch_backend",
-    "otel": "import opentelemetry.trace, pointsman.retrieval.run.telemetry",
     "langchain": "import pointsman.integrations.langchain",
     "llama-index": "import pointsman.integrations.llama_index",
     "mcp": f"""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -36,7 +35,6 @@ from pointsman.retrieval.plan.routers import BaseRouter
 from pointsman.retrieval.refine.base_refiner import BaseRefiner
 from pointsman.retrieval.refine.rerank import BaseReranker
 from pointsman.retrieval.request import SearchRequest, StrategyName
-from pointsman.retrieval.run import telemetry
 from pointsman.retrieval.strategies import BaseRetrievalStrategy, HybridStrategy
 from pointsman.store.local.local_store import LocalStore
 from pointsman.store.local.truth.truth_rows import Truth
@@ -380,13 +378,6 @@ class TestI5:
                 assert again.search(self.QUESTION, refuse=False).plan.strategy == strategy
 
 
-@pytest.fixture
-def no_collector(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other tests may have made one; an application that collects no spans does not import this."""
-    monkeypatch.delitem(sys.modules, telemetry.API, raising=False)
-
-
-@pytest.mark.usefixtures("no_collector")
 class TestCost:
     """What a warm search of one dataset enters and asks; a change that raises these numbers has a reason or a fault."""
 

@@ -6,7 +6,6 @@ Each stage is a function from a value to a value; one that fails is skipped, and
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from pointsman.retrieval.fusion import SCALES, CosineSpread
 from pointsman.retrieval.parallel_calls import DualCall, attempt, cause_of
-from pointsman.retrieval.run import telemetry
 from pointsman.retrieval.run.candidates import Results, StoreResults, build_hits, provenance
 from pointsman.retrieval.run.candidates import fetch as fetch_documents
 from pointsman.retrieval.run.judging import NOTHING, Judgements, holders_of_word, raised_cosines
@@ -587,13 +585,11 @@ def _plan_of_what_was_done(fused_lists: FusedLists, decisions: tuple[Decision, .
 
 
 def with_receipt(ranked_hits: RankedHits, context: RetrievalContext) -> RetrievalContext:
-    """The answer with its receipt, if a dataset keeps versions; exported if OpenTelemetry is in use."""
+    """The answer with its receipt, if a dataset keeps versions."""
     inquiry = ranked_hits.fused_lists.inquiry
     if inquiry.recipe.receipt is not None:
         for reading in inquiry.readings.values():
             if reading.recorded_state is not None:
                 context = replace(context, receipt=inquiry.recipe.receipt(context, inquiry.readings))
                 break
-    if telemetry.API in sys.modules:
-        telemetry.export(context, inquiry.recipe.k)
     return context
