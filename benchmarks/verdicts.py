@@ -3,29 +3,33 @@
     python benchmarks/verdicts.py [--everyday 200] [NAME…]
 
 Asked of four folders (`_folder_files.py`: 60 questions each whose file is known, 15 that nothing answers), alone and
-beside two other datasets, and of collections in three languages, which nothing in the verdicts was fitted to (120
-questions each, at most some 1,000 passages). Everyday questions (``off_topic.tsv``) are asked of each dataset alone.
-A first hit is right if it is in a file, or is a document, that answers.
+beside two other datasets; of folders of strangers (`_checkouts.py`), and of collections in three languages (120
+questions each, at most some 1,000 passages), neither of which anything in the verdicts was fitted to. Everyday
+questions (``off_topic.tsv``) are asked of each dataset alone. A first hit is right if it is in a file, or is a
+document, that answers.
 
-Each row tells how many questions of a kind got each verdict. ``right`` is the share of the answers told as answered
-that are right, where one question in four has no answer. Collections are read from ``$POINTSMAN_TEST_DATA``, else
-from ``../shared/data``, and left out if they are not there, which is said. In ``ru_faq_java``, ``en_cranfield`` and
-``zh_domainrag`` only some passages that answer are labelled: a first hit without a label counts as wrong there, so
-their share of right ones is too low. Exit status 1: more than 2 % of right first hits are refused, or of what is told
-as answered in folders, less than 85 % is right.
+Each row tells how many questions of a kind got each verdict, and what that is worth (`Shares`). Collections are read
+from ``$POINTSMAN_TEST_DATA``, else from ``../shared/data``; what is not there is left out, which is said. In
+``ru_faq_java``, ``en_cranfield`` and ``zh_domainrag`` only some passages that answer are labelled: a first hit without
+a label counts as wrong there, so their share of right ones is too low. Exit status 1: more than 2 % of right first hits
+are refused, or of what is told as answered in folders, or in those of strangers, less than 85 % is right.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+from itertools import count, islice
 from pathlib import Path
 from typing import NamedTuple
 
 import pointsman
+from _checkouts import CHECKOUTS, why_missing, write_checkout
 from _data import DATA
 from _folder_files import HERE, questions, write_folder
 from folders import FOLDERS
@@ -33,6 +37,7 @@ from pointsman.evaluation import read_collection
 from pointsman.ingest import standard_library_documents
 
 COLLECTIONS = ("ru_faq_java", "en_xquad", "zh_xquad", "ru_xquad", "en_cranfield", "zh_domainrag")
+NAMES = (*FOLDERS, *CHECKOUTS, *COLLECTIONS)
 QUESTIONS, RELEVANT, OTHERS = 120, 500, 500
 REFUSED, RIGHT = 0.02, 0.85
 KINDS = ("right", "wrong", "no answer", "everyday")
@@ -46,18 +51,24 @@ class Asked(NamedTuple):
     kind: str | None = None
 
 
-def verdicts(
-    workspace: pointsman.Workspace, datasets: Sequence[str], asked: Iterable[Asked]
-) -> Counter[tuple[str, str | None]]:
-    """Count the questions by kind and verdict."""
-    counts: Counter[tuple[str, str | None]] = Counter()
+class Told(NamedTuple):
+    """An answer: the kind of its question, its verdict, and the relevance of its first hit or nearest one."""
+
+    kind: str
+    verdict: str | None
+    relevance: float
+
+
+def verdicts(workspace: pointsman.Workspace, datasets: Sequence[str], asked: Iterable[Asked]) -> list[Told]:
+    """Ask the questions."""
+    answers = []
     for question in asked:
         answer = workspace.search(question.text, 5, datasets=list(datasets))
         hits = answer.refused.near_misses if answer.refused else answer.hits
         names = {hits[0].id, hits[0].metadata.get("source")} if hits and hits[0].dataset == datasets[0] else set()
         kind = question.kind or ("right" if names & question.answers else "wrong")
-        counts[kind, answer.verdict] += 1
-    return counts
+        answers.append(Told(kind, answer.verdict, (hits[0].relevance if hits else None) or 0.0))
+    return answers
 
 
 def of_folder(name: str) -> list[Asked]:
@@ -88,10 +99,17 @@ def write_collection(workspace: pointsman.Workspace, name: str) -> list[Asked]:
     return [Asked(text, answers[query]) for query, text in texts]
 
 
+def code_rows() -> Iterator[str]:
+    """Rows of a table without a header, of codes and addresses."""
+    for number in count(1):
+        digits = blake2b(b"%d" % number, digest_size=6).hexdigest()
+        yield f"{digits[:4].upper()}-{number},https://example.org/{digits},{digits[4:8]},{number % 97}.{number % 10}0\n"
+
+
 def rows(
-    workspace: pointsman.Workspace, directory: Path, names: Sequence[str], count: int
-) -> Iterator[tuple[str, Counter[tuple[str, str | None]]]]:
-    """Index, ask and count; a row for each dataset, alone or beside others."""
+    workspace: pointsman.Workspace, directory: Path, names: Sequence[str], questions_each: int, codes: int
+) -> Iterator[tuple[str, str, list[Told]]]:
+    """Index and ask; a row for each dataset, alone or beside others, with the group that it is of."""
     folders = [name for name in FOLDERS if name in names]
     for name in dict.fromkeys([*folders, *(FOLDERS[name] for name in folders)]):
         write_folder(name, directory / name)
@@ -101,57 +119,105 @@ def rows(
         python.add(standard_library_documents(1000))
         python.embed()
     for name in folders:
-        yield name, verdicts(workspace, [name], [*of_folder(name), *everyday(count)])
-        yield f"{name} beside two", verdicts(workspace, [name, FOLDERS[name], "python"], of_folder(name))
+        yield "folders", name, verdicts(workspace, [name], [*of_folder(name), *everyday(questions_each)])
+        beside = [name, FOLDERS[name], "python"]
+        yield "folders", f"{name} beside two", verdicts(workspace, beside, of_folder(name))
+    for name in (name for name in CHECKOUTS if name in names):
+        if reason := why_missing(name):
+            print(f"{name}: left out, {reason}")
+            continue
+        write_checkout(name, directory / name)
+        if codes:
+            (directory / name / "codes.csv").write_text("".join(islice(code_rows(), codes)), "utf-8")
+        workspace.index(directory / name, name)
+        yield "strangers", name, verdicts(workspace, [name], [*of_folder(name), *everyday(questions_each)])
     for name in (name for name in COLLECTIONS if name in names):
         if not (DATA / name).is_dir():
             print(f"{name}: left out, it is not in {DATA}")
             continue
         asked = write_collection(workspace, name)
-        yield name, verdicts(workspace, [name], [*asked, *everyday(count)])
+        yield "collections", name, verdicts(workspace, [name], [*asked, *everyday(questions_each)])
 
 
-def print_row(name: str, counts: Counter[tuple[str, str | None]]) -> None:
-    """Print how many questions of each kind got each verdict, and the shares that are promised."""
-    cells = ["/".join(str(counts[kind, verdict]) for verdict in ("answered", "unsure", "refused")) for kind in KINDS]
-    refused, right = shares(counts)
-    print(f"{name:24}" + "".join(f"{cell:>14}" for cell in cells) + f"{refused:12.1%}{right:10.1%}", flush=True)
+class Shares(NamedTuple):
+    """What verdicts are worth; NaN where nothing of that kind was asked.
+
+    Attributes:
+        shown: of questions with an answer, those whose first hit is right and not refused.
+        refused: of right first hits, those that are refused.
+        right: of what is told as answered, what is right where one question in four has no answer.
+        neighbours: of questions without an answer, those told as answered.
+        told: of right first hits, those told as answered.
+        auc: the probability that a question with an answer has a more relevant first hit than one without.
+        elsewhere: of everyday questions, those refused.
+    """
+
+    shown: float
+    refused: float
+    right: float
+    neighbours: float
+    told: float
+    auc: float
+    elsewhere: float
 
 
-def shares(counts: Counter[tuple[str, str | None]]) -> tuple[float, float]:
-    """Return the share of right first hits that is refused, and of what is told as answered that is right."""
-    of_kind = Counter[str]()
-    for (kind, _), number in counts.items():
-        of_kind[kind] += number
-    answerable = of_kind["right"] + of_kind["wrong"]
-    weight = answerable / 3 / of_kind["no answer"] if of_kind["no answer"] else 0.0
+def shares_of(answers: Sequence[Told]) -> Shares:
+    """Compute what the verdicts of these answers are worth."""
+    counts = Counter((answer.kind, answer.verdict) for answer in answers)
+    of_kind = Counter(answer.kind for answer in answers)
+    answerable, neighbours = of_kind["right"] + of_kind["wrong"], of_kind["no answer"]
+    weight = answerable / 3 / neighbours if neighbours else 0.0
     told = counts["right", "answered"] + counts["wrong", "answered"] + weight * counts["no answer", "answered"]
-    return counts["right", "refused"] / max(of_kind["right"], 1), counts["right", "answered"] / max(told, 1)
+    with_answer = [answer.relevance for answer in answers if answer.kind in {"right", "wrong"}]
+    without = [answer.relevance for answer in answers if answer.kind == "no answer"]
+    higher = sum((one > other) + (one == other) / 2 for one in with_answer for other in without)
+    return Shares(
+        _share(of_kind["right"] - counts["right", "refused"], answerable),
+        _share(counts["right", "refused"], of_kind["right"]),
+        _share(counts["right", "answered"], told),
+        _share(counts["no answer", "answered"], neighbours),
+        _share(counts["right", "answered"], of_kind["right"]),
+        _share(higher, len(with_answer) * len(without)),
+        _share(counts["everyday", "refused"], of_kind["everyday"]),
+    )
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else math.nan
+
+
+def print_row(name: str, answers: Sequence[Told]) -> None:
+    """Print how many questions of each kind got each verdict, and what that is worth."""
+    counts = Counter((answer.kind, answer.verdict) for answer in answers)
+    cells = ["/".join(str(counts[kind, verdict]) for verdict in ("answered", "unsure", "refused")) for kind in KINDS]
+    shares = "".join(f"{'':>11}" if math.isnan(share) else f"{share:11.3f}" for share in shares_of(answers))
+    print(f"{name:22}" + "".join(f"{cell:>13}" for cell in cells) + shares, flush=True)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"of {', '.join([*FOLDERS, *COLLECTIONS])}; default: all"
-    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; default: all")
     parser.add_argument("--everyday", type=int, default=200, metavar="N", help="everyday questions of each dataset")
+    parser.add_argument(
+        "--codes", type=int, default=0, metavar="N", help="rows of codes and addresses beside each folder of strangers"
+    )
     options = parser.parse_intermixed_args()
-    if unknown := set(options.names) - {*FOLDERS, *COLLECTIONS}:
+    if unknown := set(options.names) - set(NAMES):
         parser.error(f"there is no folder or collection named {', '.join(sorted(unknown))}")
     print("questions told as answered/unsure/refused, by kind")
-    print(f"{'':24}" + "".join(f"{kind:>14}" for kind in KINDS) + f"{'refused':>12}{'right':>10}")
-    totals: dict[str, Counter[tuple[str, str | None]]] = {"folders": Counter(), "collections": Counter()}
+    print(f"{'':22}" + "".join(f"{kind:>13}" for kind in KINDS) + "".join(f"{name:>11}" for name in Shares._fields))
+    totals: dict[str, list[Told]] = {"folders": [], "strangers": [], "collections": []}
     with tempfile.TemporaryDirectory() as directory, pointsman.open(Path(directory) / "index") as workspace:
-        for name, counts in rows(
-            workspace, Path(directory), options.names or [*FOLDERS, *COLLECTIONS], options.everyday
+        for group, name, answers in rows(
+            workspace, Path(directory), options.names or NAMES, options.everyday, options.codes
         ):
-            print_row(name, counts)
-            totals["collections" if name in COLLECTIONS else "folders"] += counts
-    for name, counts in totals.items():
-        print_row(f"all {name}", counts)
-    figures = {name: shares(counts) for name, counts in totals.items() if counts}
-    is_right = "folders" not in figures or figures["folders"][1] >= RIGHT
-    return int(not is_right or any(refused > REFUSED for refused, _ in figures.values()))
+            print_row(name, answers)
+            totals[group] += answers
+    figures = {group: shares_of(answers) for group, answers in totals.items() if answers}
+    for group in figures:
+        print_row(f"all {group}", totals[group])
+    is_right = all(figures[group].right >= RIGHT for group in figures if group != "collections")
+    return int(not is_right or any(figure.refused > REFUSED for figure in figures.values()))
 
 
 if __name__ == "__main__":
