@@ -67,7 +67,43 @@ def test_titles_above_the_header_are_text_and_no_names(text: str, expected: list
 def test_a_first_row_of_values_is_a_row(rows: list[str]) -> None:
     separator = max(";\t,", key=rows[0].count)
     cells = [" | ".join(row.split(separator)) for row in rows]
-    assert texts_and_lines("a.csv", "\n".join(rows)) == [(text, line) for line, text in enumerate(cells, start=1)]
+    assert texts_and_lines("a.csv", "\n".join(rows)) == [("\n".join(cells), 1)]
+
+
+def test_rows_of_codes_without_a_header_are_packed_and_know_their_lines() -> None:
+    rows = [f"INV-{number},https://example.org/{number},{number}.50" for number in range(1000, 1200)]
+    [source] = sources("codes.csv", "\n".join([*rows[:100], "", *rows[100:]]))
+    passages = chunk(source, max_tokens=128, overlap=0)
+    assert 10 < len(passages) < 60
+    lines = [line for passage in passages for line in passage.text.split("\n")]
+    assert lines == [row.replace(",", " | ") for row in rows]
+    for passage in passages:
+        first, *_, last = passage.text.split("\n")
+        places = [1 + rows.index(row.replace(" | ", ",")) for row in (first, last)]
+        expected = [place + (place > 100) for place in places]
+        assert [passage.metadata["line"], passage.metadata.get("last_line", passage.metadata["line"])] == expected
+
+
+def test_a_row_on_several_lines_is_one_line_of_a_list() -> None:
+    [source] = sources("codes.csv", 'A-1,"x\n7",1\nB-2,y 8,2\nC-3,z 9,3\n')
+    assert source.text == "A-1 | x 7 | 1\nB-2 | y 8 | 2\nC-3 | z 9 | 3"
+    assert [(lines.first, lines.last) for lines in source.lines] == [(1, 2), (3, 4)]
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    ["The pump leaks when it is cold.", "Насос течёт, когда на улице холодно", "水泵在寒冷的天气里会漏水，需要更换"],
+)
+def test_rows_that_hold_a_sentence_stand_alone(sentence: str) -> None:
+    rows = [f'P-{number};{number};"{sentence}"' for number in range(10, 15)]
+    expected = [(f"P-{number} | {number} | {sentence}", line) for line, number in enumerate(range(10, 15), 1)]
+    assert texts_and_lines("a.csv", "\n".join(rows)) == expected
+
+
+def test_rows_under_a_header_are_records_however_short() -> None:
+    assert texts_and_lines("a.csv", "code,link\nA-1,https://a.example/1\nB-2,https://a.example/2\n") == [
+        ("code: A-1\nlink: https://a.example/1", 2), ("code: B-2\nlink: https://a.example/2", 3)
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

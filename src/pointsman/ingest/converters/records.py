@@ -12,7 +12,16 @@ from itertools import islice, repeat
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from pointsman.ingest.source_text import LONGEST_HEADING, Lines, ParsedDocument, Problem, Section, clean, text_digest
+from pointsman.ingest.source_text import (
+    LONGEST_HEADING,
+    Lines,
+    ParsedDocument,
+    Problem,
+    Section,
+    clean,
+    stem,
+    text_digest,
+)
 from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,6 +45,10 @@ _SAMPLE = 1 << 16  # characters of a table from which its form is told
 _SEPARATOR_LINE = re.compile(r"sep=([^\n])[ \t]*\n", re.IGNORECASE)
 _NUMBER = re.compile(r"[-+$€£¥₽]{0,2}\d[\d .,'\u00a0\u202f]{0,40}[%$€£¥₽]?")
 _YEAR = re.compile(r"(?:19|20)\d\d")
+_WORD = re.compile(
+    r"(?<![^\s\"'(])[^\W\d_]{2,}(?![^\s.,;:!?\"')])|[\u3400-\u9fff]{2}"
+)  # a word of letters; two Han characters
+_SENTENCE = 5  # words of a cell that is a sentence
 _COUNTED = (["0", "1", "2"], ["1", "2", "3"])  # numbers as names of columns
 
 _csv_limit = threading.Lock()
@@ -79,7 +92,8 @@ def table(path: str, text: str, kind: str) -> Iterator[ParsedDocument | Problem]
 
     What separates the cells is what Excel's first line ``sep=`` says, a tab (``tsv``), or what divides the first rows
     into the most equal numbers of cells. If the first row holds values like the others, there is no header, and the
-    cells of a row stand side by side.
+    cells of a row stand side by side: all rows as the lines of one text, unless most of them hold a sentence. Alone, a
+    row of codes would be near to every question.
     """
     separator_line = _SEPARATOR_LINE.match(text)
     delimiter = "\t" if kind == "tsv" else separator_line[1] if separator_line else _delimiter(text)
@@ -98,12 +112,18 @@ def table(path: str, text: str, kind: str) -> Iterator[ParsedDocument | Problem]
             yield from records.row(
                 [], ["\n".join(_side_by_side(row) for _, _, row in title_rows)], 1, title_rows[-1][1]
             )
-        seen_rows = False
+        are_listed = not has_header and 2 * sum(map(_holds_sentence, sample[titles:])) <= len(sample) - titles
+        seen_rows, listed_rows = False, list[tuple[int, int, str]]()
         for first, last, row in filled_rows:
             if last - first > _LONG_ROW:
                 yield Problem(path, f"line {first}: a row that runs to line {last}; is a quote not closed?")
             seen_rows = True
-            yield from records.row(header, row, first, last)
+            if are_listed:
+                listed_rows.append((first, last, " ".join(clean(_side_by_side(row)).split())))
+            else:
+                yield from records.row(header, row, first, last)
+        if listed_rows:
+            yield _list_of_rows(path, kind, listed_rows)
         yield from records.repeated()
     except csv.Error as error:
         raise InputError(f"table that cannot be read: {error}") from error
@@ -185,6 +205,27 @@ def _kind(cell: str) -> str:
         return "number"
     shape = re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "9", cell[:100]))
     return shape if any(mark in shape for mark in ("9", "@", "://")) else ""
+
+
+def _holds_sentence(row: list[str]) -> bool:
+    """Whether a cell of a row has so many words that it says something by itself."""
+    return any(len(_WORD.findall(cell)) >= _SENTENCE for cell in row)
+
+
+def _list_of_rows(path: str, kind: str, rows: Iterable[tuple[int, int, str]]) -> ParsedDocument:
+    """Return one source of rows, each with the first and the last line on which it stands."""
+    lines: list[Lines] = []
+    texts: list[str] = []
+    offset = 0
+    for first, last, text in rows:
+        if first == last and lines and lines[-1].exact and lines[-1].last == first - 1:
+            lines[-1] = lines[-1]._replace(last=last)
+        else:
+            lines.append(Lines(offset, first, last, exact=first == last))
+        texts.append(text)
+        offset += len(text) + 1
+    text = "\n".join(texts)
+    return ParsedDocument(path, stem(path), (Section((), text, 0),), text, kind, lines=tuple(lines), is_code=True)
 
 
 def _side_by_side(cells: Iterable[str]) -> str:
