@@ -117,7 +117,7 @@ async def test_the_retriever_answers_in_engines_of_llama_index(dataset: Dataset)
     retriever = PointsmanRetriever(dataset, 1, strategy="bm25", refuse=False)
     (node,) = retriever.retrieve("baked bread")
     assert (node.node.node_id, node.text) == ("2", TEXTS[2])
-    assert node.node.metadata == {"n": 2, "verdict": "answered"}
+    assert node.node.metadata == {"n": 2, "verdict": "answered", "odds": "possible"}
     assert await retriever.aretrieve(QueryBundle("baked bread")) == [node]
     engine = RetrieverQueryEngine(retriever, TreeSummarize(llm=MockLLM()))
     assert [node.node_id for node in engine.query("baked bread").source_nodes] == ["2"]

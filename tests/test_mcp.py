@@ -418,6 +418,7 @@ def test_numbers_are_those_that_json_has(score: float | None, expected: float | 
         "text": "",
         "score": score,
         "relevance": score,
+        "odds": None,
         "not_in_force": None,
         "metadata": {"of": score},
     }

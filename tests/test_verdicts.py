@@ -14,13 +14,17 @@ import pointsman
 from doors_kit import World, world
 from pointsman.cli.core_commands import app
 from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.retrieval.receipts import digest_of_answer
 from pointsman.retrieval.refine.refuse import UNSURE_BELOW, Refuser
 from pointsman.retrieval.run.judging import needed_relevance
 from pointsman.tools.errors import InputError, PointsmanError
-from pointsman.values.retrieval_context import ANSWERED, NEAREST, UNSURE, RetrievalContext
+from pointsman.values.reasons import WORDS
+from pointsman.values.retrieval_context import NEAREST, UNSURE, RetrievalContext
 from pointsman.values.trace import Trace
-from pointsman.values.types import Document, Hit, Plan, Query, Ranked, Refusal
+from pointsman.values.types import ODDS, Document, Hit, Plan, Query, Ranked, Refusal
+from pointsman.values.wire import notes_of
 
+ANSWERED = ODDS["possible"]
 LEAVE = "Every employee has 28 vacation days per year; ask your manager two weeks ahead."
 TEXTS = {
     "leave": LEAVE,
@@ -46,6 +50,27 @@ def test_the_first_hit_decides(relevance: tuple[float | None, ...], verdict: str
     assert form["verdict"] == verdict
     assert RetrievalContext.from_dict(form).verdict == verdict
     assert answer.to_prompt().startswith(UNSURE) == (verdict == "unsure")
+
+
+@pytest.mark.parametrize(("relevance", "odds"), [
+    (1.0, "strong"), (0.7, "strong"), (0.699, "possible"), (0.4, "possible"), (0.399, "nearest"), (0.0, "nearest"),
+    (None, None),
+])  # fmt: skip
+def test_odds_are_a_word_for_the_relevance(relevance: float | None, odds: str | None) -> None:
+    [hit] = answer_of(relevance)
+    assert hit.odds == odds
+    form = hit.to_dict(1)
+    assert form["odds"] == odds
+    assert Hit.from_dict(form).odds == odds
+    assert notes_of(hit).get("odds") == odds
+
+
+def test_odds_take_no_value_of_a_document() -> None:
+    assert "odds" not in notes_of(Hit(Document("1", LEAVE, {"odds": "3:1"}), 1.0, relevance=0.9))
+
+
+def test_a_digest_of_an_answer_is_that_of_versions_without_odds() -> None:
+    assert digest_of_answer(answer_of(0.9, 0.2)) == "mGAEb_-Jy0atBxhN"
 
 
 def test_a_refusal_is_a_verdict() -> None:
@@ -143,10 +168,20 @@ def test_every_door_says_it(doors: World, question: str) -> None:
     called = doors.portal.call(doors.mcp.call_tool, "search", body).structured_content
     assert called is not None
     assert called["verdict"] == answer.verdict
+    odds = [hit.odds for hit in answer]
+    assert None not in odds
+    assert [hit.odds for hit in doors.client.search(question, 2, **options)] == odds
+    for hits in (doors.http.post("/api/search", json=body).json()["hits"], form["hits"], called["results"]):
+        assert [hit["odds"] for hit in hits] == odds
+    words = [WORDS[f"odds_{word}"][0] for word in odds]
+    assert [word for line in printed_text.splitlines() for word in set(words) if f"  {word} " in line] == words
     knowledge = {"knowledge_id": "d", "query": question, "retrieval_setting": {"top_k": 2, "score_threshold": 0}}
     records = doors.http.post("/retrieval", json=knowledge).json()["records"]
     usual_verdict = doors.here.search(question, 2).verdict
     assert {record["metadata"]["verdict"] for record in records} == {usual_verdict}
+    assert [record["metadata"].get("odds") for record in records] == [
+        hit.odds for hit in doors.here.search(question, 2)
+    ]
     assert records[0]["title"].startswith(UNSURE) == (usual_verdict == "unsure")
 
 
@@ -158,6 +193,16 @@ def test_documents_of_frameworks_carry_it(doors: World) -> None:
     retriever = PointsmanRetriever(source=doors.here, k=2, options={"strategy": "bm25"})
     documents = retriever.invoke(ANSWERED_QUESTION)
     assert {document.metadata["verdict"] for document in documents} == {"answered"}
+    assert documents[0].metadata["odds"] in {"strong", "possible"}
+
+
+@pytest.mark.parametrize("question", [ANSWERED_QUESTION, UNSURE_QUESTION, "vacation manager refund director mail"])
+def test_odds_follow_the_order_or_the_answer_says_why(doors: World, question: str) -> None:
+    for strategy in ("bm25", "vector", "hybrid"):
+        answer = doors.here.search(question, 4, strategy=strategy, refuse="never")
+        levels = [list(ODDS).index(hit.odds) for hit in answer if hit.odds is not None]
+        codes = {statement.code for statement in answer.reasons}
+        assert levels == sorted(levels) or any(code.startswith("order_") for code in codes)
 
 
 def test_console_messages_are_complete() -> None:

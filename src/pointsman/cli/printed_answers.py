@@ -51,7 +51,7 @@ def search_results(context: RetrievalContext, *, explain: bool, why: Sequence[st
     elif context.heading is not None:
         terminal.print(context.heading, style="bold yellow")
     for rank, hit in enumerate(context.hits, 1):
-        print_hit(terminal, rank, hit, context.query.text, explain=explain)
+        print_hit(terminal, rank, hit, context, explain=explain)
     for cause in context.degraded:
         terminal.print(f"incomplete: {printable(cause)}", style="yellow", markup=False)
     _print_summary(terminal, context)
@@ -115,25 +115,31 @@ def _print_refusal(terminal: Console, context: RetrievalContext, *, explain: boo
     sentence = Reason.join_all(refusal.reason, *map(Reason.of, remedies)).in_language(context.language)
     terminal.print(f"{printable(sentence)}", style="bold yellow", markup=False)
     for rank, hit in enumerate(refusal.near_misses, 1):
-        print_hit(terminal, rank, hit, context.query.text, explain=explain)
+        print_hit(terminal, rank, hit, context, explain=explain)
 
 
-def print_hit(terminal: Console, rank: int, hit: Hit, query: str, *, explain: bool) -> None:
-    """Print one hit: its rank, its metadata, and the part of its text relevant to the query."""
+def print_hit(terminal: Console, rank: int, hit: Hit, context: RetrievalContext, *, explain: bool) -> None:
+    """Print one hit of an answer: its rank, its odds and metadata, and the part of its text relevant to the query."""
     from rich.padding import Padding
     from rich.text import Text
 
     location = printable(str(hit.citation))
     caption = printable(hit.caption)
     name = location if location.endswith(caption) else caption
-    worth = f"{hit.score:.2f}" if hit.relevance is None else percent(hit.relevance)
+    worth = f"{hit.score:.2f}"
+    if hit.relevance is not None:
+        worth = f"{Reason.of(f'odds_{hit.odds}').in_language(context.language)} {percent(hit.relevance)}"
     head = Text.assemble((f"{rank}. ", "bold"), (name, "bold cyan"), (f"  {worth}", "green"))
     head.append(f"  {hit.dataset}" if hit.dataset else "", "magenta")
     head.append(f"  {location}" if location not in head.plain else "", "dim")
     head.append(f"  {printable(str(hit.not_in_force))}" if hit.not_in_force is not None else "", "yellow")
     terminal.print(head)
     terminal.print(
-        Padding(snippet(hit.text, query, is_markdown=hit.metadata.get("kind") == "md"), (0, 0, 0, 3), expand=False)
+        Padding(
+            snippet(hit.text, context.query.text, is_markdown=hit.metadata.get("kind") == "md"),
+            (0, 0, 0, 3),
+            expand=False,
+        )
     )
     if explain:
         terminal.print(

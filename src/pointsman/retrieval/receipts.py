@@ -24,6 +24,7 @@ from pointsman.tools.errors import InputError
 from pointsman.tools.version import __version__
 from pointsman.values.settings import REACHING, Settings
 from pointsman.values.types import Query
+from pointsman.values.wire import hits_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -198,6 +199,8 @@ def issue(
 def digest_of_answer(context: RetrievalContext) -> str:
     """Return a digest of all of an answer but its times and its receipt."""
     form = {name: value for name, value in context.to_dict().items() if name not in _OUTSIDE}
+    for hit in hits_of(form):
+        del hit["odds"]  # a word for the relevance, which receipts of earlier versions did not have
     return _digest(json.dumps(form, ensure_ascii=False, sort_keys=True))
 
 

@@ -16,7 +16,7 @@ TEXT: Final = ""
 """The code of a statement in words of its own, such as those of a language model: its value ``text``."""
 
 WORDS: Final[Mapping[str, tuple[str, str, str]]] = {
-    # of an answer that is refused, or hardly an answer
+    # above the hits of an answer that is refused, or hardly an answer
     "nearest": (
         "Probably no answer here. Nearest:",
         "这里可能没有答案。最接近的内容：",
@@ -27,6 +27,11 @@ WORDS: Final[Mapping[str, tuple[str, str, str]]] = {
         "这里没有内容明确回答此问题。最接近的是：",
         "Точного ответа здесь не видно. Ближайшее:",
     ),
+    # of a hit; the ranges are those of `pointsman.values.types.ODDS`
+    "odds_strong": ("strong match", "匹配度高", "явное совпадение"),
+    "odds_possible": ("possible match", "可能匹配", "возможное совпадение"),
+    "odds_nearest": ("nearest", "最接近", "ближайшее"),
+    # of an answer that is refused
     "no_results": ("No results", "没有结果", "Ничего не найдено"),
     "no_word": ("the question has no words", "问题中没有词语", "в вопросе нет слов"),
     "improbable": (

@@ -35,13 +35,6 @@ UNSURE: Final = Reason.of("unsure")
 Verdict = Literal["answered", "unsure", "refused"]
 """Whether an answer was found; see `RetrievalContext.verdict`."""
 
-ANSWERED: Final = 0.4
-"""The relevance from which the first hit is told as an answer.
-
-Where one question in four has no answer, 92 to 98 % of such hits are right in a folder of files alone, 87 to 96 %
-beside two other datasets (``benchmarks/verdicts.py``).
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
@@ -136,14 +129,16 @@ class RetrievalContext:
     def verdict(self) -> Verdict | None:
         """Whether an answer was found: ``"answered"``, ``"unsure"`` or ``"refused"``.
 
-        ``"answered"``: the first hit has a relevance of at least `ANSWERED`. ``"unsure"``: the hits are the nearest
-        ones, but none is surely an answer. ``"refused"``: the answer is surely elsewhere, so there are no hits. None:
-        the first hit cannot be judged, or nothing was asked to be refused and there are no hits.
+        ``"answered"``: the first hit is at least a possible answer (`Hit.odds`); where one question in four has no
+        answer, 92 to 98 % of such hits are right in a folder of files alone, 87 to 96 % beside two other datasets
+        (``benchmarks/verdicts.py``). ``"unsure"``: the hits are the nearest ones, but none is surely an answer.
+        ``"refused"``: the answer is surely elsewhere, so there are no hits. None: the
+        first hit cannot be judged, or nothing was asked to be refused and there are no hits.
         """
         if self.refused is not None:
             return "refused"
-        relevance = self.hits[0].relevance if self.hits else None
-        return None if relevance is None else "answered" if relevance >= ANSWERED else "unsure"
+        odds = self.hits[0].odds if self.hits else None
+        return None if odds is None else "unsure" if odds == "nearest" else "answered"
 
     @property
     def heading(self) -> str | None:

@@ -293,6 +293,12 @@ class NotInForce:
         return f"not valid before {self.day}" if self.state == "not yet valid" else f"not valid after {self.day}"
 
 
+Odds = Literal["strong", "possible", "nearest"]
+
+ODDS: Final[Mapping[Odds, float]] = {"strong": 0.7, "possible": 0.4, "nearest": 0.0}
+"""The relevance from which a hit has these odds; docs/scores.md says how the ranges were chosen."""
+
+
 @dataclass(frozen=True, slots=True)
 class Hit:
     """A document in a list of results, with its score and its provenance.
@@ -324,7 +330,7 @@ class Hit:
     answer: tuple[int, int] | None = None
 
     FORM: ClassVar = (
-        *("rank", "id", "score", "relevance", "dataset", "title", "caption", "text", "citation", "metadata"),
+        *("rank", "id", "score", "relevance", "odds", "dataset", "title", "caption", "text", "citation", "metadata"),
         *("provenance", "excerpt", "not_in_force"),
     )
 
@@ -364,6 +370,12 @@ class Hit:
     def key(self) -> HitKey:
         """Identifies this hit."""
         return self.dataset, self.document.id
+
+    @property
+    def odds(self) -> Odds | None:
+        """The word for its relevance, by the ranges of `ODDS`; None without a relevance."""
+        relevance = self.relevance
+        return None if relevance is None else next(word for word, least in ODDS.items() if relevance >= least)
 
     @property
     def citation(self) -> Citation:

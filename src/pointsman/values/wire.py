@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 NOT_IN_FORCE: Final = "not_in_force"
 """The key under which metadata says why a document does not hold."""
+ODDS: Final = "odds"
+"""The key under which metadata has the odds of a hit."""
 _PATH: Final = re.compile(r"(?<![\w:/.~\-])/(?:[^\s/:;,'\"()<>]+/)+([^\s/:;,'\"()<>]*)")
 """An absolute path that is not the path of a URL; the group is its last part."""
 _SERVER: Final = re.compile(r"\b(?!https?:)[a-z][a-z0-9+.\-]*://[^\s'\"()<>;]*[^\s'\"()<>;:,.]")
@@ -30,14 +32,18 @@ def answer_to_dict(context: RetrievalContext, workspace_path: str, *, trace: Tra
         trace: see `RetrievalContext.to_dict`.
     """
     answer = context.to_dict(trace=trace)
-    refused = answer["refused"] or {"nearest": None, "near_misses": []}
-    nearest = refused["nearest"]
-    for hit in (*answer["hits"], *refused["near_misses"], *([nearest] if nearest else [])):
+    for hit in hits_of(answer):
         hit["metadata"] = public_metadata(hit["metadata"])
     answer["degraded"] = [without_paths(note, workspace_path) for note in answer["degraded"]]
     for span in answer["trace"]["spans"] if answer["trace"] else ():
         span["error"] = span["error"] and without_paths(span["error"], workspace_path)
     return answer
+
+
+def hits_of(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return all hits of an answer as `RetrievalContext.to_dict` writes it, with those that a refusal withholds."""
+    refused = answer["refused"] or {"nearest": None, "near_misses": []}
+    return [*answer["hits"], *refused["near_misses"], *([refused["nearest"]] if refused["nearest"] else [])]
 
 
 def public_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -48,8 +54,12 @@ def public_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def notes_of(hit: Hit) -> dict[str, Any]:
-    """Return what an answer says of a hit in forms that know metadata alone: why it is not in force, if it is not."""
-    return {} if hit.not_in_force is None else {NOT_IN_FORCE: str(hit.not_in_force)}
+    """Return what an answer says of a hit in forms that know metadata alone.
+
+    That is its odds, if they are known and the document has no value of that name, and why it is not in force.
+    """
+    notes = {} if hit.odds is None or ODDS in hit.metadata else {ODDS: str(hit.odds)}
+    return notes if hit.not_in_force is None else {**notes, NOT_IN_FORCE: str(hit.not_in_force)}
 
 
 def without_paths(text: str, workspace_path: str) -> str:

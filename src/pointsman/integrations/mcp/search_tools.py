@@ -67,6 +67,7 @@ def result_of(hit: Mapping[str, Any], length: int) -> schemas.Result:
         url=answer_values.url_of(hit["dataset"], hit["id"], hit["metadata"]),
         score=answer_values.finite(hit["score"]),
         relevance=answer_values.round_score(hit["relevance"]),
+        odds=hit["odds"],
         not_in_force=None if hit["not_in_force"] is None else answer_values.sound(hit["not_in_force"]["text"]),
         text=text[:length],
         characters=len(text),

@@ -16,6 +16,7 @@ from pointsman.service.server.protocol.json_form_schemas import Forms, option_fi
 from pointsman.service.server.protocol.request_limits import Limits
 from pointsman.values.retrieval_context import Verdict  # noqa: TC001  (pydantic reads it)
 from pointsman.values.trace import Explanation
+from pointsman.values.types import Odds  # noqa: TC001  (pydantic reads it)
 from pointsman.workspace.workspace_search import Routing
 
 MAX_K: Final = 20
@@ -272,6 +273,12 @@ class Result(Answer):
     url: str
     score: Annotated[float | None, Field(description="Comparable within this answer only.")]
     relevance: Annotated[float | None, Field(description="Probability that it is relevant, if known.")]
+    odds: Annotated[
+        Odds | None,
+        Field(
+            description="The relevance in a word: strong from 0.7, possible from 0.4, nearest below; null if unknown."
+        ),
+    ]
     not_in_force: Annotated[
         str | None, Field(description="Why the document does not hold today: what supersedes it, or its last day.")
     ]

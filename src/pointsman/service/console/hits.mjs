@@ -4,14 +4,13 @@ import { get } from "./api.mjs";
 import { line } from "./catalog.mjs";
 import { h, live } from "./dom.mjs";
 import { finder, marked, plain, units } from "./highlight.mjs";
-import { percent, score, t } from "./i18n.mjs";
+import { percent, score, t, worded } from "./i18n.mjs";
 import { filled } from "./notices.mjs";
 import { address, here } from "./place.mjs";
 import { wayFigure, wayInWords, wayTable } from "./way.mjs";
 
 const SHORT = 420; // characters of a closed hit
 const BEFORE = 90; // of them before the first matching word
-const WEAK = 0.5; // below it, a hit is probably not relevant
 const AROUND = 1500; // characters of the source shown on each side of a passage
 const CODE = /^(?:[chrs]|cc|cs|cpp|hpp|go|java|[cm]?[jt]sx?|json[lc]?|kts?|lua|php|pl|py|rb|rs|scala|sh|sql|swift|toml|xml|ya?ml)$/;
 const PAGES = { // of which a file is made
@@ -29,7 +28,7 @@ const LONG = 20_000; // characters of an opened hit until the user requests all
  */
 export function hitList(hits, query, steps) {
   const find = finder(query);
-  const isWeak = (/** @type {any} */ { relevance }) => typeof relevance === "number" && relevance < WEAK;
+  const isWeak = (/** @type {any} */ { odds }) => odds === "nearest";
   const weak = hits.find((hit, place) => place > 0 && isWeak(hit) && !isWeak(hits[place - 1]) && hits.slice(place).every(isWeak));
   const cards = new Map(); // by text
   for (const hit of hits) {
@@ -102,7 +101,7 @@ export function hitCard(hit, find, steps, weak = false) {
       hit.dataset === null ? null : h("span.dataset", { "data-content": true }, hit.dataset),
       typeof hit.relevance === "number"
         ? h("span.relevance", {}, h("meter", { min: 0, max: 1, value: hit.relevance, "aria-hidden": "true" }), " ",
-          () => t("hit.relevance", { relevance: percent(hit.relevance) }))
+          () => `${worded(`odds_${hit.odds}`)} · ${t("hit.relevance", { relevance: percent(hit.relevance) })}`)
         : h("span", {}, () => t("hit.score", { score: score(hit.score) })),
       hit.excerpt ? h("span.tag", {}, () => t("hit.excerpt")) : null,
       source(hit)),

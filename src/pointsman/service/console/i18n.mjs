@@ -60,8 +60,13 @@ const CODES = Object.entries(REASONS).map(([code, [english]]) => {
   return [new RegExp(`^(?:calibrated(?: with variants)?: )?${words}$`), code];
 });
 
-/** A part of a reason in the language of the interface. */
-function worded(code, values) {
+/**
+ * A reason, or a part of one, in the language of the interface.
+ * @param {string} code
+ * @param {Record<string, string | number>} [values]
+ * @returns {string}
+ */
+export function worded(code, values = {}) {
   const words = REASONS[code][Object.keys(LANGUAGES).indexOf(language)];
   return words.replace(/\{(\w+)\}/g, (_, name) => String(values[name]));
 }
