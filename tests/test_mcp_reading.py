@@ -18,7 +18,7 @@ import pointsman
 from pointsman import Document
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.integrations.mcp import create_server
-from pointsman.integrations.mcp.grep import MAX_COUNT, Pattern, TextIndex, grep, index_of
+from pointsman.integrations.mcp.grep import MAX_COUNT, JoinedTexts, Pattern, grep, texts_of
 from pointsman.tools.errors import InputError
 from test_mcp import answer, call, error_text, text
 
@@ -209,8 +209,8 @@ EXPRESSIONS = st.recursive(
 )
 
 
-def indexed(texts: list[str]) -> TextIndex:
-    return TextIndex([Document(str(number), text) for number, text in enumerate(texts)], len(texts))
+def joined(texts: list[str]) -> JoinedTexts:
+    return JoinedTexts([Document(str(number), text) for number, text in enumerate(texts)])
 
 
 @settings(max_examples=300, deadline=None)
@@ -218,7 +218,7 @@ def indexed(texts: list[str]) -> TextIndex:
 def test_grep_finds_what_the_expression_matches_in_each_document_alone(
     texts: list[str], expression: str, ignore_case: bool
 ) -> None:
-    """X3: the index leaves nothing out and adds nothing, whatever the expression."""
+    """X3: joining the texts leaves nothing out and adds nothing, whatever the expression."""
     options = re2.Options()
     options.case_sensitive = not ignore_case
     plain = re2.compile(f"(?m){expression}", options)
@@ -228,7 +228,7 @@ def test_grep_finds_what_the_expression_matches_in_each_document_alone(
         if spans:
             expected.append((str(number), *spans[0], len(spans)))
     pattern = Pattern(expression, regex=True, ignore_case=ignore_case)
-    matches = indexed(texts).grep(pattern, time.monotonic() + 60)
+    matches = joined(texts).grep(pattern, time.monotonic() + 60)
     assert [(match.id, match.start, match.end, match.count) for match in matches] == expected
 
 
@@ -255,14 +255,14 @@ def test_grep_finds_what_the_expression_matches_whatever_its_syntax(texts: list[
     except re2.error:
         assume(False)
     expected = [str(number) for number, content in enumerate(texts) if any(m.group() for m in plain.finditer(content))]
-    matches = indexed(texts).grep(Pattern(expression, regex=True), time.monotonic() + 60)
+    matches = joined(texts).grep(Pattern(expression, regex=True), time.monotonic() + 60)
     assert [match.id for match in matches] == expected
 
 
 @settings(max_examples=200, deadline=None)
 @given(TEXTS, st.text(ALPHABET, min_size=1, max_size=5), st.booleans())
 def test_grep_finds_texts_as_they_are(texts: list[str], fragment: str, ignore_case: bool) -> None:
-    ids = {match.id for match in indexed(texts).grep(Pattern(fragment, ignore_case=ignore_case), time.monotonic() + 60)}
+    ids = {match.id for match in joined(texts).grep(Pattern(fragment, ignore_case=ignore_case), time.monotonic() + 60)}
     exact = {str(number) for number, content in enumerate(texts) if fragment in content}
     assert exact <= ids if ignore_case else exact == ids
     if ignore_case:
@@ -272,15 +272,15 @@ def test_grep_finds_texts_as_they_are(texts: list[str], fragment: str, ignore_ca
 @pytest.mark.parametrize("pattern", ["(a|aa)+$", "(.*)(.*)(.*)(.*)zzz", "(x+x+)+y", "((a?){30}){5}b", "[^b]*c"])
 def test_hostile_expressions_take_no_longer(pattern: str) -> None:
     """A backtracking engine would not come back from these."""
-    index = indexed(["a" * 5_000] * 50)
+    texts = joined(["a" * 5_000] * 50)
     start = time.process_time()  # not hurt by other programs
     with contextlib.suppress(TimeoutError):
-        list(index.grep(Pattern(pattern, regex=True), time.monotonic() + 2.0))
+        list(texts.grep(Pattern(pattern, regex=True), time.monotonic() + 2.0))
     assert time.process_time() - start < 10
 
 
 def test_an_expression_may_match_parts_of_a_character() -> None:
-    (match,) = indexed(["a列b"]).grep(Pattern(r"a\C", regex=True), time.monotonic() + 60)
+    (match,) = joined(["a列b"]).grep(Pattern(r"a\C", regex=True), time.monotonic() + 60)
     assert (match.start, match.end) == (0, 1)
 
 
@@ -294,7 +294,7 @@ def test_a_grep_that_takes_too_long_says_so(server: Server[Any], monkeypatch: py
     monkeypatch.setattr("pointsman.integrations.mcp.reading_tools.SECONDS", -1.0)
     cut_short = answer(call(server, "grep", pattern="one"))
     assert (cut_short["matches"], cut_short["more"]) == ([], True)
-    assert cut_short["degraded"] == ["more", "notes"]
+    assert cut_short["degraded"] == ["files", "more", "notes"]
 
 
 def test_a_grep_stops_within_a_document_whose_matches_are_all_empty(
@@ -305,7 +305,7 @@ def test_a_grep_stops_within_a_document_whose_matches_are_all_empty(
     steps = itertools.count()
     monkeypatch.setattr("pointsman.integrations.mcp.grep.time.monotonic", lambda: float(next(steps)))
     with pytest.raises(TimeoutError):
-        list(indexed([text]).grep(pattern, 10.0))
+        list(joined([text]).grep(pattern, 10.0))
     assert next(steps) < 20
 
 
@@ -337,15 +337,15 @@ def test_a_dataset_that_is_dropped_meanwhile_does_not_keep_others_from_answering
         assert answer(call(server, "fetch", id="1"))["text"] == "A note on tea."
 
 
-def test_without_an_index_documents_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_texts_in_memory_documents_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pointsman.Workspace(tmp_path / "workspace", embedder=HashingEmbedder()) as workspace:
         dataset = workspace.dataset("notes")
         dataset.add([Document(str(n), f"text {n}") for n in range(20)])
         pattern = Pattern("text 1[0-4]", regex=True)
-        index = index_of(dataset.store)
+        texts = texts_of(dataset.store)
         deadline = time.monotonic() + 60
-        with_index = list(grep(dataset.store, index, pattern, deadline))
-        assert [match.id for match in with_index] == ["10", "11", "12", "13", "14"]
+        in_memory = list(grep(dataset.store, texts, pattern, deadline))
+        assert [match.id for match in in_memory] == ["10", "11", "12", "13", "14"]
         monkeypatch.setattr("pointsman.integrations.mcp.grep.DATASET_BYTES", 50)
-        assert index_of(dataset.store) is None
-        assert list(grep(dataset.store, None, pattern, deadline)) == with_index
+        assert texts_of(dataset.store) is None
+        assert list(grep(dataset.store, None, pattern, deadline)) == in_memory

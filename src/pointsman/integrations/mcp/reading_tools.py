@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pointsman.integrations.mcp import answer_values
 from pointsman.integrations.mcp import tool_schemas as schemas
-from pointsman.integrations.mcp.grep import SECONDS, GrepMatch, Pattern, index_of
+from pointsman.integrations.mcp.grep import SECONDS, GrepMatch, Pattern, texts_of
 from pointsman.integrations.mcp.grep import grep as grep_store
 from pointsman.integrations.mcp.visible_datasets import id_of
 from pointsman.retrieval.refine.compress.expand import WindowExpander
@@ -205,11 +205,11 @@ def grep(library: Library, access: Access, arguments: schemas.GrepArguments) -> 
     incomplete: list[str] = []
     has_more, seconds = False, SECONDS
     for dataset in library.choose(access, arguments.datasets):
-        index = library.texts.get(dataset.store, partial(index_of, dataset.store))
+        texts = library.texts.get(dataset.store, partial(texts_of, dataset.store))
         start = time.monotonic()
         match: list[GrepMatch] = []
         try:
-            for passage in grep_store(dataset.store, index, pattern, start + seconds):
+            for passage in grep_store(dataset.store, texts, pattern, start + seconds):
                 match.append(passage)
                 if len(matches) + len(match) > arguments.k:
                     break

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pointsman.integrations.mcp.answer_values import sound
 from pointsman.integrations.mcp.cached_until_write import Latest
-from pointsman.integrations.mcp.grep import ALL_BYTES, TextIndex
+from pointsman.integrations.mcp.grep import ALL_BYTES, JoinedTexts
 from pointsman.retrieval.request import OPTIONS, SearchRequest
 from pointsman.service.server.protocol.problems import HttpProblem
 from pointsman.tools.errors import InputError
@@ -43,7 +43,7 @@ class Library:
         allowed: datasets that are served; None means all.
         strategies: strategies that are offered.
         seconds: time for checking an answer, and for any other call.
-        texts: signatures of documents, for `grep`; None for a dataset whose texts are too long.
+        texts: those of all documents, for `grep`; None for a dataset whose texts are too long.
         outlines: sources of the datasets.
         keys: metadata keys that filters can use, and the ids of the documents whose values are shown.
     """
@@ -52,7 +52,7 @@ class Library:
     allowed: frozenset[str] | None
     strategies: tuple[str, ...]
     seconds: float
-    texts: Latest[TextIndex | None] = field(
+    texts: Latest[JoinedTexts | None] = field(
         default_factory=lambda: Latest(ALL_BYTES, lambda value: value.nbytes if value else 0)
     )
     outlines: Latest[list[Entry]] = field(default_factory=lambda: Latest(20))
