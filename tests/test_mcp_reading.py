@@ -209,7 +209,7 @@ EXPRESSIONS = st.recursive(
 )
 
 
-def joined(texts: list[str]) -> JoinedTexts:
+def in_memory(texts: list[str]) -> JoinedTexts:
     return JoinedTexts([Document(str(number), text) for number, text in enumerate(texts)])
 
 
@@ -228,7 +228,7 @@ def test_grep_finds_what_the_expression_matches_in_each_document_alone(
         if spans:
             expected.append((str(number), *spans[0], len(spans)))
     pattern = Pattern(expression, regex=True, ignore_case=ignore_case)
-    matches = joined(texts).grep(pattern, time.monotonic() + 60)
+    matches = in_memory(texts).grep(pattern, time.monotonic() + 60)
     assert [(match.id, match.start, match.end, match.count) for match in matches] == expected
 
 
@@ -255,14 +255,16 @@ def test_grep_finds_what_the_expression_matches_whatever_its_syntax(texts: list[
     except re2.error:
         assume(False)
     expected = [str(number) for number, content in enumerate(texts) if any(m.group() for m in plain.finditer(content))]
-    matches = joined(texts).grep(Pattern(expression, regex=True), time.monotonic() + 60)
+    matches = in_memory(texts).grep(Pattern(expression, regex=True), time.monotonic() + 60)
     assert [match.id for match in matches] == expected
 
 
 @settings(max_examples=200, deadline=None)
 @given(TEXTS, st.text(ALPHABET, min_size=1, max_size=5), st.booleans())
 def test_grep_finds_texts_as_they_are(texts: list[str], fragment: str, ignore_case: bool) -> None:
-    ids = {match.id for match in joined(texts).grep(Pattern(fragment, ignore_case=ignore_case), time.monotonic() + 60)}
+    ids = {
+        match.id for match in in_memory(texts).grep(Pattern(fragment, ignore_case=ignore_case), time.monotonic() + 60)
+    }
     exact = {str(number) for number, content in enumerate(texts) if fragment in content}
     assert exact <= ids if ignore_case else exact == ids
     if ignore_case:
@@ -272,7 +274,7 @@ def test_grep_finds_texts_as_they_are(texts: list[str], fragment: str, ignore_ca
 @pytest.mark.parametrize("pattern", ["(a|aa)+$", "(.*)(.*)(.*)(.*)zzz", "(x+x+)+y", "((a?){30}){5}b", "[^b]*c"])
 def test_hostile_expressions_take_no_longer(pattern: str) -> None:
     """A backtracking engine would not come back from these."""
-    texts = joined(["a" * 5_000] * 50)
+    texts = in_memory(["a" * 5_000] * 50)
     start = time.process_time()  # not hurt by other programs
     with contextlib.suppress(TimeoutError):
         list(texts.grep(Pattern(pattern, regex=True), time.monotonic() + 2.0))
@@ -280,7 +282,7 @@ def test_hostile_expressions_take_no_longer(pattern: str) -> None:
 
 
 def test_an_expression_may_match_parts_of_a_character() -> None:
-    (match,) = joined(["a列b"]).grep(Pattern(r"a\C", regex=True), time.monotonic() + 60)
+    (match,) = in_memory(["a列b"]).grep(Pattern(r"a\C", regex=True), time.monotonic() + 60)
     assert (match.start, match.end) == (0, 1)
 
 
@@ -305,7 +307,7 @@ def test_a_grep_stops_within_a_document_whose_matches_are_all_empty(
     steps = itertools.count()
     monkeypatch.setattr("pointsman.integrations.mcp.grep.time.monotonic", lambda: float(next(steps)))
     with pytest.raises(TimeoutError):
-        list(joined([text]).grep(pattern, 10.0))
+        list(in_memory([text]).grep(pattern, 10.0))
     assert next(steps) < 20
 
 
@@ -344,8 +346,8 @@ def test_without_texts_in_memory_documents_are_read(tmp_path: Path, monkeypatch:
         pattern = Pattern("text 1[0-4]", regex=True)
         texts = texts_of(dataset.store)
         deadline = time.monotonic() + 60
-        in_memory = list(grep(dataset.store, texts, pattern, deadline))
-        assert [match.id for match in in_memory] == ["10", "11", "12", "13", "14"]
+        matches = list(grep(dataset.store, texts, pattern, deadline))
+        assert [match.id for match in matches] == ["10", "11", "12", "13", "14"]
         monkeypatch.setattr("pointsman.integrations.mcp.grep.DATASET_BYTES", 50)
         assert texts_of(dataset.store) is None
-        assert list(grep(dataset.store, None, pattern, deadline)) == in_memory
+        assert list(grep(dataset.store, None, pattern, deadline)) == matches

@@ -65,7 +65,7 @@ class PointsmanRetriever(TheirRetriever, extra="forbid"):
         k: int | None = None,
         **options: Any,
     ) -> list[theirs.Document]:
-        filters, search_options = self._merged(options)
+        filters, search_options = self._search_options(options)
         hits = hits_of(self.source, query, self.k if k is None else k, filters, search_options)
         return [document_with_score(*hit) for hit in hits]
 
@@ -77,11 +77,11 @@ class PointsmanRetriever(TheirRetriever, extra="forbid"):
         k: int | None = None,
         **options: Any,
     ) -> list[theirs.Document]:
-        filters, search_options = self._merged(options)
+        filters, search_options = self._search_options(options)
         hits = await ahits_of(self.source, query, self.k if k is None else k, filters, search_options)
         return [document_with_score(*hit) for hit in hits]
 
-    def _merged(self, options: dict[str, Any]) -> tuple[Filter | None, dict[str, Any]]:
+    def _search_options(self, options: dict[str, Any]) -> tuple[Filter | None, dict[str, Any]]:
         search_options = {**self.options, **options}
         return parse_optional(search_options.pop("filters", None)), search_options
 
