@@ -57,12 +57,16 @@ def test_share_that_is_right() -> None:
 
 
 def test_share_of_held_out_ones_that_is_right() -> None:
-    """56 of 66 (.85) and 57 of 60 (.95), together .90, by rules that were changed without looking at them.
+    """58 of 66 (.88) and 54 of 60 (.90), by rules that were made without looking at them; most others are left alone.
 
-    The later ones share forms with those that the rules were changed for, so the first set says more.
+    The later ones share forms with those that the rules were made for, so the first set says more.
     """
-    for name, minimum in (("follow_ups_held_out.tsv", 0.84), ("follow_ups_held_out_later.tsv", 0.94)):
-        assert shares(name)["right"] >= minimum, (name, shares(name))
+    for name, least, most_wrong in (
+        ("follow_ups_held_out.tsv", 0.87, 0.031),
+        ("follow_ups_held_out_later.tsv", 0.9, 0.017),
+    ):
+        assert shares(name)["right"] >= least, (name, shares(name))
+        assert shares(name)["wrong"] <= most_wrong, (name, shares(name))
 
 
 @pytest.mark.parametrize(

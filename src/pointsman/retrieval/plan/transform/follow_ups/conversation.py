@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pointsman.text import fold
+from pointsman.text.grammar import COMPARISON
 from pointsman.text.stop_words import ENGLISH, RUSSIAN
 from pointsman.tools.late_regex import late
 
@@ -24,6 +25,10 @@ LENGTH = 1_000
 _USERS = frozenset({"user", "human", "customer", "пользователь", "用户"})
 
 
+class UnclearError(Exception):
+    """A question may refer to several things, so that it is left as it is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Conversation:
     """The user's last question and its answer."""
@@ -39,6 +44,19 @@ class Conversation:
         earlier = tuple(message.text[:LENGTH] for message in reversed(recent) if message.role.lower() in _USERS)
         answer = last_message(recent, user=False)
         return cls(earlier[0] if earlier else "", answer, earlier[1:])
+
+    @property
+    def asks_who(self) -> bool:
+        """Whether the question asks who did something, not who somebody is."""
+        return WHO.match(self.question) is not None and WHO_IS.match(self.question) is None
+
+    @property
+    def names_several(self) -> bool:
+        """Whether the question compares things or offers a choice, so that a pronoun may mean any of them."""
+        return COMPARISON.first(self.question) is not None or _CHOICE.search(self.question) is not None
+
+
+_CHOICE = late(r"(?<!\w)(?:or|или)(?!\w)|还是|、", re.IGNORECASE)
 
 
 def last_message(history: Sequence[Message], *, user: bool) -> str:
@@ -77,12 +95,13 @@ _CONTRACTION = late(r"['’](?:s|re|ll|ve|d|m)$", re.IGNORECASE)
 _COURTESIES_TEXT = """good great fine perfect excellent nice cool wonderful awesome maybe perhaps probably possibly
     certainly definitely absolutely actually unfortunately generally usually typically course welcome hey thank thanks
     cheers bye goodbye understood right exactly indeed alright hello hi please sure ok okay yes no morning afternoon
-    evening help возможно вероятно наверное конечно хорошо отлично ладно понятно пожалуйста благодарю спасибо привет
-    здравствуйте добрый день вечер утро обычно безусловно разумеется кажется видимо да нет большое помочь ясно"""
+    evening help anything else glad возможно вероятно наверное конечно хорошо отлично ладно понятно пожалуйста благодарю
+    спасибо привет здравствуйте добрый день вечер утро обычно безусловно разумеется кажется видимо да нет большое помочь
+    обращайтесь ясно"""
 _COURTESIES = frozenset(_COURTESIES_TEXT.split())
 """Words of greetings, thanks and hedges: at the start of a sentence they name nothing."""
 _CHINESE_COURTESY = late(
-    "(?:你好|您好|谢谢|多谢|感谢|不客气|不用谢|好的?|明白|知道|了解|收到|没问题|可以|嗯|再见)[你您了啊吧]?|[，,。.！!～~\\s]+"
+    "(?:你好|您好|谢谢|多谢|感谢|不客气|不用谢|好的?|明白|知道|了解|收到|没问题|可以|嗯|再见|(?:请问)?有什么可以帮[您你]|还有(?:其他|别的)问题)[你您了啊吧的吗]?|[，,。.！!？?～~\\s]+"
 )
 
 
@@ -105,6 +124,11 @@ class Name:
     start: int
     opens: bool  # opens a sentence, where any word is capitalised
     quoted: bool = False
+
+    @property
+    def end(self) -> int:
+        """Where it ends, with its quotation marks."""
+        return self.start + len(self.text) + 2 * self.quoted
 
     @property
     def words(self) -> list[str]:
@@ -131,7 +155,7 @@ def names_in(text: str) -> list[Name]:
             start += len(words[0]) + 1
             words, opens = words[1:], False
         name = re.sub(r"['’]s?$", "", " ".join(words))
-        if fold(name) not in _NUMBER_WORDS and (len(name) > 1 or (name and not opens)):
+        if fold(name) not in _NUMBER_WORDS and not name.isdecimal() and (len(name) > 1 or (name and not opens)):
             names.append(Name(name, start, opens and len(words) == 1))
     return sorted(names, key=lambda name: name.start)
 
@@ -151,26 +175,32 @@ def sure_names(names: Sequence[Name], other_text: str) -> list[Name]:
 
 
 def choose_name(history: Conversation, fits: Callable[[Name], bool], *, lately: bool = False) -> str | None:
-    """The last topic of the right sort: from the user's message first, then the assistant's, then earlier ones.
+    """The topic of the right sort: from the user's message first, then the assistant's, then earlier ones.
 
     If the user asked who did something, the answer to that comes first: «Who painted the Mona Lisa?».
+
+    Raises:
+        UnclearError: a question names several.
     """
     full_text = f"{history.question}\n{history.answer}\n" + "\n".join(history.earlier)
+    if history.names_several:
+        raise UnclearError
     recent = (history.question, history.answer)
     asked_who = fits is is_person and WHO.match(history.question)
     for text in (*(recent[::-1] if asked_who else recent), *(() if lately else history.earlier)):
         names = names_in(text)
         sure = sure_names(names, full_text)
-        if text is history.answer and not sure:
+        if text is history.answer and not sure and WHO.match(history.question):
             # A word that opens the answer is a name unless it occurs in lower case elsewhere.
             sure = [n for n in names if not re.search(rf"(?<!\w){re.escape(n.text.lower())}", full_text)]
-            sure = [n for n in sure if not (n.opens and _ORDER.match(text, n.start))]
+            sure = [n for n in sure if not (n.opens and (_ORDER.match(text, n.start) or _OF.match(text, n.end)))]
         fitting = [name for name in sure if fits(name)]
         if asked_who and text is history.answer:
             fitting = [name for name in fitting if name.text not in history.question]
+        if len({name.text for name in fitting}) > 1 and text is not history.answer:
+            raise UnclearError
         if fitting:
-            # The topic of a question is what it names last; that of an answer is what it names first.
-            return (fitting[0] if text is history.answer else fitting[-1]).text
+            return fitting[0].text  # an answer names its topic first
     return None
 
 
@@ -180,6 +210,9 @@ _ORDER = late(
     re.IGNORECASE,
 )
 """What opens an order, which is no name though it has a capital: «Hold the button», «Нажмите кнопку»."""
+
+_OF = late(r"\s+(?!\w+(?:л|ла|ли|лся|лась)\b)[а-яё]+")
+"""What stands after a word that is no name though it has a capital: «Руководитель отдела»."""
 
 WHO = late(r"\W*(?:who|кто)\b", re.IGNORECASE)
 WHO_IS = late(r"\W*(?:who\s+(?:is|was|are|were)|who['’]s|кто\s+(?:так|был|эт|он)\w*)\b", re.IGNORECASE)

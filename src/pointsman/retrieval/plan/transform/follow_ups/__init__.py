@@ -1,0 +1,1 @@
+"""Completes, by rules, questions that leave unsaid what the conversation before them has said."""
