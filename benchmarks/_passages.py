@@ -14,25 +14,28 @@ import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from _data import DATA
 from pointsman import Document
+from pointsman.text import DEFAULT_ANALYZER
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-VERSION = 1
+VERSION = 2
 """Changes whenever the same arguments yield other data: indexes kept from earlier runs are then built again."""
 DIMENSIONS = 384
 CHUNK = 10_000
 """Passages and vectors are drawn in chunks of this size, each from its own seed."""
 _SENTENCE_END = {"en": r"(?<=[.!?])\s+", "ru": r"(?<=[.!?])\s+", "zh": r"(?<=[。！？])"}
 _SHARES = {"en": 0.6, "ru": 0.2, "zh": 0.2}
-_CENTRES = 1000
-_NOISE = 0.7  # standard deviation per dimension, where that of a centre is 1
+_LONG = 9  # words of a long question
+_CENTRES = 2000
+_NOISE = 1.0  # standard deviation per dimension, as is that of a centre: real vectors lie in loose clusters, too
 
 
 def some_sentences(count: int) -> list[str]:
@@ -96,13 +99,26 @@ def questions(count: int, seed: str) -> list[str]:
     return list(texts)
 
 
+def people_questions(seed: str) -> Iterator[str]:
+    """Yield the questions of the public collections in a random order, every other one of nine words and more."""
+    chance, short, long = random.Random(f"people {seed}"), list[str](), list[str]()
+    for path in sorted(DATA.glob("*/queries.jsonl")):
+        if path.parent.name.startswith(("en_", "ru_", "zh_", "mh_")):
+            texts = [json.loads(line)["text"] for line in path.read_text("utf-8").splitlines()]
+            for text in dict.fromkeys(texts):
+                (long if len(DEFAULT_ANALYZER.tokens(text)) >= _LONG else short).append(text)
+    chance.shuffle(short)
+    chance.shuffle(long)
+    return chain.from_iterable(zip(long, short, strict=False))
+
+
 @cache
 def _centres() -> NDArray[np.float32]:
     return np.random.default_rng(2).standard_normal((_CENTRES, DIMENSIONS), dtype=np.float32)
 
 
 def vectors(count: int, start: int = 0) -> NDArray[np.float32]:
-    """Return the vectors of passages ``start`` (a multiple of `CHUNK`) onward: 1,000 clusters on the unit sphere."""
+    """Return the vectors of passages ``start`` (a multiple of `CHUNK`) onward, in loose clusters on the unit sphere."""
     rows = np.empty((count, DIMENSIONS), np.float32)
     for first in range(0, count, CHUNK):
         rows[first : first + CHUNK] = _near_centres(start + first, min(CHUNK, count - first))

@@ -1,9 +1,12 @@
 """Speed, memory and recall of one dataset by its size: ``python benchmarks/scale.py --passages 100000 1000000``.
 
-Passages are three real sentences in one of three languages, questions are cold: none is asked twice. Vectors are given,
-384 dimensions in 1,000 clusters; nothing is embedded. Building runs in one process, serving in another, so that the
-memory of each is known. With ``--directory`` the datasets are kept there, and built only once. With ``--peers`` other
-stores hold the same passages and vectors and are asked the same questions; see `_scale_peers` for how each is set.
+Passages are three real sentences in one of three languages; asked are people's own questions, half of them of nine
+words and more, and none twice. Vectors are given, 384 dimensions in 2,000 loose clusters; nothing is embedded. Building
+runs in one process, serving in another, so that the memory of each is known. Beside the figures stand those of the raw
+engines over the same indexes in the same process: tantivy's 166 best hits for the same words, FAISS's scan of all
+codes; and all of it again with the instructions of AVX2 alone (``FAISS_OPT_LEVEL``), which most machines have. With
+``--directory`` the datasets are kept there, and built only once. With ``--peers`` other stores hold the same passages
+and vectors and are asked the same questions; see `_scale_peers` for how each is set.
 """
 
 from __future__ import annotations
@@ -11,30 +14,36 @@ from __future__ import annotations
 import argparse
 import compileall
 import json
+import os
 import resource
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from _passages import CHUNK, VectorOfText, passages, questions, vectors
+from _passages import CHUNK, VectorOfText, passages, people_questions, questions, vectors
 from _peers import ask_peer
 from _scale_peers import PEERS
 
 DATASET = "passages"
+ASKED = 160
+TANTIVY, FAISS = "tantivy alone, 166 best hits", "FAISS alone, all codes"
 AT_ONCE = 5 * CHUNK
 STRATEGIES = {"BM25": "bm25", "vectors": "vector", "hybrid": "hybrid", "auto": "auto"}
 FILTERS = {
     "50 %": "share < 500",
+    "33 %": "share < 330",
     "10 %": "share < 100",
+    "3 %": "share < 30",
     "1 %": "share < 10",
     ".1 %": "share < 1",
     "all but .1 %": "share != 7",
@@ -53,7 +62,7 @@ def milliseconds(function: Callable[[], Any]) -> float:
     return (perf_counter() - began) * 1000
 
 
-def percentiles(calls: list[Callable[[], Any]]) -> str:
+def percentiles(calls: Sequence[Callable[[], Any]]) -> str:
     """Return p50 and p95 of the calls, in milliseconds."""
     p50, p95 = np.percentile([milliseconds(call) for call in calls], [50, 95])
     return f"{p50:.1f} / {p95:.1f}"
@@ -98,9 +107,11 @@ def serve(folder: Path, count: int) -> dict[str, Any]:
     figures["first search with a filter, ms"] = milliseconds(
         partial(workspace.search, filtered, k=10, filters=FILTERS["50 %"])
     )
+    supply = people_questions("scale")
     for name, options in SEARCHES.items():
-        asked = questions(100, f"scale {name}")
-        figures[name] = percentiles([partial(workspace.search, question, k=10, **options) for question in asked])
+        calls = [partial(workspace.search, question, k=10, **options) for question in islice(supply, ASKED)]
+        figures[name] = percentiles(calls)
+    figures |= bare_engines(folder, list(islice(supply, ASKED)))
     use = memory()
     figures["serving, MB with pages of files"], figures["serving, MB without"] = use["Rss"], use["Anonymous"]
     status = workspace.status(DATASET)
@@ -112,22 +123,43 @@ def serve(folder: Path, count: int) -> dict[str, Any]:
         [partial(dataset.add, [document], vectors=fresh[n : n + 1]) for n, document in enumerate(documents)]
     )
     figures["delete one"] = percentiles([partial(dataset.delete, [document.id]) for document in documents])
-    if codes := list(folder.rglob("*.codes")):
-        figures["FAISS alone, the same codes"] = bare_scan(codes[0])
     figures["recall@10 of the vector list"] = recall(dataset, count)
     return figures
 
 
-def bare_scan(codes: Path) -> str:
-    """Return what FAISS alone takes to scan all codes, which few searches do: how fast this machine is just now."""
+def bare_engines(folder: Path, asked: list[str]) -> dict[str, str]:
+    """Return what tantivy alone takes for the words of the questions, and FAISS alone to scan all codes."""
     import faiss
+    import tantivy
 
-    faiss.omp_set_num_threads(1)
-    index = faiss.read_index(str(codes))
-    lists = faiss.extract_index_ivf(index)
-    lists.nprobe = lists.nlist
-    rows = VectorOfText().embed_queries(questions(100, "bare"))
-    return percentiles([partial(index.search, rows[number : number + 1], 1000) for number in range(len(rows))])
+    from pointsman.store.bm25 import query_terms
+    from pointsman.store.local.keyword.keyword_state import term_query
+
+    [directory] = [path.parent for path in folder.rglob("meta.json") if path.parent.name == "keyword"]
+    searcher = tantivy.Index.open(str(directory)).searcher()
+    queries = [
+        tantivy.Query.boolean_query([(tantivy.Occur.Should, term_query(term)) for term in query_terms(text)])
+        for text in asked
+    ]
+    figures = {TANTIVY: percentiles([partial(searcher.search, query, 166, count=False) for query in queries])}
+    if codes := list(folder.rglob("*.codes")):
+        faiss.omp_set_num_threads(1)
+        index = faiss.read_index(str(codes[0]))
+        lists = faiss.extract_index_ivf(index)
+        lists.nprobe = lists.nlist
+        rows = VectorOfText().embed_queries(asked)
+        figures[FAISS] = percentiles([partial(index.search, rows[n : n + 1], 1000) for n in range(len(rows))])
+    return figures
+
+
+def ratios(figures: dict[str, Any]) -> dict[str, str]:
+    """Return the figures of searches over those of the raw engines that they rest on, one after the other."""
+    raw = {engine: np.array(figures[engine].split(" / "), float) for engine in (TANTIVY, FAISS) if engine in figures}
+    if FAISS not in raw:
+        return {}
+    parts = {"BM25": raw[TANTIVY], "vectors": raw[FAISS], "auto": raw[TANTIVY] + raw[FAISS]}
+    over = {name: np.array(figures[name].split(" / "), float) / part for name, part in parts.items()}
+    return {f"{name}, over the raw engines": "{:.2f} / {:.2f}".format(*ratio) for name, ratio in over.items()}
 
 
 def memory() -> dict[str, int]:
@@ -246,13 +278,18 @@ def measure(folder: Path, count: int, *, peers: bool = False) -> dict[str, Any]:
     if not built.exists():
         figures = _in_process("build", folder, count)
         built.write_text(json.dumps(figures))
-    figures = {**json.loads(built.read_text()), **_in_process("serve", folder, count)}
+    served, by_avx2 = _in_process("serve", folder, count), _in_process("serve", folder, count, FAISS_OPT_LEVEL="AVX2")
+    searched = (*SEARCHES, TANTIVY, FAISS)
+    figures = json.loads(built.read_text()) | served | ratios(served)
+    figures |= {f"AVX2: {name}": by_avx2[name] for name in searched if name in by_avx2}
+    figures |= {f"AVX2: {name}": figure for name, figure in ratios(by_avx2).items()}
     return {**figures, **(_in_process("compare", folder, count) if peers else {})}
 
 
-def _in_process(step: str, folder: Path, count: int) -> dict[str, Any]:
+def _in_process(step: str, folder: Path, count: int, **environment: str) -> dict[str, Any]:
     command = [sys.executable, __file__, "--step", step, "--directory", str(folder), "--passages", str(count)]
-    *remarks, last = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+    finished = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment})
+    *remarks, last = finished.stdout.splitlines()
     sys.stderr.write("".join(f"{remark}\n" for remark in remarks if remark))
     figures: dict[str, Any] = json.loads(last)
     return figures
