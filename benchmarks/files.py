@@ -18,6 +18,7 @@ import csv
 import io
 import logging
 import re
+import resource
 import shutil
 import subprocess
 import time
@@ -37,6 +38,7 @@ PANDOC = {
     "ipynb": "ipynb", "docx": "docx",
 }  # fmt: skip
 SECONDS = 30
+MEMORY = 3 << 30  # bytes for the other libraries, which some workbooks of a few kilobytes would fill
 COMPLETE = 0.95
 
 
@@ -244,6 +246,7 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="print the files that are not complete, with missing words")
     parser.add_argument("--pypdf", action="store_true", help="compare pypdf and PDFium instead")
     arguments = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
     if arguments.pypdf:

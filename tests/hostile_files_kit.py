@@ -570,6 +570,38 @@ def _notebook() -> list[Generator]:
     ]
 
 
+def _archive() -> list[Generator]:
+    """Hostile files of other formats in an archive, and archives that are hostile themselves."""
+
+    def in_archive(kind: str, generate: Generator) -> Generator:
+        return lambda size: zip_of({f"a.{kind}": generate(size)})
+
+    def archives_in_archives(depth: int) -> Generator:
+        def generate(size: int) -> bytes:
+            content = zip_of({"a.txt": words(size)})
+            for _ in range(depth):
+                content = zip_of({"a.zip": content, "b.zip": content})
+            return content
+
+        return generate
+
+    def files(name: str, content: str) -> Generator:
+        return lambda size: zip_of({name.format(number): content for number in range(size // (len(content) + 100))})
+
+    generators = [in_archive(kind, generate) for kind, formats in HOSTILE.items() for generate in formats[5:40:15]]
+    return [
+        *generators,
+        *(archives_in_archives(depth) for depth in range(1, 6)),
+        files("{}.txt", "Some words."),
+        files("{}.bin", "\x00\x01\x02"),
+        files("{}/" + "n" * 1000 + ".txt", "Some words."),
+        files("{}.eml", "Subject: a\n\nSome words."),
+        files("{}.csv", "a,b\n1,2\n"),
+        lambda size: zip_of({f"{'d/' * 100}{number}.md": "# a\n\nb" for number in range(size // 400)}),
+        lambda size: zip_of({"zeros.txt": bytes(100 * size), "more.txt": bytes(100 * size)}),
+    ]
+
+
 HOSTILE: dict[str, list[Generator]] = {
     "txt": _text(),
     "md": _markdown(),
@@ -590,3 +622,5 @@ HOSTILE: dict[str, list[Generator]] = {
     "ipynb": _notebook(),
 }
 """At least 40 generators for each format, by its ending."""
+
+HOSTILE["zip"] = _archive()

@@ -20,7 +20,7 @@ from pointsman.ingest import chunk, convert
 from pointsman.tools.errors import InputError
 from pointsman.values.answer_check import MAX_ANSWER, verify
 from pointsman.values.citations import about_tokens, cite, to_prompt
-from pointsman.values.retrieval_context import located
+from pointsman.values.retrieval_context import with_places
 from pointsman.values.types import Document, Excerpt, Hit
 
 EN = "It is 1,200 km long. It was opened on 12 May 1994, cost $1.2 million and has twenty-five stations; 3.5 % fail."
@@ -96,7 +96,7 @@ def test_a_hit_that_spans_pages_cites_the_page_of_the_sentence_that_answers(
     before, after = SPANNING[language]
     text = f"{before} {after}"
     place = {"source": "a.pdf", "page": 4, "page_end": 6, "page_break": len(before) + 1, "start": 0, "end": len(text)}
-    (located_hit,) = located((hit(text, **place),), question)
+    (located_hit,) = with_places((hit(text, **place),), question)
     assert str(located_hit.citation) == f"a.pdf, {expected}"
     assert located_hit.citation.quote == text
 

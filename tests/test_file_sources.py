@@ -22,7 +22,7 @@ from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.service.client import Client
 from pointsman.service.server import create_app
 from pointsman.tools.errors import InputError
-from pointsman.values.retrieval_context import located
+from pointsman.values.retrieval_context import with_places
 from pointsman.values.types import Refusal
 from pointsman.workspace.indexing.folder_sync import watch_paths
 from serving import serving
@@ -378,7 +378,7 @@ def test_captions_of_records_and_of_files_without_a_title_are_told_apart() -> No
     rows = [Document(name, "A row.", {"source": name, "kind": "csv", "name": "Ann"}) for name in ("a.csv", "b.csv")]
     logs = [Document(name, "A line.", {"source": f"{name}/today.log", "line": 3}) for name in ("a", "b/a", "c")]
     hits = tuple(Hit(document, 1.0) for document in (*rows, *logs))
-    assert [hit.caption for hit in located(hits, "row")] == [
+    assert [hit.caption for hit in with_places(hits, "row")] == [
         *("Ann (a.csv)", "Ann (b.csv)"),
         *("a/today.log, line 3", "b/a/today.log, line 3", "c/today.log, line 3"),
     ]

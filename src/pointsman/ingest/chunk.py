@@ -204,6 +204,8 @@ class _Writer:
         metadata |= {"start": source.offset + cut.start, "end": source.offset + cut.end, **self._validity}
         if source.sha256:
             metadata["sha256"] = source.sha256
+        if source.member:
+            metadata["member"] = source.member
         if source.pages:
             metadata["page"] = bisect_right(source.pages, cut.start)
             if (last_page := bisect_right(source.pages, cut.end - 1)) != metadata["page"]:

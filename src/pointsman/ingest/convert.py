@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from hashlib import sha256
@@ -10,6 +12,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from pointsman.ingest.converters import code as _code
+from pointsman.ingest.converters import inner_files as _inner
 from pointsman.ingest.converters import light_markup as _light
 from pointsman.ingest.converters import mail as _mail
 from pointsman.ingest.converters import markup as _markup
@@ -23,6 +26,7 @@ from pointsman.ingest.converters.office import open_formats as _open
 from pointsman.ingest.converters.office import slides as _slides
 from pointsman.ingest.converters.office import word as _word
 from pointsman.ingest.converters.office import workbook as _workbook
+from pointsman.ingest.converters.office.archive import MAX_UNPACKED
 from pointsman.ingest.encoding import decode_file
 from pointsman.ingest.reading_limits import FileLimits
 from pointsman.ingest.source_text import Lines, ParsedDocument, Problem, Section, clean, stem
@@ -77,12 +81,20 @@ class _Reading(NamedTuple):
     limits: FileLimits
     before_picture: Callable[[], None]
     encoding: str | None
+    sizes: list[int]  # of all files within the file
+    depth: int = 0
 
-    def attachment(self, name: str, data: bytes) -> Converted:
+    def inner(self, name: str, data: bytes) -> Converted:
         """Convert a file within another."""
-        if format_of(name, data) in ("eml", "mbox"):
-            raise InputError("nested messages are not read")  # each could contain the next, without end
-        return _convert(name, data, self)
+        self.sizes.append(len(data))
+        if self.depth == _MOST_DEPTH:
+            raise InputError(f"files within files are read {_MOST_DEPTH} levels deep, not deeper")
+        if sum(self.sizes) > MAX_UNPACKED:
+            raise InputError(f"files within files are read up to {MAX_UNPACKED >> 20} MB; unpack them")
+        return _convert(name, data, self._replace(depth=self.depth + 1))
+
+
+_MOST_DEPTH = 3  # each could contain the next, without end
 
 
 def _picture(path: str, data: bytes, reading: _Reading) -> Converted:
@@ -101,12 +113,13 @@ _BINARY_FORMATS: dict[str, Callable[[str, bytes, _Reading], Converted]] = {
     "ods": lambda path, data, _: iter((_open.opendocument(path, data, "ods"),)),
     "odp": lambda path, data, _: iter((_open.opendocument(path, data, "odp"),)),
     "rtf": lambda path, data, _: iter((_rich_text.rtf(path, data),)),
-    "msg": lambda path, data, reading: _rich_text.msg(path, data, reading.attachment),
+    "msg": lambda path, data, reading: _rich_text.msg(path, data, reading.limits.pages, reading.inner),
     "epub": lambda path, data, reading: _open.epub(path, data, reading.encoding),
-    "eml": lambda path, data, reading: _mail.mail(path, data, reading.attachment, reading.encoding),
+    "eml": lambda path, data, reading: _mail.mail(path, data, reading.limits.pages, reading.inner, reading.encoding),
     "mbox": lambda path, data, reading: _mail.mailbox(
-        path, data, reading.limits.pages, reading.attachment, reading.encoding
+        path, data, reading.limits.pages, reading.inner, reading.encoding
     ),
+    "zip": lambda path, data, reading: _inner.archive(path, data, reading.limits.pages, reading.inner),
     "mhtml": lambda path, data, reading: _mail.saved_page(path, data, reading.encoding),
     **dict.fromkeys(_pictures.ENDINGS, _picture),
 }
@@ -160,7 +173,7 @@ def convert(
         before_picture()
         items = _pictures.picture(path, data, images=True)
     else:
-        items = _convert(path, data, _Reading(limits, before_picture, encoding))
+        items = _convert(path, data, _Reading(limits, before_picture, encoding, []))
     for item in items:
         if isinstance(item, Problem):
             yield item
@@ -251,9 +264,13 @@ def _zipped_format(data: bytes) -> str | None:
     }
     if data[30:38] == b"mimetype":
         return next((kind for mark, kind in types.items() if mark in data[38:100]), None)
-    if b"[Content_Types].xml" not in data:
+    try:
+        names = "\n".join(zipfile.ZipFile(io.BytesIO(data)).namelist()).encode("utf-8", "replace")
+    except (zipfile.BadZipFile, ValueError, OSError):
+        names = data  # damaged: it is called what it looks like
+    if b"[Content_Types].xml" not in names:
         return None  # an archive of somebody with a folder of that name
-    return next((kind for mark, kind in formats.items() if mark in data), None)
+    return next((kind for mark, kind in formats.items() if mark in names), None)
 
 
 def plain(path: str, text: str) -> ParsedDocument:

@@ -125,6 +125,7 @@ class ParsedDocument:
         is_code: Whether its units are lines instead of sentences.
         offset: Where ``text`` begins in the text of the whole file; see `text_of`.
         sha256: Digest of the file's bytes, in hexadecimal; empty if it does not come from a file.
+        member: Its name in the file, if it is a file within another, such as ``docs/guide.md`` in an archive.
         image: The picture that it is, as JPEG, if pictures are wanted; then it is one passage.
     """
 
@@ -141,6 +142,7 @@ class ParsedDocument:
     offset: int = 0
     sha256: str = ""
     record_digest: str = ""
+    member: str = ""
     image: bytes = b""
 
     @property

@@ -114,6 +114,7 @@ class Citation:
         id: the document's id.
         dataset: the document's dataset.
         note: why the document is not in force, or an empty string.
+        member: the name of the file within ``source`` from which it is: an attachment, or a file in an archive.
     """
 
     source: str
@@ -129,8 +130,9 @@ class Citation:
     dataset: str | None
     note: str = ""
     page_end: int | None = None
+    member: str | None = None
 
-    FORM: ClassVar = ("place", "source", "hash", "page", "page_end", "page_kind", "lines", "start", "end")
+    FORM: ClassVar = ("place", "source", "hash", "member", "page", "page_end", "page_kind", "lines", "start", "end")
 
     @property
     def place(self) -> str:
@@ -140,7 +142,7 @@ class Citation:
     def __str__(self) -> str:
         """Return a text such as ``guide.md, lines 2-8``, ``book.pdf, pages 3-4`` or ``prices.xlsx, sheet 2, row 5``."""
         pages = None if self.page is None else (self.page, self.page_end or self.page)
-        return _place(self.source, pages, self.page_kind, self.lines)
+        return _place(self.source, self.member, pages, self.page_kind, self.lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields in JSON form."""
@@ -165,11 +167,11 @@ def cite(hit: Hit) -> Citation:
     start, end = _number(metadata.get("start")), _number(metadata.get("end"))
     if not (isinstance(source, str) and source):  # it is not from a file, so its own text is the source
         source, start, end = hit.id, 0, len(hit.document.text)
-    shown = getattr(hit, "answer", None)
+    span = getattr(hit, "answer", None)
     if hit.excerpt is not None and hit.excerpt.spans:
-        shown = hit.excerpt.spans[0][0], hit.excerpt.spans[-1][1]
-        start, end = (None, None) if start is None else (start + shown[0], start + shown[1])
-    pages = _pages(metadata, shown)
+        span = hit.excerpt.spans[0][0], hit.excerpt.spans[-1][1]
+        start, end = (None, None) if start is None else (start + span[0], start + span[1])
+    pages = _pages(metadata, span)
     return Citation(
         source=source,
         hash=sha256 if isinstance(sha256, str) else None,
@@ -184,6 +186,7 @@ def cite(hit: Hit) -> Citation:
         id=hit.id,
         dataset=hit.dataset,
         note=str(getattr(hit, "not_in_force", None) or ""),
+        member=_member(metadata),
     )
 
 
@@ -217,7 +220,7 @@ def caption_of(document: _Named, file_name: str | None = None) -> str:
     if name := document.title if document.title.strip() else _name_of_record(metadata):
         return f"{name} ({_one_line(file_name)})" if file_name else name
     if file := file_name or name_of(document):
-        return _place(file, _pages(metadata), page_kind(metadata.get("kind")), _lines(metadata))
+        return _place(file, _member(metadata), _pages(metadata), page_kind(metadata.get("kind")), _lines(metadata))
     words = " ".join(document.text[: 10 * _CAPTION_CHARS].split())
     if len(words) <= _CAPTION_CHARS:
         return words or document.id
@@ -244,9 +247,9 @@ def answer_span(document: _Named, question: str) -> tuple[int, int] | None:
     words = set(DEFAULT_ANALYZER.query_tokens(question))
     spans = sentences(document.text)
     counts = [len(words.intersection(DEFAULT_ANALYZER.tokens(document.text[start:end]))) for start, end in spans]
-    least = min(max(counts, default=0) - 1, max(counts, default=0) / 1.5)
-    near = [span for span, count in zip(spans, counts, strict=True) if count >= least]
-    return (near[0][0], near[-1][1]) if near else None
+    fewest_words = min(max(counts, default=0) - 1, max(counts, default=0) / 1.5)
+    near_spans = [span for span, count in zip(spans, counts, strict=True) if count >= fewest_words]
+    return (near_spans[0][0], near_spans[-1][1]) if near_spans else None
 
 
 def _pages(metadata: Mapping[str, Any], span: tuple[int, int] | None = None) -> tuple[int, int] | None:
@@ -270,7 +273,18 @@ def _range(metadata: Mapping[str, Any], first_key: str, last_key: str) -> tuple[
     return None if first is None else (first, max(_number(metadata.get(last_key)) or first, first))
 
 
-def _place(source: str, pages: tuple[int, int] | None, kind: PageKind | None, lines: tuple[int, int] | None) -> str:
+def _member(metadata: Mapping[str, Any]) -> str | None:
+    member = metadata.get("member")
+    return member if isinstance(member, str) and member.strip() else None
+
+
+def _place(
+    source: str,
+    member: str | None,
+    pages: tuple[int, int] | None,
+    kind: PageKind | None,
+    lines: tuple[int, int] | None,
+) -> str:
     """Return a place in words."""
     ranges = ((kind, pages), ("row" if kind == "sheet" else "line", lines))
     locations = [
@@ -278,7 +292,7 @@ def _place(source: str, pages: tuple[int, int] | None, kind: PageKind | None, li
         for unit, numbers in ranges
         if numbers
     ]
-    return ", ".join([_one_line(source), *locations])
+    return ", ".join([*map(_one_line, filter(None, (source, member))), *locations])
 
 
 def page_kind(kind: object) -> PageKind:

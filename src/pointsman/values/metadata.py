@@ -30,7 +30,7 @@ TEXT: Final = "_text"
 TEXTS: Final = "a list of texts"
 NUMBER: Final = "a whole number from 0 to 2**53 - 1"
 RESERVED: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("source", "title", "kind", "parent", "root", "sha256"), "a text"),
+    **dict.fromkeys(("source", "title", "kind", "member", "parent", "root", "sha256"), "a text"),
     **dict.fromkeys(("end", "last_line", "line", "page", "page_break", "page_end", "position", "start"), NUMBER),
     "headings": TEXTS,
 }

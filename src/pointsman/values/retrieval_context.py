@@ -51,7 +51,7 @@ class Spelling:
     both: bool = False
 
 
-def located(hits: tuple[Hit, ...], question: str) -> tuple[Hit, ...]:
+def with_places(hits: tuple[Hit, ...], question: str) -> tuple[Hit, ...]:
     """Return the hits of an answer with what they need to say where they are.
 
     Captions name those files that would look alike, and citations of passages that span pages the page of the sentence
@@ -59,7 +59,7 @@ def located(hits: tuple[Hit, ...], question: str) -> tuple[Hit, ...]:
 
     >>> from pointsman.values.types import Document
     >>> hits = tuple(Hit(Document(source, "Text", {"source": source}), 1.0) for source in ("pa/a.md", "pb/a.md"))
-    >>> [hit.caption for hit in located(hits, "text")]
+    >>> [hit.caption for hit in with_places(hits, "text")]
     ['pa/a.md', 'pb/a.md']
     """
     if any("page_break" in hit.metadata for hit in hits):
@@ -275,12 +275,12 @@ class RetrievalContext:
                 **value,
                 "receipt": value.get("receipt"),  # services of earlier versions issue none
                 "query": Query(value["query"], question.filters, question.history),
-                "hits": located(tuple(map(Hit.from_dict, value["hits"])), question.text),
+                "hits": with_places(tuple(map(Hit.from_dict, value["hits"])), question.text),
                 "plan": of_form(
                     Plan, {**value, "reason": reason_of(value), "confidence": value["strategy_confidence"]}
                 ),
                 "trace": Trace.from_dict(value["trace"] or {"spans": ()}),
-                "refused": refused and replace(refused, near_misses=located(refused.near_misses, question.text)),
+                "refused": refused and replace(refused, near_misses=with_places(refused.near_misses, question.text)),
                 "asked": question,
             }
             return of_form(cls, form)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from email import message_from_bytes
@@ -13,6 +13,7 @@ from email.message import Message
 from email.utils import parsedate_to_datetime
 from itertools import pairwise
 
+from pointsman.ingest.converters.inner_files import ConvertInner, attached_files
 from pointsman.ingest.converters.light_markup import calendar_blocks
 from pointsman.ingest.converters.web_page import html_blocks
 from pointsman.ingest.encoding import PartDecoder, decode_declared
@@ -24,32 +25,26 @@ _ENVELOPE = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\r\n\r\n))From \S+[^\n]*\d{4}[^\n]
 _WORD = re.compile(r"[^\W\u3040-\u9fff]+|[\u3040-\u9fff]")
 
 
-ConvertAttachment = Callable[[str, bytes], Iterator[ParsedDocument | Problem]]
-
-
 def mail(
-    path: str, data: bytes, convert_attachment: ConvertAttachment, encoding: str | None
+    path: str, data: bytes, most_files: int, convert_inner: ConvertInner, encoding: str | None
 ) -> Iterator[ParsedDocument | Problem]:
-    """Yield the message with its subject as title, addresses, date and text, and each attachment under its name.
+    """Yield the message with its subject as title, addresses, date and text, and then its attachments.
 
     Args:
         path: The id of the source.
         data: The message.
-        convert_attachment: Converts an attachment.
+        most_files: How many attachments are read.
+        convert_inner: Converts an attachment.
         encoding: See `PartDecoder`.
     """
     message = message_from_bytes(data)
     if not message.keys():
         raise InputError("not an e-mail: it has no header")
-    yield from _message(path, message, convert_attachment, PartDecoder(encoding))
+    yield from _message(path, message, most_files, convert_inner, PartDecoder(encoding))
 
 
 def mailbox(
-    path: str,
-    data: bytes,
-    most_messages: int,
-    convert_attachment: ConvertAttachment,
-    encoding: str | None,
+    path: str, data: bytes, most_messages: int, convert_inner: ConvertInner, encoding: str | None
 ) -> Iterator[ParsedDocument | Problem]:
     """Yield the messages of a mailbox (``mbox``), numbered from 1; see `mail`."""
     starts = [match.start() for match in _ENVELOPE.finditer(data)]
@@ -59,12 +54,18 @@ def mailbox(
         yield Problem(path, f"{len(starts)} messages; only the first {most_messages} are read")
     for number, (start, end) in enumerate(pairwise([*starts, len(data)][: most_messages + 1]), start=1):
         content = data[start:end].partition(b"\n")[2]
-        for item in _message(path, message_from_bytes(content), convert_attachment, PartDecoder(encoding)):
+        message = message_from_bytes(content)
+        for item in _message(path, message, most_messages, convert_inner, PartDecoder(encoding)):
             if isinstance(item, Problem):
                 yield Problem(path, f"message {number}: {item.reason}")
             else:
-                digest = f"{number}-{text_digest(item.text)}"
-                yield replace(item, kind="mbox", metadata={**item.metadata, "message": number}, record_digest=digest)
+                yield replace(
+                    item,
+                    kind=item.kind if item.member else "mbox",
+                    member=item.member and f"message {number}/{item.member}",
+                    metadata={**item.metadata, "message": number},
+                    record_digest=f"{number}-{item.record_digest or text_digest(item.text)}",
+                )
 
 
 def saved_page(path: str, data: bytes, encoding: str | None) -> Iterator[ParsedDocument | Problem]:
@@ -82,9 +83,10 @@ def saved_page(path: str, data: bytes, encoding: str | None) -> Iterator[ParsedD
 
 
 def _message(
-    path: str, message: Message, convert_attachment: ConvertAttachment, decoder: PartDecoder
+    path: str, message: Message, most_files: int, convert_inner: ConvertInner, decoder: PartDecoder
 ) -> Iterator[ParsedDocument | Problem]:
     fields = _header_fields(message, decoder)
+    files: list[tuple[str, bytes]] = []
     blocks = [Block(0, _shown_fields(fields))]
     hidden_twins = _hidden_twins(message, decoder)
     for entity in message.walk():
@@ -102,15 +104,12 @@ def _message(
             except InputError as error:
                 yield Problem(path, f"a part of the message: {error}")
             continue
-        blocks.append(Block(1, name))
-        for item in _attachments_of(convert_attachment, name, content):
-            if isinstance(item, Problem):
-                yield Problem(path, f"attachment {name!r}: {item.reason}")
-            else:
-                blocks.append(Block(0, item.text))
+        files.append((name, content))
     metadata = {name.lower(): value for name, value in fields.items() if value} | _date(message)
-    yield outline(path, "eml", blocks, title=_header(message, "Subject", decoder), metadata=metadata)
+    source = outline(path, "eml", blocks, title=_header(message, "Subject", decoder), metadata=metadata)
+    yield source
     yield from (Problem(path, remark) for remark in decoder.remarks)
+    yield from attached_files(source, files, most_files, convert_inner)
 
 
 def _header_fields(message: Message, decoder: PartDecoder) -> dict[str, str]:
@@ -119,20 +118,6 @@ def _header_fields(message: Message, decoder: PartDecoder) -> dict[str, str]:
 
 def _shown_fields(fields: dict[str, str]) -> str:
     return "\n".join(f"{name}: {value}" for name, value in fields.items() if value)
-
-
-def _attachments_of(
-    convert_attachment: Callable[[str, bytes], Iterator[ParsedDocument | Problem]], name: str, content: bytes
-) -> Iterator[ParsedDocument | Problem]:
-    """Yield what is in an attachment; what stops its converter is a problem, and the message is read on."""
-    try:
-        yield from convert_attachment(name, content)
-    except InputError as error:
-        yield Problem(name, str(error))
-    except MemoryError:
-        raise
-    except Exception as error:  # noqa: BLE001  (a hostile file may make a parser raise any exception; it is reported)
-        yield Problem(name, f"cannot be converted: {type(error).__name__}: {error}"[:1000])
 
 
 def _body(entity: Message, content: bytes, decoder: PartDecoder) -> list[Block]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.util import find_spec
 
+from pointsman.ingest.converters.inner_files import ConvertInner, attached_files
 from pointsman.ingest.converters.web_page import html_blocks
 from pointsman.ingest.source_text import Block, ParsedDocument, Problem, clean, outline, stem
 from pointsman.tools.errors import InputError
@@ -32,15 +33,14 @@ def rtf(path: str, data: bytes) -> ParsedDocument:
     return outline(path, "rtf", [Block(0, "\n".join(line.replace("|", " | ") for line in lines))], title=stem(path))
 
 
-def msg(
-    path: str, data: bytes, convert_attachment: Callable[[str, bytes], Iterator[ParsedDocument | Problem]]
-) -> Iterator[ParsedDocument | Problem]:
-    """Yield a message of Outlook with its subject as title, addresses, date and text, and each attachment.
+def msg(path: str, data: bytes, most_files: int, convert_inner: ConvertInner) -> Iterator[ParsedDocument | Problem]:
+    """Yield a message of Outlook with its subject as title, addresses, date and text, and then its attachments.
 
     Args:
         path: The id of the source.
         data: The message.
-        convert_attachment: Converts an attachment.
+        most_files: How many attachments are read.
+        convert_inner: Converts an attachment.
 
     Raises:
         InputError: The file is no message, or the package that reads it is not installed.
@@ -55,21 +55,13 @@ def msg(
         fields = {"From": message.sender, "To": recipients, "Date": str(message.sent_date or "")}
         body = message.body or ""
         html = "" if body.strip() else message.html_body or ""
-        attachments = [(item.file_name or "attachment", item.file_bytes) for item in message.attachments]
+        files = [(item.file_name or "attachment", item.file_bytes or b"") for item in message.attachments]
     except (ValueError, KeyError, OSError, IndexError, AttributeError) as error:
         raise InputError(f"damaged message of Outlook: {error}") from error
     blocks = [Block(0, "\n".join(f"{name}: {value}" for name, value in fields.items() if value))]
     blocks += html_blocks(clean(html))[1] if html else [Block(0, body)]
-    for name, content in attachments:
-        blocks.append(Block(1, name))
-        try:
-            for item in convert_attachment(name, content or b""):
-                if isinstance(item, Problem):
-                    yield Problem(path, f"attachment {name!r}: {item.reason}")
-                else:
-                    blocks.append(Block(0, item.text))
-        except InputError as error:
-            yield Problem(path, f"attachment {name!r}: {error}")
     metadata = {name.lower(): value for name, value in fields.items() if value}
     blocks = [block._replace(lines=None, line_starts=()) for block in blocks]
-    yield outline(path, "msg", blocks, title=message.subject or "", metadata=metadata)
+    source = outline(path, "msg", blocks, title=message.subject or "", metadata=metadata)
+    yield source
+    yield from attached_files(source, files, most_files, convert_inner)

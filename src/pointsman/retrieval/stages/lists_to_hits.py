@@ -24,7 +24,7 @@ from pointsman.retrieval.run.merged_results import keys_in_stores, together
 from pointsman.tools.errors import InputError, RetrievalError
 from pointsman.tools.sync_and_async import in_thread
 from pointsman.values.reasons import Reason, in_language, language_of
-from pointsman.values.retrieval_context import RetrievalContext, located
+from pointsman.values.retrieval_context import RetrievalContext, with_places
 from pointsman.values.types import Hit, Ranked, keys_of
 
 if TYPE_CHECKING:
@@ -549,9 +549,9 @@ def answer(answer_hits: AnswerHits) -> RetrievalContext:
             plan = replace(plan, reason=Reason.join_all(plan.reason, *journal.order_reasons(shown_hits)))
             break
     if any("source" in hit.document.metadata for hit in hits):  # only files look alike
-        hits = located(hits, fused_lists.inquiry.asked_query.text)
+        hits = with_places(hits, fused_lists.inquiry.asked_query.text)
     elif refused is not None:
-        near_misses = located(refused.near_misses, fused_lists.inquiry.asked_query.text)
+        near_misses = with_places(refused.near_misses, fused_lists.inquiry.asked_query.text)
         refused = replace(refused, near_misses=near_misses)
     if language != "en":
         plan = plan.in_language(language)

@@ -6,6 +6,7 @@ import io
 import posixpath
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
@@ -49,6 +50,10 @@ class Archive:
                 with self.open(name) as stream:
                     self._is_strict = _STRICT.search(stream.read(4000)) is not None
 
+    def size_with(self, name: str) -> int:
+        """Return the bytes of all parts that were opened, and of one more."""
+        return self._size + (0 if name in self._opened else self._zip.getinfo(name).file_size)
+
     @contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
         """Open a part of the document as a stream.
@@ -57,8 +62,7 @@ class Archive:
             InputError: The part is missing, damaged, encrypted, or too large.
         """
         try:
-            size = self._zip.getinfo(name).file_size
-            self._size += 0 if name in self._opened else size
+            self._size = self.size_with(name)
             self._opened.add(name)
             if self._size > MAX_UNPACKED:  # the declared size is binding: zipfile does not read beyond it
                 raise InputError(
@@ -68,7 +72,7 @@ class Archive:
                 yield io.BytesIO(_STRICT.sub(_transitional, stream.read())) if self._is_strict else stream
         except KeyError as error:
             raise InputError(f"damaged {self._description}: it has no {name}") from error
-        except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OSError) as error:
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
             raise InputError(f"damaged or encrypted {self._description}: {error}") from error
 
     def relations(self, member: str) -> dict[str, str]:

@@ -1,0 +1,96 @@
+"""Files within files: attachments of messages, and the files in an archive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from pointsman.ingest.converters.office.archive import MAX_UNPACKED, Archive
+from pointsman.ingest.source_text import ParsedDocument, Problem, text_digest
+from pointsman.tools.errors import InputError
+
+ConvertInner = Callable[[str, bytes], Iterator[ParsedDocument | Problem]]
+"""Converts a file by its name and its content."""
+
+_LONGEST_MEMBER = 200  # characters of a name
+
+
+def archive(path: str, data: bytes, most_files: int, convert_inner: ConvertInner) -> Iterator[ParsedDocument | Problem]:
+    """Yield what the files in a ZIP archive hold, each in its own format; hidden files are left out.
+
+    Args:
+        path: The id of the source.
+        data: The archive.
+        most_files: How many files are read; more are a problem.
+        convert_inner: Converts one of them.
+
+    Raises:
+        InputError: The archive is damaged.
+    """
+    packed = Archive(data, "ZIP archive")
+    names = [
+        name
+        for name in dict.fromkeys(packed.names)
+        if not name.endswith("/") and not any(part.startswith((".", "__MACOSX")) for part in name.split("/"))
+    ]
+    if len(names) > most_files:
+        yield Problem(path, f"{len(names)} files; only the first {most_files} are read")
+    reasons: dict[str, list[str]] = {}
+    for count, name in enumerate(names[:most_files]):
+        if packed.size_with(name) > MAX_UNPACKED:
+            yield Problem(path, f"unpacks to more than {MAX_UNPACKED >> 20} MB; only its first {count} files are read")
+            break
+        try:
+            content = packed.read(name)
+        except InputError as error:
+            yield Problem(path, f"file {name!r:.200}: {error}")
+            continue
+        for item in _inner_documents(path, name, content, convert_inner):
+            if isinstance(item, Problem):
+                reasons.setdefault(item.reason, []).append(name)
+            else:
+                yield item
+    for reason, names_of_reason in reasons.items():
+        count_in_words = f" and {len(names_of_reason) - 1} more" if len(names_of_reason) > 1 else ""
+        yield Problem(path, f"file {names_of_reason[0]!r:.200}{count_in_words}: {reason}")
+
+
+def attached_files(
+    message: ParsedDocument, files: Sequence[tuple[str, bytes]], most_files: int, convert_inner: ConvertInner
+) -> Iterator[ParsedDocument | Problem]:
+    """Yield what is attached to a message, under its subject and the file's name, with its short header fields."""
+    fields = {name: value for name, value in message.metadata.items() if len(str(value)) <= _LONGEST_MEMBER}
+    if len(files) > most_files:
+        yield Problem(message.path, f"{len(files)} attachments; only the first {most_files} are read")
+    for number, (name, content) in enumerate(islice(files, most_files), start=1):
+        for item in _inner_documents(message.path, name, content, convert_inner, number):
+            if isinstance(item, Problem):
+                yield Problem(message.path, f"attachment {name!r}: {item.reason}")
+            else:
+                title = f"{message.title} › {name}"[: 2 * _LONGEST_MEMBER]
+                yield replace(item, title=title, metadata={**fields, **item.metadata})
+
+
+def _inner_documents(
+    path: str, name: str, content: bytes, convert_inner: ConvertInner, number: int = 0
+) -> Iterator[ParsedDocument | Problem]:
+    """Yield the documents of a file within another as its members; whatever stops their converter is a problem.
+
+    ``number`` tells files with the same name apart.
+    """
+    try:
+        for item in convert_inner(name, content):
+            if isinstance(item, Problem):
+                yield item
+                continue
+            member = f"{name}/{item.member}" if item.member else name
+            digest = "-".join(filter(None, (text_digest(f"{number}/{member}"), item.record_digest)))
+            record_id = None if item.record_id is None else f"{member}#{item.record_id}"
+            yield replace(item, path=path, member=member[:_LONGEST_MEMBER], record_id=record_id, record_digest=digest)
+    except InputError as error:
+        yield Problem(path, str(error))
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001  (a hostile file may make a parser raise any exception; it is reported)
+        yield Problem(path, f"cannot be converted: {type(error).__name__}: {error}"[:1000])
