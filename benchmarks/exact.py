@@ -1,8 +1,8 @@
 """Exact things: families of documents that differ in a code, number, version or date alone, asked in several notations.
 
-Run: python benchmarks/exact.py [FAMILY ...]. For each family of 40 documents: how often the right one is first and shown, how many
-others are told above 30 %, and, for a thing that stands in no document, whether the answer says so. The rules of
-`pointsman.text.notations` were not made on these notations.
+Run: python benchmarks/exact.py [FAMILY ...]. For each family of 40 documents: how often the right one is first and
+shown, how many others are told above 30 %, and, for a thing that stands in no document, whether the answer says so. The
+rules of `pointsman.text.notations` were not made on these notations.
 """
 
 from __future__ import annotations

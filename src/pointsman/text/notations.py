@@ -7,7 +7,8 @@ kind                named by                                held by
 =================== ======================================= ===================================================
 code                ``INV-2026-0417``, ``ISO 9370``         ``inv 2026/0417``, ``ISO9370``; not ``INV-2026-0416``
 identifier          ``max_retries``, ``maxRetryCount``      ``MAX_RETRIES``, ``maxRetries``, ``max-retries``
-version             ``v1.12``, ``1.6.1``, ``version 3.11``  ``1.12``, ``V1.12``; not ``11.2``, ``1.12.3``
+version             ``v1.12``, ``1.6.1``, ``固件1.27``      ``1.12``, ``V1.12``; not ``11.2``, ``1.12.3``
+account, telephone  ``DE89370400440532013000``, 9 digits    with blanks, hyphens and brackets, or without
 number of a kind    ``invoice 417``, ``№ 616``, ``发票417`` any 417 of its own; not ``4170``, ``41.7``
 full date           ``25 October 2024``, ``2024年10月25日`` the same day in any notation
 =================== ======================================= ===================================================
@@ -26,18 +27,20 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+from pointsman.text.number_terms import FEWEST_DIGITS, numbers_of_one
 from pointsman.text.quantities import NAMES_OF_UNITS, dates_in
 from pointsman.text.stop_words import ENGLISH, RUSSIAN
 from pointsman.text.unicode import fold
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pointsman.text.quantities import Date
 
 _LETTERS: Final = "A-Za-zÀ-ÖØ-öø-ÿА-Яа-яЁё"
 _OWN: Final = f"{_LETTERS}0-9_"  # Chinese is written without blanks, so that its characters end a code
 _BREAK: Final = r"[\s._/:#\-‐‑–—]"
+_BETWEEN_GROUPS: Final = r"[\s()\-‐‑–]{0,2}"
 _NUMBER_SIGN: Final = re.compile(r"№|N°|\bno\.(?=\s?\d)", re.IGNORECASE)
 
 _TOKEN: Final = re.compile(
@@ -58,7 +61,8 @@ _ACRONYM: Final = re.compile(
     rf"(?![{_OWN}%]|[.,]\d|[-/]\d|\s?(?:{NAMES_OF_UNITS})(?![{_LETTERS}]))"
 )
 _VERSION: Final = re.compile(
-    rf"(?<![{_OWN}])(?:v\.?\s?|(?:version|release|верси[яию]|релиз)\s|版本\s?)(\d+(?:\.\d+)+)(?![{_OWN}])",
+    rf"(?<![{_OWN}])(?:v\.?\s?|(?:(?:version|release|firmware|build|верси[яиюй]|версией|релиз[аеу]?|прошивк[аиуе]"
+    rf"|прошивкой|сборк[аиуе])\s|(?:固件|版本|固件版本)号?[是为：:\s]*)v?)(\d+(?:\.\d+)+)(?![{_OWN}])",
     re.IGNORECASE,
 )
 _MARKED: Final = re.compile(
@@ -82,6 +86,8 @@ _KIND: Final = re.compile(
     rf"|(?:{'|'.join(_KINDS_ZH.split())})(?:编号|号码|号)?[是为：:\s]*(\d{{3,}})(?![\d.,%]*[个份张元年月日次])",
     re.IGNORECASE,
 )
+_LONG_NUMBER: Final = re.compile(rf"(?<![{_OWN}])(?<!\d[.,/\-])\d{{9,34}}(?![{_OWN}]|[.,/\-]\d)(?<!0000)")
+"""Of an account, card, person or telephone; what ends with four zeros is a count."""
 _NEXT_WORD: Final = re.compile(rf"[ \u00a0]+([{_LETTERS}]+)")
 
 _RANGE_WORD: Final = re.compile(
@@ -141,12 +147,21 @@ def _without_date(question: str) -> Iterator[tuple[int, int, Designation]]:
     """Yield what is no date, the surest first; they may overlap."""
     for match in _VERSION.finditer(question):
         yield *match.span(), _version(match[0], match[1])
+    for start, end, number in numbers_of_one(question):
+        yield start, end, _code(question[start:end], _PARTS.findall(number))
+    for match in _LONG_NUMBER.finditer(question):
+        yield *match.span(), _code(match[0])
     for match in _TOKEN.finditer(question):
         if (designation := _of_token(match[0])) is not None:
             yield *match.span(), designation
     for match in _ACRONYM.finditer(question):
         if not _YEAR.fullmatch(match[2]) and not _RANGE_OF_YEARS.fullmatch(match[2]):
             yield *match.span(), _code(match[0])
+    yield from _with_kind(question)
+
+
+def _with_kind(question: str) -> Iterator[tuple[int, int, Designation]]:
+    """Yield numbers with their kind, or with a word or sign for numbers."""
     plain = _NUMBER_SIGN.sub(lambda match: "#".ljust(len(match[0])), question)
     for match in _KIND.finditer(plain):
         number = match[1] or match[2]
@@ -173,14 +188,19 @@ def _of_token(token: str) -> Designation | None:
     return _code(token) if digits > 4 and len(_PARTS.findall(token)) > 2 else None
 
 
-def _code(text: str) -> Designation:
-    runs = [fold(part) for part in (_HUMPS if _CAMEL.fullmatch(text) else _PARTS).findall(text)]
-    patterns = [re.escape(runs[0])]
+def _code(text: str, parts: Sequence[str] = ()) -> Designation:
+    runs = [fold(part) for part in parts or (_HUMPS if _CAMEL.fullmatch(text) else _PARTS).findall(text)]
+    patterns = [_run(runs[0])]
     for former, part in pairwise(runs):
         both_digits = former[-1].isdigit() and part[0].isdigit()
-        patterns.append(f"{_BREAK}{{{1 if both_digits else 0},3}}{re.escape(part)}")
+        patterns.append(f"{_BREAK}{{{1 if both_digits else 0},3}}{_run(part)}")
     words = " ".join(dict.fromkeys((text, "".join(runs), "-".join(runs), " ".join(runs))))
     return Designation(text, words, frozenset(), _with_bounds("".join(patterns)))
+
+
+def _run(part: str) -> str:
+    """The pattern of letters or digits in a row; long numbers may be written in groups."""
+    return _BETWEEN_GROUPS.join(part) if part.isdigit() and len(part) >= FEWEST_DIGITS else re.escape(part)
 
 
 def _version(text: str, number: str) -> Designation:

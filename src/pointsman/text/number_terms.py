@@ -7,7 +7,8 @@ a word                         its terms                                        
 ``1,299``; ``1.299``           ``1299``; ``1299 1.299``: each that it can be     ``1299``
 ``1,5``; ``1,2,3``             ``1.5``; ``1-2-3 1 2 3``                          ``1.5``; ``2``
 ``3.5mm``, ``16GB``            ``3.5 mm``, ``16 gb``                             ``3.5 mm``, not ``35mm``
-``1990s``, ``5th``, ``2024г``  ``1990``, ``5``, ``2024``                         ``1990``
+``5mg``, ``5blacZ``; ``5th``   ``5 mg``, ``5blacz 5 blac z``; ``5th``            only known units part
+``1990s``, ``2024г``; ``26S``   ``1990``, ``2024``; ``26s 26``                    ``1990``
 ``4a``                         ``4a 4``                                          ``4``, not ``4b``
 ``v1.12``                      ``v1.12 1.12``                                    ``1.12``, not ``v11.2``
 ``ISO9370``, ``№616``          ``iso9370 iso 9370``, ``no616 no 616``            ``ISO 9370``, ``№ 616``
@@ -17,26 +18,118 @@ a word                         its terms                                        
 
 The rows of codes and lists are those of any word with separated parts, joined in `pointsman.text.tokens`. Short names
 such as ``B12``, ``mp3`` and hexadecimal numbers are one term.
+
+What is written in several words has further terms beside theirs, so that it meets itself written in one:
+
+========================================================= =====================================================
+in a text                                                 its further terms
+========================================================= =====================================================
+``1 000 000``, ``14 833,33``                              ``1000000``, ``14833.33``
+``25 October 2024``, ``25 октября 2024``                  ``2024-10-25``
+``25.10.2024``, ``2024-10-25``, ``2024年10月25日``        the same, ``2024-10`` and ``2024``, where it lacks them
+``May 2026``; ``05/06/2024``                              ``2026-05``; each day and month that it can be
+``DE89 3704 0044 0532 0130 00``, ``4276 3800 0012 3456``  ``de89370400440532013000``, ``4276380000123456``
+``8-800-555-35-35``, ``+7 (495) 123-45-67``               ``88005553535``, ``74951234567``
+========================================================= =====================================================
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from pointsman.text.quantities import UNITS, WIDE_DIGITS, dates_with_year
 from pointsman.text.unicode import fold
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pointsman.text.quantities import Quantity
 
 _NUMBER: Final = r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)*(?:,[0-9]+)?)"
 _ONE_NUMBER: Final = re.compile(_NUMBER)
 _WITH_HYPHENS: Final = re.compile(r"[0-9]+(?:[.‐‑-][0-9]+)*[‐‑-][0-9]+(?:[.‐‑-][0-9]+)*")
 _AMOUNT: Final = re.compile(rf"({_NUMBER})([^\W\d_]{{1,12}})")
-_ENDINGS: Final = frozenset({"s", "st", "nd", "rd", "th", "г"})
+_DECADE_OR_YEAR: Final = re.compile("([0-9]*0)s|([12][0-9]{3}|[0-9]+(?:[.][0-9]+){2})[гГ]")
+_MORE_UNITS: Final = (
+    "v kv mv w kw mw kwh a ma mah hz khz mhz ghz l ml dl bar psi dpi px rpm fps mbps gbps bit kb mb gb tb pb nm um ft "
+    "lb oz в кв мв вт квт ач мач гц кгц мгц ггц л мл бар бит кб мб гб тб нм мкм"
+)
+_UNITS: Final = frozenset([*map(str.lower, UNITS), *_MORE_UNITS.split()])
 _VERSION: Final = re.compile(r"v([0-9]+(?:\.[0-9]+)+)", re.IGNORECASE)
-_NAME_AND_NUMBER: Final = re.compile(r"([^\W\d_]{2,})([0-9]{3,})")
+_NAME_AND_NUMBER: Final = re.compile(r"([^\W\d_]{2,})([0-9]{3,12})")
 
 _GROUPS_THEN_POINT: Final = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+\.[0-9]+")
 _GROUPS_THEN_COMMA: Final = re.compile(r"[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]+")
 _GROUPS: Final = re.compile(r"[1-9][0-9]{0,2}(?:(?:,[0-9]{3})+|(?:\.[0-9]{3})+)")
+
+_LETTERS: Final = "A-Za-zА-Яа-яЁё"
+_BLANK: Final = "[ \u00a0\u202f\u2009]"
+SIGN_OF_FURTHER_TERMS: Final = re.compile(
+    rf"[0-9０-９](?:(?:[0-9０-９]{{3}}|{_BLANK}[0-9]{{3}})(?![0-9])|[0-9][ \u00a0\u202f\u2009)(-]{{1,2}}[0-9]{{2}})"
+)
+"""Where a text has none of these, it has no further terms."""
+_THREE_GROUPS: Final = re.compile("[0-9]{2}[ \u00a0\u202f\u2009)(-]{1,2}[0-9]+[ \u00a0\u202f\u2009)-]{1,2}[0-9]{2}")
+_GROUPS_WITH_BLANKS: Final = re.compile(
+    rf"[1-9](?<![0-9].)(?<![0-9][.,-].)[0-9]{{0,2}}(?:{_BLANK}[0-9]{{3}})+(?:[.,][0-9]+)?(?![0-9])(?!{_BLANK}?[-(][0-9])"
+)
+_NUMBER_OF_ONE: Final = re.compile(  # account, card or person
+    rf"""(?<![{_LETTERS}0-9])(?<![0-9][.,/-]) (?:
+        [A-Z]{{2}}[0-9]{{2}} (?:{_BLANK}[A-Z0-9]{{4}})? (?:{_BLANK}[0-9]{{4}}){{2,7}} (?:{_BLANK}[0-9]{{1,4}})?
+      | [0-9]{{4}} (?P<card>{_BLANK}|-) [0-9]{{4}}(?P=card)[0-9]{{4}}(?P=card)[0-9]{{4}} (?:(?P=card)[0-9]{{1,4}})?
+      | [0-9]{{4}} (?P<amex>{_BLANK}|-) [0-9]{{6}} (?P=amex) [0-9]{{5}}
+      | [0-9]{{5}} (?P<bank>{_BLANK}) [0-9]{{3}}(?P=bank)[0-9](?P=bank)[0-9]{{4}}(?P=bank)[0-9]{{7}}
+      | (?: \+[0-9]{{1,3}} | 8 | 0[0-9]{{1,4}} ) [ \u00a0-]? \(?[0-9]{{2,5}} (?:[ \u00a0)-]{{1,2}}[0-9]{{2,4}}){{2,4}}
+      | 1[3-9][0-9] (?P<mobile>{_BLANK}|-) [0-9]{{4}} (?P=mobile) [0-9]{{4}}
+      | \(?[0-9]{{3,4}} (?:[ \u00a0-]|\)[ \u00a0-]?) [0-9]{{3,4}} - [0-9]{{2,4}} (?:-[0-9]{{2}})?
+    ) (?![{_LETTERS}0-9]|[.,:/-][0-9])""",
+    re.VERBOSE | re.IGNORECASE,
+)
+FEWEST_DIGITS: Final = 9
+"""Of the number of an account, card or person, in groups."""
+_WIDE_DIGIT: Final = re.compile("[０-９]")
+_MONTH_IN_WORDS: Final = re.compile(r"[^\W\d_]{3}")
+_NO_DIGITS_OR_LETTERS: Final = re.compile(r"[\W_]+")
+
+
+def further_terms(text: str) -> list[tuple[int, list[str]]]:
+    """Return the terms of what a text has in several words, each with where that ends, in order.
+
+    >>> further_terms("14 833,33 on 25 October 2024")
+    [(9, ['14833.33']), (28, ['2024-10-25'])]
+    """
+    if not text.isascii() and _WIDE_DIGIT.search(text):
+        text = text.translate(WIDE_DIGITS)
+    further = [(date.end, _of_date(date, text)) for date in dates_with_year(text)]
+    for match in _GROUPS_WITH_BLANKS.finditer(text):
+        further += [(match.end(), [re.sub(_BLANK, "", match[0]).replace(",", ".")])]
+    if _THREE_GROUPS.search(text):
+        further += [(end, [number]) for _, end, number in numbers_of_one(text)]
+    return sorted(further)
+
+
+def _of_date(date: Quantity, text: str) -> list[str]:
+    """Return the terms of a date beside those of its words: to the day, and in figures to the month and year, too."""
+    written = text[date.start : date.end]
+    terms = [f"{year}-{month:02}-{day:02}" for year, month, day in date.dates if day]
+    if not terms or not _MONTH_IN_WORDS.search(written):  # May 2026 and 14 May 2026 have words in common
+        terms += [f"{year}-{month:02}" for year, month, _ in date.dates]
+    if written.replace(".", "").isdecimal():
+        terms.append(f"{date.dates[0][0]}")
+    is_term = not text[date.end : date.end + 1].isalnum()  # not so in 2024-10-25T12:30
+    return [term for term in dict.fromkeys(terms) if term != written or not is_term]
+
+
+def numbers_of_one(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield the numbers of accounts, cards and telephones in groups: start, end, and the number in one, folded.
+
+    >>> list(numbers_of_one("call +7 (495) 123-45-67"))
+    [(5, 23, '74951234567')]
+    """
+    for match in _NUMBER_OF_ONE.finditer(text):
+        number = fold(_NO_DIGITS_OR_LETTERS.sub("", match[0]))
+        if len(number) >= FEWEST_DIGITS:
+            yield *match.span(), number
 
 
 def number_terms(word: str) -> list[str]:
@@ -57,14 +150,17 @@ def number_terms(word: str) -> list[str]:
         return [fold(word), match[1]]
     if (match := _NAME_AND_NUMBER.fullmatch(word)) is not None:
         return [fold(word), fold(match[1]), match[2]]
+    if (match := _DECADE_OR_YEAR.fullmatch(word)) is not None:
+        return [match[1] or match[2]]
     match = _AMOUNT.fullmatch(word)
     return [] if match is None else _amount(match[1], fold(match[2]))
 
 
 def _amount(number: str, unit: str) -> list[str]:
+    """Return the terms of a number with a unit; none if it may be a name, such as ``5blacZ``."""
     values = _values(number)
-    if unit in _ENDINGS:
-        return values
+    if number.isdecimal() and len(unit) > 1 and unit not in _UNITS:
+        return []
     return [values[0] + unit, *values] if len(unit) == 1 else [*values, unit]
 
 

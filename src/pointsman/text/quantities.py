@@ -11,7 +11,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Literal
+from typing import Final, Literal
+
+from pointsman.tools.late_regex import late
 
 Date = tuple[int | None, int | None, int | None]
 """Year, month and day; None for a missing part."""
@@ -46,44 +48,51 @@ _MONTHS = {
     name: number
     for number, names in enumerate(
         (
-            "january jan январь января янв",
-            "february feb февраль февраля фев",
-            "march mar март марта мар",
-            "april apr апрель апреля апр",
-            "may май мая",
-            "june jun июнь июня июн",
-            "july jul июль июля июл",
-            "august aug август августа авг",
-            "september sept sep сентябрь сентября сен сент",
-            "october oct октябрь октября окт",
-            "november nov ноябрь ноября ноя нояб",
-            "december dec декабрь декабря дек",
+            "january jan январь января январе янв",
+            "february feb февраль февраля феврале фев",
+            "march mar март марта марте мар",
+            "april apr апрель апреля апреле апр",
+            "may май мая мае",
+            "june jun июнь июня июне июн",
+            "july jul июль июля июле июл",
+            "august aug август августа августе авг",
+            "september sept sep сентябрь сентября сентябре сен сент",
+            "october oct октябрь октября октябре окт",
+            "november nov ноябрь ноября ноябре ноя нояб",
+            "december dec декабрь декабря декабре дек",
         ),
         start=1,
     )
     for name in names.split()
 }
 _MONTH = "|".join(sorted(_MONTHS, key=len, reverse=True))
-_DATE = re.compile(
+_DATE = late(
     r"(?<![\d.])(?P<y1>[12]\d{3})[-/.](?P<m1>[01]?\d)[-/.](?P<d1>[0-3]?\d)(?![\d])"
     r"|(?<![\d.])(?P<d2>[0-3]?\d)\.(?P<m2>[01]?\d)\.(?P<y2>[12]\d{3})(?!\d)"
     r"|(?<![\d/])(?P<a3>[0-3]?\d)/(?P<b3>[0-3]?\d)/(?P<y3>[12]\d{3})(?!\d)"
     r"|(?<!\d)(?P<y4>[12]\d{3})\s?年(?:\s?(?P<m4>[01]?\d)\s?月(?:\s?(?P<d4>[0-3]?\d)\s?[日号號])?)?"
     r"|(?<!\d)(?P<m5>[01]?\d)\s?月\s?(?P<d5>[0-3]?\d)\s?[日号號]"
-    rf"|(?:(?<![\d.,])(?P<d6>[0-3]?\d)(?:st|nd|rd|th|-го)?\s+(?:of\s+)?)?\b(?P<m6>{_MONTH})\b\.?,?\s+(?P<y6>[12]\d{{3}})(?!\d)"
-    rf"|\b(?P<m7>{_MONTH})\b\.?\s+(?P<d7>[0-3]?\d)(?:st|nd|rd|th)?(?:,?\s+(?P<y7>[12]\d{{3}}))?(?!\d)"
-    rf"|(?<![\d.,])(?P<d8>[0-3]?\d)(?:st|nd|rd|th|-го)?\s+(?:of\s+)?(?P<m8>{_MONTH})\b",
+    rf"|(?:(?<![\d.,])(?P<d6>[0-3]?\d)(?:st|nd|rd|th|-го)?\s{{1,2}}(?:of\s{{1,2}})?)?\b(?P<m6>{_MONTH})\b\.?,?\s{{1,2}}(?P<y6>[12]\d{{3}})(?!\d)"
+    rf"|\b(?P<m7>{_MONTH})\b\.?\s{{1,2}}(?P<d7>[0-3]?\d)(?:st|nd|rd|th)?(?:,?\s{{1,2}}(?P<y7>[12]\d{{3}}))?(?!\d)"
+    rf"|(?<![\d.,])(?P<d8>[0-3]?\d)(?:st|nd|rd|th|-го)?\s{{1,2}}(?:of\s{{1,2}})?(?P<m8>{_MONTH})\b",
     re.IGNORECASE,
 )
 
+_YEAR = re.compile("[12][0-9]{3}(?![0-9])(?<![0-9].{4})")
+_AFTER_YEAR = re.compile("[-./][0-9]|\\s?年\\s?[0-9]")
+_LONGEST_BEFORE_YEAR: Final = 24
+"""Characters of a date before its year."""
+_FIRST_LETTER = re.compile(r"(?<!\w)\w")
+_SIGNS: Final = frozenset("-./")
+
 _SPACES = "\u00a0\u202f\u2009"
-_NAME = re.compile(
+_NAME = late(
     r"(?<![A-Za-zА-Яа-яёЁ\d.])(?:[A-Za-zА-Яа-яёЁ]{1,20}[-_./]?\d[\dA-Za-z]*(?:[-_./][A-Za-z]*\d[\dA-Za-z]*)*"
     rf"|(?<!\d[,{_SPACES} ])(?:\d+(?:\.\d+){{2,}}|\d{{1,2}}:\d{{2}}(?::\d{{2}})?|0\d+))(?![A-Za-zА-Яа-яёЁ\d])"
 )
 """Model numbers, standards, versions, addresses, times of day: equal only if they are written the same."""
 
-_DIGITS = str.maketrans("０１２３４５６７８９％", "0123456789%")
+WIDE_DIGITS: Final = str.maketrans("０１２３４５６７８９％", "0123456789%")
 _HAN_DIGITS = {
     char: number
     for number, chars in enumerate(["〇零", "一壹", "二两兩贰", "三叁", "四肆", "五伍", "六陆", "七柒", "八捌", "九玖"])
@@ -92,13 +101,13 @@ _HAN_DIGITS = {
 _HAN_TENS = {"十": 10, "拾": 10, "百": 100, "佰": 100, "千": 1000, "仟": 1000}
 _HAN_MYRIADS = {"万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8}
 _HAN = "".join((*_HAN_DIGITS, *_HAN_TENS, *_HAN_MYRIADS))
-_AMOUNT = re.compile(
+_AMOUNT = late(
     rf"(?P<percent>百分之)?(?P<money>[$€£¥￥₽]\s?)?(?:(?<![\w)\]%])(?P<sign>[-−–+]))?"
     rf"(?P<number>(?<!\d)(?<!\d[.,])(?:\d{{1,3}}(?:[,.'{_SPACES} ]\d{{3}})+(?!\d)(?:[.,]\d+)?|\d+(?:[.,]\d+)?)"
     rf"(?:\s?[{''.join((*_HAN_TENS, *_HAN_MYRIADS))}]+(?:\d+[{''.join(_HAN_MYRIADS)}])?)?"
     rf"|(?<![{_HAN}])[{_HAN}]+(?:点[{''.join(_HAN_DIGITS)}]+)?)"
 )
-_GROUPED_DIGITS = re.compile(rf"\d{{1,3}}(?:[,.'{_SPACES} ]\d{{3}})+")
+_GROUPED_DIGITS = late(rf"\d{{1,3}}(?:[,.'{_SPACES} ]\d{{3}})+")
 
 _MAGNITUDES = {
     name: power
@@ -145,9 +154,12 @@ _UNITS: dict[str, tuple[str, Decimal]] = {
     )
     for name in names.split()
 }
+UNITS: Final = frozenset(_UNITS)
+"""The names of all units that a quantity can have."""
+
 NAMES_OF_UNITS = "|".join(map(re.escape, sorted(_UNITS, key=len, reverse=True)))
 """A regular expression, with the longest first."""
-_MAGNITUDE = re.compile(
+_MAGNITUDE = late(
     rf"[-\s{_SPACES}]?(?:(?P<magnitude>{'|'.join(sorted(_MAGNITUDES, key=len, reverse=True))})\b\.?)?"
     rf"[-\s{_SPACES}]?(?:(?P<unit>{NAMES_OF_UNITS})(?![A-Za-zА-Яа-яёЁ/²³]))?"  # km/h is not a length
 )
@@ -168,7 +180,7 @@ _WORDS = {
     for word in words.split()
 }  # fmt: skip
 _UNITS_IN_WORDS = "|".join(word for word, number in _WORDS.items() if 0 < number < 10)
-_WORD_NUMBER = re.compile(
+_WORD_NUMBER = late(
     rf"\b(?P<first>{'|'.join(sorted(_WORDS, key=len, reverse=True))})(?:[-\s](?P<second>{_UNITS_IN_WORDS}))?\b",
     re.IGNORECASE,
 )
@@ -188,7 +200,7 @@ def quantities(text: str, language: str, *, words: bool = False) -> Iterator[Qua
     >>> [(int(one.value), one.unit) for one in quantities("1.2 million people, 5 km", "en")]
     [(1200000, ''), (5000, 'length')]
     """
-    text = text.translate(_DIGITS)
+    text = text.translate(WIDE_DIGITS)
     spans = sorted([*_dates(text), *_names(text)], key=lambda span: (span.start, -span.end))
     position = 0
     for span in spans:
@@ -206,21 +218,48 @@ def dates_in(text: str) -> Iterator[Quantity]:
     >>> [date.dates for date in dates_in("from 12.03.2024 to May 2026")]
     [((2024, 3, 12),), ((2026, 5, None),)]
     """
-    return _dates(text.translate(_DIGITS))
+    return _dates(text.translate(WIDE_DIGITS))
+
+
+def dates_with_year(text: str) -> Iterator[Quantity]:
+    """Yield the dates of a text that have at least a year and a month, in order; fast where there are none.
+
+    >>> [date.dates for date in dates_with_year("on 3 May, from 12.03.2024 to May 2026")]
+    [((2024, 3, 12),), ((2026, 5, None),)]
+    """
+    for year in _YEAR.finditer(text):
+        first = max(0, year.start() - _LONGEST_BEFORE_YEAR)
+        before = text[first : year.start()]
+        last_word = before[-12:].rstrip(" \n\u00a0,.").rpartition(" ")[2].lower()
+        if (
+            before[-1:] in _SIGNS
+            or last_word in _MONTHS
+            or last_word[:1].isdigit()
+            or _AFTER_YEAR.match(text, year.end())
+        ):
+            starts = [word.start() for word in _FIRST_LETTER.finditer(text, first, year.start())]
+            for start in (*starts, year.start()):
+                match = _DATE.match(text, start)
+                date = None if match is None or match.end() < year.end() else _date(match)
+                if date is not None and all(reading[0] and reading[1] for reading in date.dates):
+                    yield date
+                    break
 
 
 def _dates(text: str) -> Iterator[Quantity]:
-    for match in _DATE.finditer(text):
-        groups = {key: value for key, value in match.groupdict().items() if value}
-        fields = {key[0]: _MONTHS.get(value.lower()) or int(value) for key, value in groups.items()}
-        if "a" in fields:
-            readings = ((fields["y"], fields["b"], fields["a"]), (fields["y"], fields["a"], fields["b"]))
-            dates: tuple[Date, ...] = tuple(dict.fromkeys(date for date in readings if date[1] <= 12))
-        else:
-            dates = ((fields.get("y"), fields.get("m"), fields.get("d")),)
-        dates = tuple(date for date in dates if (date[1] or 1) in range(1, 13) and (date[2] or 1) in range(1, 32))
-        if dates:
-            yield Quantity("date", match.start(), match.end(), dates=dates)
+    return filter(None, map(_date, _DATE.finditer(text)))
+
+
+def _date(match: re.Match[str]) -> Quantity | None:
+    groups = {key: value for key, value in match.groupdict().items() if value}
+    fields = {key[0]: _MONTHS.get(value.lower()) or int(value) for key, value in groups.items()}
+    if "a" in fields:
+        readings = ((fields["y"], fields["b"], fields["a"]), (fields["y"], fields["a"], fields["b"]))
+        dates: tuple[Date, ...] = tuple(dict.fromkeys(date for date in readings if date[1] <= 12))
+    else:
+        dates = ((fields.get("y"), fields.get("m"), fields.get("d")),)
+    dates = tuple(date for date in dates if (date[1] or 1) in range(1, 13) and (date[2] or 1) in range(1, 32))
+    return Quantity("date", *match.span(), dates=dates) if dates else None
 
 
 def _names(text: str) -> Iterator[Quantity]:

@@ -11,7 +11,8 @@ other scripts                words, folded
 emoji                        a token each
 ``state-of-the-art``,        written together, and the parts: ``stateoftheart state of the art``, ``ospathjoin os path
 ``os.path``, ``getName``     join``, ``getnam get name``. So *e-mail* meets *email*, and ``snake_case`` ``snakeCase``
-words with digits            numbers, amounts, versions and codes: see :mod:`pointsman.text.number_terms`
+words with digits            numbers, amounts, versions and codes, and what has several words, such as dates and
+                             numbers in groups: see :mod:`pointsman.text.number_terms`
 ``U.S.A.``                   ``usa``
 ``O'Neill's``, ``don't``     ``oneil o neill``, ``do``: endings of possession, negation and short verbs go
 ``C++``, ``C#``, ``F#``      ``c++``, ``c#``, ``f#``
@@ -38,14 +39,14 @@ from itertools import chain
 from operator import add
 from typing import TYPE_CHECKING
 
-from pointsman.text.number_terms import number_terms
+from pointsman.text.number_terms import SIGN_OF_FURTHER_TERMS, further_terms, number_terms
 from pointsman.text.stop_words import CHINESE, ENGLISH, RUSSIAN
 from pointsman.text.unicode import FOLDS, fold, normalize, repair, table_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-ANALYZER_VERSION = 3
+ANALYZER_VERSION = 4
 """Increased when this module's rules change, so that an index made with other rules is rebuilt."""
 
 LONGEST_TOKEN = 255
@@ -90,6 +91,7 @@ _SPACED_RUN = re.compile(f"[{_WORD_CHARACTERS}]")
 _CYRILLIC = re.compile("[\u0400-\u052f]")
 _COMPONENT_BREAK = re.compile(r"[._'’ʼ,‐-]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _DIGIT = re.compile("[0-9]")
+_BLANK = re.compile("[ \n]")
 _APOSTROPHES = re.compile("['’ʼ]")
 _ENDING = re.compile(r"(?:n't|'(?:s|re|ve|ll|d|m))$")
 _IRREGULAR = {"can't": "can", "won't": "will", "shan't": "shall"}
@@ -173,8 +175,17 @@ class _Memo(dict[str, "Sequence[str]"]):
 
 def _analyse(text: str, memo: _Memo) -> list[str]:
     # The hot path runs in C: one regular expression, and one dictionary look-up per known word.
-    words = _ASCII_WORDS.findall(text) if text.isascii() else _WORDS.findall(repair(text))
-    return list(chain.from_iterable(map(memo.__getitem__, words)))
+    pattern, text = (_ASCII_WORDS, text) if text.isascii() else (_WORDS, repair(text))
+    tokens: list[str] = []
+    start = 0
+    for end, terms in further_terms(text) if SIGN_OF_FURTHER_TERMS.search(text) else ():
+        blank = _BLANK.search(text, end)
+        end_of_word = len(text) if blank is None else blank.start()
+        tokens += chain.from_iterable(map(memo.__getitem__, pattern.findall(text, start, end_of_word)))
+        tokens += terms
+        start = end_of_word
+    tokens += chain.from_iterable(map(memo.__getitem__, pattern.findall(text, start)))
+    return tokens
 
 
 def _stem_word(word: str) -> str:
