@@ -225,12 +225,12 @@ class Bench:
         error = self._in_child(case.operation, ["-e", f"trace={case.call}", "-e", inject, "-o", "/dev/null"])
         problems = [error] if error.startswith("foreign") or "differs" in error else []
         try:
-            problems += self._compare(case.operation, done=not error)
+            problems += self._compare(case.operation, is_done=not error)
         except Exception as trouble:  # noqa: BLE001  (this is what is looked for)
             problems.append(f"afterwards: {type(trouble).__name__}: {trouble}")
         return Outcome(case, error, tuple(problems))
 
-    def _compare(self, operation: str, *, done: bool) -> list[str]:
+    def _compare(self, operation: str, *, is_done: bool) -> list[str]:
         problems = []
         before, after = self._expected(operation)
         state: State | None = None
@@ -238,32 +238,32 @@ class Bench:
             with contextlib.closing(self._opened()) as store:
                 state = _state(list(store.truth.documents()))
                 sound(store)
-                if done and operation == "describe" and store.manifest.get("description") != "rails":
+                if is_done and operation == "describe" and store.manifest.get("description") != "rails":
                     problems.append("acknowledged, and not described")
-        if state != after and (done or state != before):
-            problems.append(f"{'acknowledged, but' if done else 'it'} {state and len(state)} documents are there")
-        problems += self._compare_copies(operation, done=done)
+        if state != after and (is_done or state != before):
+            problems.append(f"{'acknowledged, but' if is_done else 'it'} {state and len(state)} documents are there")
+        problems += self._compare_copies(operation, is_done=is_done)
         other = self.root / "datasets" / "other"
         if other.exists():
             with contextlib.closing(Collection(other)) as store:
-                if len(store.truth) not in ({len(MORE)} if done else {0, len(MORE)}):
+                if len(store.truth) not in ({len(MORE)} if is_done else {0, len(MORE)}):
                     problems.append(f"the new dataset has {len(store.truth)} documents")
                 sound(store)
-        elif done and operation == "make":
+        elif is_done and operation == "make":
             problems.append("acknowledged, but there is no new dataset")
-        return problems + self._compare_records(operation, done=done)
+        return problems + self._compare_records(operation, is_done=is_done)
 
-    def _compare_records(self, operation: str, *, done: bool) -> list[str]:
+    def _compare_records(self, operation: str, *, is_done: bool) -> list[str]:
         """The policy and the keys: whole, or not there, or as acknowledged."""
         record = LocalBackend(self.root).record("policy")
         problems = []
         if record is not None:
             read_policy(record.value, "policy")
-            if done:
+            if is_done:
                 problems.append("acknowledged, but the policy is not removed")
         keys = KeyStore(self.root / "keys.json").list()
         states = [(key.name, key.revocation_time is not None) for key in keys]
-        if done and operation == "keys" and states != [("first", True), ("second", False)]:
+        if is_done and operation == "keys" and states != [("first", True), ("second", False)]:
             problems.append(f"acknowledged, but the keys are {states}")
         elif states not in [
             [],
@@ -274,14 +274,14 @@ class Bench:
             problems.append(f"the keys are {states}")
         return problems
 
-    def _compare_copies(self, operation: str, *, done: bool) -> list[str]:
+    def _compare_copies(self, operation: str, *, is_done: bool) -> list[str]:
         """A backup, and what was restored, are whole or not there."""
         problems = []
         copy, restored = self._folder / "copy", self._folder / "restored"
         if copy.exists():
             restore(copy, restored)
         for name, path in (("backup", copy), ("restore", restored)):
-            if done and operation == name and not path.exists():
+            if is_done and operation == name and not path.exists():
                 problems.append(f"acknowledged, but there is no {path.name}")
         if restored.exists():
             with contextlib.closing(Collection(restored / "datasets" / "notes")) as store:
@@ -343,15 +343,15 @@ class Bench:
     def _reap(self, child: int) -> int:
         until = time.monotonic() + _SECONDS
         while time.monotonic() < until:
-            done, status = os.waitpid(child, os.WNOHANG)
-            if done:
+            is_done, status = os.waitpid(child, os.WNOHANG)
+            if is_done:
                 return status
             time.sleep(0.002)
         os.kill(child, signal.SIGKILL)
         return os.waitpid(child, 0)[1]
 
     def _child(self, operation: str, null: int) -> None:
-        told = "foreign: nothing"
+        message = "foreign: nothing"
         try:
             ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1 & 2**64 - 1), 0, 0, 0)  # anybody may trace it
             logging.disable(logging.CRITICAL)
@@ -359,15 +359,15 @@ class Bench:
             while self._told[-1:] != b"g":  # until it is traced
                 time.sleep(0.001)
             self.operations[operation]()
-            told = ""
+            message = ""
         except AssertionError as error:
-            told = f"foreign: {error}"
+            message = f"foreign: {error}"
         except PointsmanError as error:
-            told = f"{type(error).__name__}: {error}"
+            message = f"{type(error).__name__}: {error}"
         except BaseException as error:  # noqa: BLE001  (this is what is looked for)
-            told = f"foreign {type(error).__name__}: {error}"
+            message = f"foreign {type(error).__name__}: {error}"
         finally:
-            data = json.dumps(told[:5000]).encode()
+            data = json.dumps(message[:5000]).encode()
             self._told[: 4 + len(data)] = len(data).to_bytes(4, "little") + data
             os._exit(0)
 

@@ -213,47 +213,52 @@ class TestWhatFiltersGiveAway:
 
     @pytest.fixture
     def twins(self, tmp_path: Path) -> Iterator[tuple[Workspace, Workspace]]:
-        whole, part = (Workspace(tmp_path / name, embedder=ShippedEmbedder()) for name in ("whole", "part"))
+        full_copy, visible_copy = (Workspace(tmp_path / name, embedder=ShippedEmbedder()) for name in ("whole", "part"))
         visible = [Document(f"a{n}", f"the red signal {n} stops trains at the yard") for n in range(30)]
         hidden = [Document(f"b{n}", f"signal of zanzibarko {n}, bonus and salary") for n in range(30)]
-        for workspace in (whole, part):
+        for workspace in (full_copy, visible_copy):
             workspace.dataset("notes").add(visible, access=["group:a"])
-        whole.dataset("notes").add(hidden, access=["group:b"])
-        for workspace in (whole, part):
+        full_copy.dataset("notes").add(hidden, access=["group:b"])
+        for workspace in (full_copy, visible_copy):
             workspace.switch_access(on=True)
-        with whole, part:
-            yield whole, part
+        with full_copy, visible_copy:
+            yield full_copy, visible_copy
 
     def test_document_frequencies_and_mean_length(self, twins: tuple[Workspace, Workspace]) -> None:
-        whole, part = (workspace.search("signal", principals=["group:a"], strategy="bm25") for workspace in twins)
-        assert [hit.score for hit in whole] == [hit.score for hit in part]
+        full_copy, visible_copy = (
+            workspace.search("signal", principals=["group:a"], strategy="bm25") for workspace in twins
+        )
+        assert [hit.score for hit in full_copy] == [hit.score for hit in visible_copy]
 
     def test_spread_of_cosines_and_background(self, twins: tuple[Workspace, Workspace]) -> None:
-        whole, part = (
+        full_copy, visible_copy = (
             workspace.search("a lamp for the train", principals=["group:a"], refuse=False) for workspace in twins
         )
-        assert [(hit.score, hit.relevance) for hit in whole] == [(hit.score, hit.relevance) for hit in part]
-        assert whole.confidence == part.confidence is not None
+        assert [(hit.score, hit.relevance) for hit in full_copy] == [(hit.score, hit.relevance) for hit in visible_copy]
+        assert full_copy.confidence == visible_copy.confidence is not None
 
     def test_spelling(self, twins: tuple[Workspace, Workspace]) -> None:
-        whole, part = (workspace.search("zanzibarka", principals=["group:a"]) for workspace in twins)
-        assert whole.spelling is part.spelling is None
+        full_copy, visible_copy = (workspace.search("zanzibarka", principals=["group:a"]) for workspace in twins)
+        assert full_copy.spelling is visible_copy.spelling is None
         assert twins[0].search("zanzibarka", principals=["group:b"]).spelling is not None
 
     def test_explanations(self, twins: tuple[Workspace, Workspace]) -> None:
-        whole, part = (workspace.search("signal", principals=["group:a"]).explain("b1") for workspace in twins)
-        assert plain_form(whole) == plain_form(part)
-        assert "no dataset that was searched has a document" in str(whole)
+        full_copy, visible_copy = (
+            workspace.search("signal", principals=["group:a"]).explain("b1") for workspace in twins
+        )
+        assert plain_form(full_copy) == plain_form(visible_copy)
+        assert "no dataset that was searched has a document" in str(full_copy)
 
     def test_a_view_of_one_asker_is_not_remembered_for_another(self, twins: tuple[Workspace, Workspace]) -> None:
-        whole, part = twins
+        full_copy, visible_copy = twins
         for asker in (["group:b"], ["group:a"], ["group:a", "group:b"], ["group:a"]):
             answers = [
-                workspace.search("red signal salary", principals=asker, refuse=False) for workspace in (whole, part)
+                workspace.search("red signal salary", principals=asker, refuse=False)
+                for workspace in (full_copy, visible_copy)
             ]
             if asker == ["group:a"]:
                 assert [hit.score for hit in answers[0]] == [hit.score for hit in answers[1]]
-        assert {hit.id[0] for hit in whole.search("salary", principals=["group:b"], refuse=False)} == {"b"}
+        assert {hit.id[0] for hit in full_copy.search("salary", principals=["group:b"], refuse=False)} == {"b"}
 
 
 class TestWhoSeesWhat:

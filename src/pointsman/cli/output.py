@@ -378,7 +378,9 @@ def _print_sizes(rows: Sequence[Mapping[str, Any]]) -> None:
     for row in rows:
         if row["bytes_by_part"]:
             size_texts = [
-                f"{part.replace('_', ' ')} {size / 1e6:.1f}" for part, size in row["bytes_by_part"].items() if size
+                f"{part_name.replace('_', ' ')} {size / 1e6:.1f}"
+                for part_name, size in row["bytes_by_part"].items()
+                if size
             ]
             console().print(f"{row['name']}, MB: {', '.join(size_texts)}", markup=False)
     if rows and None not in rows[-1]["memory"].values():

@@ -185,8 +185,8 @@ class TwinPair:
         self._view = View.of(case.asker)
         self._stack = ExitStack()
         try:
-            self.full_copy = self._copy(scratch, embedder, hidden=True)
-            self.visible_copy = self._copy(scratch, embedder, hidden=False)
+            self.full_copy = self._copy(scratch, embedder, holds_hidden=True)
+            self.visible_copy = self._copy(scratch, embedder, holds_hidden=False)
         except BaseException:
             self._stack.close()
             raise
@@ -197,7 +197,7 @@ class TwinPair:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def _copy(self, scratch: Scratch, embedder: BaseEmbedder, *, hidden: bool) -> Workspace:
+    def _copy(self, scratch: Scratch, embedder: BaseEmbedder, *, holds_hidden: bool) -> Workspace:
         backend = self._stack.enter_context(scratch())
         # Without a time limit: on a busy machine, it would leave out in one copy what the other has.
         workflow = RetrievalWorkflow(timeout=None)
@@ -209,13 +209,13 @@ class TwinPair:
             target = workspace.dataset(write.dataset)
             ids = visible_ids[write.dataset]
             documents = [
-                self._behind_wall(document, ids) for document in write.documents if hidden or document.id in ids
+                self._behind_wall(document, ids) for document in write.documents if holds_hidden or document.id in ids
             ]
             target.add(documents)
-            deleted = [id_ for id_ in write.deleted if hidden or id_ in ids]
+            deleted = [id_ for id_ in write.deleted if holds_hidden or id_ in ids]
             if deleted:
                 target.delete(deleted)
-            access = {id_: value for id_, value in write.access if id_ in target and (hidden or id_ in ids)}
+            access = {id_: value for id_, value in write.access if id_ in target and (holds_hidden or id_ in ids)}
             if access and self.wall == "access":
                 target.set_access(access)
         if self.wall == "access":

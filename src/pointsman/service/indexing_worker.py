@@ -163,7 +163,7 @@ class IndexingWorker:
         limits = options.pop("limits")
         files = [FoundFile(self._path_in_folders(path), id_, 0, is_single) for path, id_, is_single in fields["files"]]
         with FileReader(**options, limits=None if limits is None else FileLimits(**limits)) as reader:
-            return {"files": [[_part(result) for result in reader.read(file)] for file in files]}
+            return {"files": [[_read_result_form(result) for result in reader.read(file)] for file in files]}
 
     def _path_in_folders(self, path: str) -> Path:
         """Return the path of a file in one of the folders.
@@ -171,11 +171,11 @@ class IndexingWorker:
         Raises:
             InputError: it is elsewhere.
         """
-        place = Path(path).resolve()
-        if not any(place.is_relative_to(folder) for folder in self._folders):
+        resolved_path = Path(path).resolve()
+        if not any(resolved_path.is_relative_to(folder) for folder in self._folders):
             folders = ", ".join(map(str, self._folders))
             raise InputError(f"{path!r:.300} is not below {folders:.300}; start the worker with its folder, too")
-        return place
+        return resolved_path
 
     def _embed(self, fields: Any) -> dict[str, Any]:
         texts = [str(text) for text in fields["texts"]]
@@ -187,7 +187,7 @@ class IndexingWorker:
         return {"vectors": [encode_vector(vector) for vector in self._embedder.embed_documents(texts)]}
 
 
-def _part(result: ReadResult) -> dict[str, Any]:
+def _read_result_form(result: ReadResult) -> dict[str, Any]:
     return {
         "documents": [[document.id, document.text, document.metadata] for document in result.documents],
         "problems": [[problem.path, problem.reason] for problem in result.problems],

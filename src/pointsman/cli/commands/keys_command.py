@@ -117,7 +117,7 @@ def revoke(
     output.say(_to_json(key), f"key {key.id} ({key.name}) revoked", as_json=as_json)
 
 
-def expiry(text: str, now: datetime) -> datetime:
+def expiry(text: str, time_now: datetime) -> datetime:
     """Return the time given by ``--expires``: a duration from now, or a date, in UTC unless it has a time zone.
 
     Raises:
@@ -126,7 +126,7 @@ def expiry(text: str, now: datetime) -> datetime:
     duration = _DURATION.fullmatch(text)
     try:
         if duration is not None and int(duration[1]):
-            return now + int(duration[1]) * _UNITS[duration[2]]
+            return time_now + int(duration[1]) * _UNITS[duration[2]]
         time = datetime.fromisoformat(text)
     except (ValueError, OverflowError) as error:
         raise InputError(

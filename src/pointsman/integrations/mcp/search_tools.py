@@ -100,11 +100,11 @@ def list_datasets(library: Library, access: Access, arguments: schemas.ListArgum
         if substring in dataset.name.casefold() or substring in dataset.description.casefold()
     ]
     return schemas.ListAnswer(
-        datasets=[_about(library, dataset) for dataset in datasets[: schemas.MAX_DATASETS]], total=len(datasets)
+        datasets=[_describe(library, dataset) for dataset in datasets[: schemas.MAX_DATASETS]], total=len(datasets)
     )
 
 
-def _about(library: Library, dataset: Dataset) -> schemas.About:
+def _describe(library: Library, dataset: Dataset) -> schemas.About:
     """Describe a dataset, and say in the audit log whose values the examples of its keys are."""
     keys, ids = library.keys.get(dataset.store, lambda: keys_of(_sample(dataset)))
     if (entry := current_entry()) is not None:

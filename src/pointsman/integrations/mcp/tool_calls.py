@@ -231,7 +231,7 @@ class Calls:
                 return await anyio.to_thread.run_sync(run)
 
         call = asyncio.ensure_future(in_turn())
-        call.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # it may be nobody's any more
+        call.add_done_callback(lambda task: task.cancelled() or task.exception())  # it may be nobody's any more
         try:
             return await asyncio.wait_for(asyncio.shield(call), self.library.seconds + _MARGIN)
         except TimeoutError as error:

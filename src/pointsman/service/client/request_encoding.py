@@ -79,8 +79,7 @@ def counts_of(answer: Mapping[str, Any]) -> AddResult | None:
     counts = [answer[name] for name in ("added", "updated", "unchanged")]
     if counts == [None] * len(counts):
         return None
-    added, updated, unchanged = map(number_of, counts)
-    return AddResult(added, updated, unchanged, number_of(answer.get("truncations", 0)))  # earlier services give none
+    return AddResult(*map(number_of, (*counts, answer.get("truncations", 0))))  # earlier services give no truncations
 
 
 def sent_options(request: SearchRequest, trace: TraceDetail) -> dict[str, Any]:

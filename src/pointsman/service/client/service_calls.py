@@ -214,13 +214,13 @@ class Service:
         return next_cursor
 
     @contextmanager
-    def reading(self, what: str) -> Iterator[None]:
+    def reading(self, answer_name: str) -> Iterator[None]:
         """Report missing fields and wrong types in the block as errors of the service."""
         try:
             yield
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             cause = self.link.mask(f"{type(error).__name__}: {error}", 400)
-            raise ServiceError(f"{self.url}: the service sent an invalid {what}: {cause}") from None
+            raise ServiceError(f"{self.url}: the service sent an invalid {answer_name}: {cause}") from None
 
 
 # ── problems ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -150,7 +150,7 @@ def describe(app: FastAPI) -> FastAPI:
                 shape = model.model_json_schema(ref_template="#/components/schemas/{model}")
                 schemas.update(shape.pop("$defs", {}))
                 schemas[model.__name__] = shape
-            for operation in (each for path in document["paths"].values() for each in path.values()):
+            for operation in (operation for path in document["paths"].values() for operation in path.values()):
                 if "HTTPValidationError" in str(operation["responses"].get("422")):
                     del operation["responses"]["422"]  # FastAPI's addition: these answer 400, as OpenAI does
             for name in ("HTTPValidationError", "ValidationError"):

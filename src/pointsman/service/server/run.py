@@ -146,7 +146,9 @@ GRACE: Final = 30
 """Seconds for requests to complete after the service was told to stop."""
 
 
-def configure(app: ASGIApp | str, *, limits: Limits | None = None, grace: int = GRACE, **more: Any) -> uvicorn.Config:
+def configure(
+    app: ASGIApp | str, *, limits: Limits | None = None, grace: int = GRACE, **options: Any
+) -> uvicorn.Config:
     """Return uvicorn's configuration for an application: strict, and without a server header.
 
     The soft limit of file descriptors is raised, since every connection and every open dataset takes some.
@@ -169,7 +171,7 @@ def configure(app: ASGIApp | str, *, limits: Limits | None = None, grace: int = 
         proxy_headers=False,
         timeout_graceful_shutdown=grace,
         h11_max_incomplete_event_size=64 * 1024,
-        **more,
+        **options,
     )
 
 

@@ -177,7 +177,7 @@ def _number(value: Any) -> Any:
         raise FilterError(f"expected a number, not {value!r:.80}") from error
 
 
-def _several(value: Any) -> tuple[Any, ...]:
+def _as_tuple(value: Any) -> tuple[Any, ...]:
     """Convert a list, or a text with commas."""
     if isinstance(value, str):
         return tuple(word.strip() for word in value.split(","))
@@ -193,8 +193,8 @@ _OF_DIFY: Final[dict[str, Callable[[str, Any], Filter]]] = {
     "end with": EndsWith,
     "is": Equals,
     "is not": lambda key, value: Not(Equals(key, value)),
-    "in": lambda key, value: In(key, _several(value)),
-    "not in": lambda key, value: Not(In(key, _several(value))),
+    "in": lambda key, value: In(key, _as_tuple(value)),
+    "not in": lambda key, value: Not(In(key, _as_tuple(value))),
     "empty": lambda key, _: _empty(key),
     "not empty": lambda key, _: Not(_empty(key)),
     "null": lambda key, _: Not(Exists(key)),
