@@ -8,6 +8,7 @@ import math
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -152,6 +153,27 @@ def test_a_question_in_another_language_finds_its_answer(
     answer = datasets[language].search(text)
     assert answer.refused is None, answer.refused
     assert answer.hits
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_question_in_another_language_finds_its_answer_on_a_single_page(tmp_path: Path, count: int) -> None:
+    page = (
+        "If your contract is terminated, you may get a severance package: within the first year four weeks of pay, "
+        "after that two more weeks for every year, at most four months.|The package includes health insurance for the "
+        "same time, and compensation for vacation that was not used, at your hourly rate. In return you sign a general "
+        "release.|If you are terminated for cause, such as misconduct or violation of company policies, you are not "
+        "eligible for severance unless otherwise determined by management."
+    )
+    texts = page.split("|")
+    with pointsman.open(tmp_path) as workspace:
+        workspace.dataset("d").add([Document(str(number), text) for number, text in enumerate(texts[:count])])
+        workspace.dataset("d").embed()
+        for text in ("工作不满一年离职赔几周工资", "сколько недель выплачивают при увольнении"):
+            answer = workspace.search(text)
+            assert answer.refused is None, (text, answer.refused)
+            assert answer.hits[0].id == "0"
+        for text in ("怎么做红烧肉", "как вырастить орхидею"):
+            assert workspace.search(text).refused is not None
 
 
 @pytest.mark.parametrize("language", list(UNANSWERABLE))
@@ -372,6 +394,8 @@ OTHER_TEXTS = [f"Nothing of interest in note number {number}." for number in ran
         ("lateness_penalty", "def lateness_penalty(minutes): ..."),
         ("what is wrong with the autobelay", "The autobelay on line 14 jammed twice."),
         ("почему нельзя трогать Лебёдку", "Лебёдку тянут вдвоём."),
+        ("什么东西属于菲罗？", "这件物品属于菲罗，放在仓库第三层。"),
+        ("菲翰莉洛修好了什么？", "据说去年修桥的是菲翰莉洛。"),
         ("谁预订酒店", "酒店由王敏预订，双人间，含早餐。"),  # not "订酒", which is no word
     ],
 )
@@ -394,6 +418,8 @@ def test_hit_with_the_words_or_the_names_of_a_question_is_not_refused(question: 
         ("where is the Mongolian embassy", ["The embassy of Peru."]),
         ("怎么修理打印机", ["修理工打电话，机器印刷。"]),  # the same characters in other words
         ("how do I knit a scarf", ["I presented the slides in Lisbon."]),  # no name, and not even searched
+        ("什么东西属于菲罗？", [f"第{number}件物品属于菲罗。" for number in range(4)]),
+        ("红酒配什么菜", ["红酒一瓶。"]),
         ("???", ["???"]),
     ],
 )

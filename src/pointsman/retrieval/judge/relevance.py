@@ -459,7 +459,7 @@ class Candidates:
         form: the scores to use.
     """
 
-    __slots__ = ("across", "best", "evidence", "form", "matched_share", "near", "scores", "terms")
+    __slots__ = ("across", "best", "evidence", "form", "lowered", "matched_share", "near", "scores", "terms")
 
     def __init__(self, evidence: Evidence, form: Form) -> None:
         import numpy as np
@@ -467,6 +467,7 @@ class Candidates:
         self.evidence, self.form, self.across = evidence, form, evidence.across
         self.terms = math.log(max(evidence.terms, 1))
         self.matched_share = self.near = None
+        self.lowered = 0.0
         if form != "vector":
             assert evidence.bm25 is not None, "it is in the form"
             assert evidence.matched is not None, "so is this"
@@ -477,6 +478,11 @@ class Candidates:
             assert evidence.cosine is not None, "it is in the form"
             assert background is not None, "so is this"
             near = (evidence.cosine - background.mean) / background.sigma
+            if self.across and len(near) < FEW:  # compared with no evidence at all, whose cosines are lower, too
+                self.lowered = (
+                    background.best[background.script] - background.best[evidence.script]
+                ) / background.sigma
+                near = near + self.lowered
             if math.isnan(near.min()):  # the lowest for a document without a vector, as in the calibrated sum
                 near = np.where(np.isnan(near), np.nanmin(near, initial=0.0), near)
             self.near = near
@@ -501,7 +507,7 @@ class Candidates:
         towards = evidence.nearness - background.chance[script]
         return {
             **features,
-            "above": nearest + (background.mean - background.best[script]) / background.sigma,
+            "above": nearest - self.lowered + (background.mean - background.best[script]) / background.sigma,
             "towards": min(max(towards, -2.0), 5.0),
             "within": min(max(towards / max(background.subject, 1.0), -0.5), 1.2),
             "across": float(self.across),
