@@ -25,6 +25,8 @@ from fastapi.testclient import TestClient
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # the service as its tests start it
 
+import httpx
+
 import pointsman
 from _cases import outcome, print_cases
 from pointsman import (
@@ -34,6 +36,7 @@ from pointsman import (
     EnhancedRetrievalService,
     EnsembleSelector,
     HybridSelector,
+    LLMRouter,
     LLMSelector,
     MultiIndexQueryEngine,
     MultiModalRetriever,
@@ -51,6 +54,7 @@ from pointsman.retrieval.plan.transform.decompose_by_rules import subquestions
 from pointsman.retrieval.plan.transform.disambiguate_by_rules import RuleDisambiguator
 from pointsman.retrieval.plan.transform.expand_by_rules import RuleExpander
 from pointsman.service.server import create_app
+from pointsman.service.server.access.api_keys import KeyStore
 from pointsman.service.server.protocol.request_limits import Limits
 from pointsman.tools.errors import InputError, MissingDependencyError, ModelError
 from pointsman.values.types import Message
@@ -369,6 +373,35 @@ def evaluation() -> Iterator[tuple[str, bool]]:
         )
 
 
+def names() -> Iterator[tuple[str, bool]]:
+    """Row 001: a dataset's name may hold spaces, at every door."""
+    name, workspace = "Meine Notizen 2024", pointsman.open("ws", embedder=HashingEmbedder())
+    workspace.dataset(name, description="rails and signals").add([Document("a b", "a rail and a signal")])
+    workspace.dataset("other").add([Document("x", "tea and coffee")])
+    hits = workspace.search("rail", datasets=[name], refuse="never").hits
+    yield "in Python", [hit.dataset for hit in hits] == [name]
+    keys = KeyStore("keys.json")
+    yield "a key", keys.create("bob", datasets=[name]).key.datasets == (name,)
+    llm = ScriptedLLM(["Meine Notizen 2024"])
+    datasets = [workspace.dataset(name), workspace.dataset("other")]
+    yield "a router's answer", [chosen.name for chosen in LLMRouter(llm).route("rail", datasets)] == [name]
+    limits = Limits(requests_per_minute=0)
+    with serving(create_app(workspace, limits=limits), limits) as url:
+        client = pointsman.open(url)
+        yield "a client", [hit.dataset for hit in client.search("rail", datasets=[name], refuse="never").hits] == [name]
+        yield "an address", httpx.get(f"{url}/api/datasets/{name}/ids").json()["ids"] == ["a b"]
+        answer = httpx.post(f"{url}/v1/vector_stores/{name}/search", json={"query": "rail"}).json()
+        yield "OpenAI's form", [hit["file_id"] for hit in answer["data"]] == ["a b"]
+        body = {"query": "rail", "datasets": [name]}
+        answer = httpx.post(f"{url}/api/retrieval/search", json=body).json()
+        yield "search over HTTP", [hit["dataset"] for hit in answer["results"]] == [name]
+    for arguments in (["search", "rail", "--dataset", name, "--refuse", "never"], ["route", "rail", "--dataset", name]):
+        command = [sys.executable, "-m", "pointsman", *arguments]
+        environment = {**os.environ, "POINTSMAN_WORKSPACE": "ws", "POINTSMAN_EMBEDDER": "hashing"}
+        answer = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        yield f"pointsman {arguments[0]}", answer.returncode == 0 and name in answer.stdout
+
+
 def transformations() -> Iterator[tuple[str, bool]]:
     """Row 001: what rules make of a question."""
     expected = ("北京的人口是多少？", "上海的人口是多少？")
@@ -390,6 +423,7 @@ def transformations() -> Iterator[tuple[str, bool]]:
 ROWS: Final[dict[str, Case]] = {
     "000": selectors,
     "001": transformations,
+    "001-names": names,
     "003": hybrid_retriever,
     "004": keyword_index,
     "004-compression": compression,

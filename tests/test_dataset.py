@@ -140,14 +140,37 @@ def test_another_embedder_is_refused_before_it_works(tmp_path: Path, dataset: Da
 
 
 @pytest.mark.parametrize(
-    "name", ["../x", "", ".", "..", ".x", "x.", "a/b", "a\\b", "x" * 65, "a b", "a\n", "\0", "NUL\0"]
+    "name",
+    [
+        "../x",
+        "",
+        ".",
+        "..",
+        ".x",
+        "x.",
+        "a/b",
+        "a\\b",
+        "x" * 65,
+        "a  b",
+        " a",
+        "a ",
+        "a\tb",
+        "a\u00a0b",
+        "a .",
+        ". a",
+        "a\n",
+        "\0",
+        "NUL\0",
+    ],
 )
 def test_names_that_cannot_be_used(name: str) -> None:
     with pytest.raises(InputError, match="1 to 64 letters"):
         Dataset(name)
 
 
-@pytest.mark.parametrize("name", ["CON", "x" * 64, "轨道", "стрелка", "a.b-c_d", "1"])
+@pytest.mark.parametrize(
+    "name", ["CON", "x" * 64, "轨道", "стрелка", "a.b-c_d", "1", "a b", "Meine Notizen 2024", "мои заметки", "a . b"]
+)
 def test_names_that_can(tmp_path: Path, name: str) -> None:
     with Dataset(name, path=tmp_path / name, indexing_technique="keyword") as dataset:
         assert dataset.add([Document("a", "rail")]).added == 1

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _URL_BYTES: Final = 39_000
 """Most bytes of URL parameters: a service accepts addresses of 40,000 bytes."""
 
-_PLAIN_NAME = re.compile(r"[\w\-][\w.\-]*")
+_PLAIN_NAME = re.compile(r"[\w\-][\w.\- ]*")
 """Names that cannot be a path; the service decides whether they can name a dataset."""
 
 

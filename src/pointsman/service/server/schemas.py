@@ -21,7 +21,7 @@ from pointsman.workspace import passages
 from pointsman.workspace.workspace_search import Routing
 
 Text = Annotated[str, StringConstraints(min_length=1)]
-NAME = r"^[\w\-]([\w.\-]{0,62}[\w\-])?$"
+NAME = r"^[\w\-](( ?[\w.\-]){0,62} ?[\w\-])?$"
 """A dataset's name, as `pointsman.workspace.dataset.check_name` has it."""
 
 Name = Annotated[str, StringConstraints(max_length=64, pattern=NAME)]

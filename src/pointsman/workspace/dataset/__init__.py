@@ -67,7 +67,7 @@ class Dataset(EditableDataset):
     deleted with the object.
 
     Args:
-        name: 1 to 64 letters, digits, ``_``, ``-`` or ``.``; any script.
+        name: 1 to 64 letters, digits, ``_``, ``-``, ``.`` or single spaces between them; any script.
         description: its contents, for routers and people who choose where to search.
         indexing_technique: ``"vector"``, ``"keyword"`` (full text) or ``"hybrid"``; a keyword dataset embeds nothing.
         path: its directory.

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_NAME = re.compile(r"(?!\.)[\w.\-]{1,64}(?<!\.)", re.UNICODE)
+_NAME = re.compile(r"(?![. ])(?:[\w.\-]| (?! )){1,64}(?<![. ])", re.UNICODE)
 _NAME_BYTES = 200  # file names have at most 255 bytes, and temporary ones are longer than the dataset's
 _BM25 = {"k1": 1.2, "b": 0.75}
 _VIEW = 20_000  # bytes that a view takes beside what its store says, roughly
@@ -490,7 +490,9 @@ def check_name(name: str) -> str:
     """
     stored_name = compose(name) if isinstance(name, str) else ""
     if not _NAME.fullmatch(stored_name):
-        raise InputError(f"a dataset's name is 1 to 64 letters, digits, '_', '-' or '.', not {name!r:.80}")
+        raise InputError(
+            f"a dataset's name is 1 to 64 letters, digits, '_', '-', '.' or single spaces, not {name!r:.80}"
+        )
     if len(stored_name.encode()) > _NAME_BYTES:
         raise InputError(f"a dataset's name has at most {_NAME_BYTES} bytes in UTF-8; {name!r:.80} has more")
     return stored_name

@@ -193,7 +193,7 @@ def choose_name(history: Conversation, fits: Callable[[Name], bool], *, lately: 
         if text is history.answer and not sure and WHO.match(history.question):
             # A word that opens the answer is a name unless it occurs in lower case elsewhere.
             sure = [n for n in names if not re.search(rf"(?<!\w){re.escape(n.text.lower())}", full_text)]
-            sure = [n for n in sure if not (n.opens and (_ORDER.match(text, n.start) or _OF.match(text, n.end)))]
+            sure = [n for n in sure if not (n.opens and (_ORDER.match(text, n.start) or _GENITIVE.match(text, n.end)))]
         fitting = [name for name in sure if fits(name)]
         if asked_who and text is history.answer:
             fitting = [name for name in fitting if name.text not in history.question]
@@ -211,7 +211,7 @@ _ORDER = late(
 )
 """What opens an order, which is no name though it has a capital: «Hold the button», «Нажмите кнопку»."""
 
-_OF = late(r"\s+(?!\w+(?:л|ла|ли|лся|лась)\b)[а-яё]+")
+_GENITIVE = late(r"\s+(?!\w+(?:л|ла|ли|лся|лась)\b)[а-яё]+")
 """What stands after a word that is no name though it has a capital: «Руководитель отдела»."""
 
 WHO = late(r"\W*(?:who|кто)\b", re.IGNORECASE)

@@ -235,7 +235,7 @@ def _phrases(question: str) -> list[_Phrase]:
     matches = [*_AFTER_ARTICLE.finditer(question), *_BARE.finditer(question)]
     for verb in WORD.finditer(question):  # «Does the policy cover *water damage*?»
         if plain(verb[0]) in _VERBS and verb.start():
-            matches += [match] if (match := _NEXT.match(question, verb.end())) else []
+            matches += [match] if (match := _AFTER_VERB.match(question, verb.end())) else []
     for match in matches:
         words = list(re.finditer(r"[\w'’-]+", match["words"]))
         count = next((number for number, word in enumerate(words) if number and _ends_phrase(word[0])), len(words))
@@ -264,7 +264,7 @@ def _ends_phrase(word: str) -> bool:
     return fold(word) in ENGLISH or fold(word) in _VERBS or _PREDICATE.match(word.lower()) is not None
 
 
-_NEXT = late(r"\s+(?P<words>[a-z][\w'-]*(?:\s+[\w'-]+){0,3})")
+_AFTER_VERB = late(r"\s+(?P<words>[a-z][\w'-]*(?:\s+[\w'-]+){0,3})")
 
 
 def _other_thing(new: str, body: str) -> str | None:
@@ -273,13 +273,13 @@ def _other_thing(new: str, body: str) -> str | None:
     body, modifier = body.rstrip(" ?"), new.removesuffix(" one")
     article = re.match(r"(?:(an?)|the|my|our|your)\s", new, re.IGNORECASE)
     form = ("a" if article[1] else "the") if article else ""
-    alike = [phrase for phrase in phrases if phrase.article == form]
+    matching_phrases = [phrase for phrase in phrases if phrase.article == form]
     same_head = [phrase for phrase in phrases if phrase.text.split()[-1] == new.rsplit(maxsplit=1)[-1]]
-    if len(same_head) == 1 or len(alike) == 1:
-        old = (same_head if len(same_head) == 1 else alike)[0]
+    if len(same_head) == 1 or len(matching_phrases) == 1:
+        old = (same_head if len(same_head) == 1 else matching_phrases)[0]
         new = new if modifier == new else f"{modifier} {old.text.split()[-1]}"  # «the blue one»
         return f"{body[: old.start]}{new}{body[old.end :]}?"
     verb = re.search(r"\b[a-z]+$", body)
-    if not article and not alike and verb and " " not in new and plain(verb[0]) in _VERBS:
+    if not article and not matching_phrases and verb and " " not in new and plain(verb[0]) in _VERBS:
         return f"{body[: verb.start()]}{new}?"  # «When does the museum open?», «close»
     return None

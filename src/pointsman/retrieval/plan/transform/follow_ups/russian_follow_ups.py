@@ -74,10 +74,10 @@ def complete_russian(text: str, history: Conversation) -> str | None:
         return f"{bare}: {history.question}"
     if pronoun := _RU_PRONOUN.search(text):
         return _russian_pronoun(text, pronoun, history)
-    return _completed(text, history.question) if history.question else None
+    return _complete(text, history.question) if history.question else None
 
 
-def _completed(text: str, question: str) -> str | None:
+def _complete(text: str, question: str) -> str | None:
     """The earlier question with what the later one names instead."""
     if verb := _RU_OTHER_VERB.match(text):
         completion = _with_other_verb(verb["verb"], verb["end"], question)
@@ -115,13 +115,17 @@ def _russian_thing(new: str, body: str) -> str | None:
         hyphen = [word.start() + word[0].index("-") for word in words if "-" in word[0]]
         if len(hyphen) == 1:  # «премиум-тариф», «базовый тариф»
             return f"{re.sub('[а-яё]+$', '', body[: hyphen[0]])}{new} {body[hyphen[0] + 1 :]}?"
-        alike = [
+        matching_words = [
             word for word in modifiers if word[0][-2:] == new[-2:] or {word[0][-2:], new[-2:]} <= {"ый", "ий", "ой"}
         ]
     else:
         nouns = [word for word in words if word not in modifiers]
-        alike = [word for word in nouns if _ru_ending(word[0]) == _ru_ending(new)] if len(words) > 1 else nouns
-    return f"{body[: alike[0].start()]}{new}{body[alike[0].end() :]}?" if len(alike) == 1 else None
+        matching_words = [word for word in nouns if _ru_ending(word[0]) == _ru_ending(new)] if len(words) > 1 else nouns
+    return (
+        f"{body[: matching_words[0].start()]}{new}{body[matching_words[0].end() :]}?"
+        if len(matching_words) == 1
+        else None
+    )
 
 
 def _names_something(word: str) -> bool:
@@ -214,9 +218,9 @@ def _russian_noun(question: str, *, feminine: bool, masculine: bool) -> str | No
     Raises:
         UnclearError: the question has several.
     """
-    ends = _SHE if feminine else _HE if masculine else ""
+    ends = _FEMININE if feminine else _MASCULINE if masculine else ""
     for text in (_RU_WITH_PREPOSITION.sub(",", question), ", ".join(_RU_WITH_PREPOSITION.findall(question))):
-        runs = [run for run in (_named(part) for part in re.split(r"[^\w\s-]", text)) if run]
+        runs = [run for run in (_noun_run(clause) for clause in re.split(r"[^\w\s-]", text)) if run]
         runs = [run for run in runs if not ends or _head(run)[-1] in ends]
         if len(runs) > 1:
             raise UnclearError
@@ -226,7 +230,7 @@ def _russian_noun(question: str, *, feminine: bool, masculine: bool) -> str | No
     return None
 
 
-_SHE, _HE = "аяьуюыией", "бвгджзйклмнпрстфхцчшщьуюе"
+_FEMININE, _MASCULINE = "аяьуюыией", "бвгджзйклмнпрстфхцчшщьуюе"
 """Letters in which a noun ends, in any case, to which *она* and *он* may refer."""
 
 
@@ -236,7 +240,7 @@ def _head(run: str) -> str:
     return next((word for word in words if not _RU_MODIFIER.fullmatch(word)), words[-1]).lower()
 
 
-def _named(text: str) -> str:
+def _noun_run(text: str) -> str:
     """The first run of words that name something."""
     run = itertools.dropwhile(lambda word: not _names_something(word), re.findall(r"[\w-]+", text))
     return " ".join(itertools.islice(itertools.takewhile(_names_something, run), 3))
