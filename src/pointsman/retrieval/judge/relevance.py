@@ -343,23 +343,23 @@ class Relevance:
     hit: Logistic
     minimum: float
 
-    def judge(self, evidence: Evidence, places: Sequence[int]) -> Judgement | None:
+    def judge(self, evidence: Evidence, positions: Sequence[int]) -> Judgement | None:
         """Return the probabilities of hits; None if this calibration does not fit the evidence.
 
         Args:
             evidence: all candidates of the hits' dataset.
-            places: the positions of the hits among the candidates.
+            positions: the positions of the hits among the candidates.
         """
-        return self.judgement_of(evidence, places) if self.understands(evidence) else None
+        return self.judgement_of(evidence, positions) if self.understands(evidence) else None
 
-    def judgement_of(self, evidence: Evidence, places: Sequence[int]) -> Judgement:
+    def judgement_of(self, evidence: Evidence, positions: Sequence[int]) -> Judgement:
         """Like `judge`, for evidence that it understands."""
         import numpy as np
 
         candidates = Candidates(evidence, self.form)
         every = np.arange(len(candidates.scores))
         relevance = self.chances(candidates.question(), candidates.hits(every))
-        return Judgement(float(relevance.max()), tuple(relevance[np.asarray(places, int)].tolist()))
+        return Judgement(float(relevance.max()), tuple(relevance[np.asarray(positions, int)].tolist()))
 
     def chances(self, question: Mapping[str, float], hits: Mapping[str, Any]) -> NDArray[np.float64]:
         """Return the relevance of hits by their features; see `Candidates`."""
@@ -430,7 +430,7 @@ def for_evidence(calibrations: Sequence[Relevance], evidence: Evidence) -> Relev
 
 
 def judge_by(
-    calibrations: Sequence[Relevance], evidence: Evidence, places: Sequence[int]
+    calibrations: Sequence[Relevance], evidence: Evidence, positions: Sequence[int]
 ) -> tuple[Judgement, Relevance] | None:
     """Judge by the first calibration that fits the evidence; returns the judgement and the calibration, or None.
 
@@ -444,8 +444,8 @@ def judge_by(
     if calibration.form == "both" and evidence.across:
         alone = replace(evidence, bm25=None, idf=None, matched=None)
         if (by_cosines := for_evidence(calibrations, alone)) is not None:
-            return by_cosines.judgement_of(alone, places), calibration
-    return calibration.judgement_of(evidence, places), calibration
+            return by_cosines.judgement_of(alone, positions), calibration
+    return calibration.judgement_of(evidence, positions), calibration
 
 
 # ── features ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -459,15 +459,15 @@ class Candidates:
         form: the scores to use.
     """
 
-    __slots__ = ("across", "best", "evidence", "form", "lowered", "matched_share", "near", "scores", "terms")
+    __slots__ = ("across", "best", "evidence", "form", "language_shift", "levels", "matched_share", "scores", "terms")
 
     def __init__(self, evidence: Evidence, form: Form) -> None:
         import numpy as np
 
         self.evidence, self.form, self.across = evidence, form, evidence.across
         self.terms = math.log(max(evidence.terms, 1))
-        self.matched_share = self.near = None
-        self.lowered = 0.0
+        self.matched_share = self.levels = None
+        self.language_shift = 0.0
         if form != "vector":
             assert evidence.bm25 is not None, "it is in the form"
             assert evidence.matched is not None, "so is this"
@@ -477,16 +477,16 @@ class Candidates:
             background = evidence.background
             assert evidence.cosine is not None, "it is in the form"
             assert background is not None, "so is this"
-            near = (evidence.cosine - background.mean) / background.sigma
-            if self.across and len(near) < FEW:  # compared with no evidence at all, whose cosines are lower, too
-                self.lowered = (
+            levels = (evidence.cosine - background.mean) / background.sigma
+            if self.across and len(levels) < FEW:  # compared with no evidence at all, whose cosines are lower, too
+                self.language_shift = (
                     background.best[background.script] - background.best[evidence.script]
                 ) / background.sigma
-                near = near + self.lowered
-            if math.isnan(near.min()):  # the lowest for a document without a vector, as in the calibrated sum
-                near = np.where(np.isnan(near), np.nanmin(near, initial=0.0), near)
-            self.near = near
-            self.scores = KAPPA * near if form == "vector" else self.scores + KAPPA * near
+                levels = levels + self.language_shift
+            if math.isnan(levels.min()):  # the lowest for a document without a vector, as in the calibrated sum
+                levels = np.where(np.isnan(levels), np.nanmin(levels, initial=0.0), levels)
+            self.levels = levels
+            self.scores = KAPPA * levels if form == "vector" else self.scores + KAPPA * levels
         self.best = float(self.scores.max())
 
     def question(self) -> dict[str, float]:
@@ -495,19 +495,19 @@ class Candidates:
         features = {"peak": -self._competition(), "terms": self.terms}
         if self.matched_share is not None:  # a word that two languages share says nothing
             features["matched_share"] = 0.0 if self.across else float(self.matched_share.max())
-        if self.near is None:
+        if self.levels is None:
             return features
-        nearest = float(self.near.max())
+        nearest = float(self.levels.max())
         if self.matched_share is not None:
-            features["lead"] = nearest - _ranked(self.near, 10)
-            features["agreement"] = float(self.near[self.scores.argmax()]) - nearest
+            features["lead"] = nearest - _score_at_rank(self.levels, 10)
+            features["agreement"] = float(self.levels[self.scores.argmax()]) - nearest
         background, script = evidence.background, evidence.script
         assert background is not None, "it is in the form"
         assert evidence.nearness is not None, "so is this"
         towards = evidence.nearness - background.chance[script]
         return {
             **features,
-            "above": nearest - self.lowered + (background.mean - background.best[script]) / background.sigma,
+            "above": nearest - self.language_shift + (background.mean - background.best[script]) / background.sigma,
             "towards": min(max(towards, -2.0), 5.0),
             "within": min(max(towards / max(background.subject, 1.0), -0.5), 1.2),
             "across": float(self.across),
@@ -518,31 +518,33 @@ class Candidates:
         import numpy as np
 
         competition = float(np.exp((self.scores - self.best) / _WIDTH).sum()) - 1
-        if self.near is not None and len(self.scores) <= LEAST:  # in a dataset of five, few others compete
+        if self.levels is not None and len(self.scores) <= LEAST:  # in a dataset of five, few others compete
             competition *= LEAST / max(len(self.scores) - 1, 1)
             if len(self.scores) < FEW:  # at least as much as passages of no evidence have
                 competition = max(competition, LEAST * math.exp(-max(self.best, 0.0) / _WIDTH))
         return math.log1p(competition)
 
-    def hits(self, places: NDArray[np.int64]) -> dict[str, Any]:
+    def hits(self, positions: NDArray[np.int64]) -> dict[str, Any]:
         """Return the features of hits that predict whether each is relevant.
 
         Args:
-            places: the positions of the hits among the candidates.
+            positions: the positions of the hits among the candidates.
         """
-        evidence, scores = self.evidence, self.scores[places]
+        evidence, scores = self.evidence, self.scores[positions]
         features: dict[str, Any] = {
             "terms": self.terms,
             "han": float(evidence.script == "han"),
             "cyrillic": float(evidence.script == "cyrillic"),
-            "over_thirtieth": (scores - _ranked(self.scores, 30)) / _UNIT,
+            "over_thirtieth": (scores - _score_at_rank(self.scores, 30)) / _UNIT,
             "across": 0.0,
         }
-        if self.near is not None:
+        if self.levels is not None:
             features["across"] = float(self.across)
-            features["cosine_over_thirtieth"] = self.near[places] - _ranked(self.near, 30)
+            features["cosine_over_thirtieth"] = self.levels[positions] - _score_at_rank(self.levels, 30)
         if self.matched_share is not None:
-            features["matched_share"] = 0.0 * self.matched_share[places] if self.across else self.matched_share[places]
+            features["matched_share"] = (
+                0.0 * self.matched_share[positions] if self.across else self.matched_share[positions]
+            )
         return features
 
 
@@ -560,7 +562,7 @@ def _candidates(evidence: Evidence) -> int:
     return 0 if scores is None else len(scores)
 
 
-def _ranked(scores: NDArray[np.float64], rank: int) -> float:
+def _score_at_rank(scores: NDArray[np.float64], rank: int) -> float:
     """Return the score at a rank, but at most a quarter of the way down; of very few, no evidence: 0."""
     if len(scores) < FEW:
         return 0.0

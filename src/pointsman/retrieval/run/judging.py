@@ -259,13 +259,13 @@ def judge(
 
 
 def _minimum(
-    calibration: Relevance, evidence: Evidence, results: StoreResults, terms: int, fitted: Mapping[Form, float]
+    calibration: Relevance, evidence: Evidence, results: StoreResults, terms: int, fitted_minimums: Mapping[Form, float]
 ) -> float:
     """Return the relevance below which nothing is answered from a dataset."""
     if evidence.across:
         share = 1.0 if evidence.cosine is None else len(evidence.cosine) / _ENOUGH_ACROSS
         return calibration.minimum * min(share, 1.0)
-    if (minimum := fitted.get(calibration.form)) is not None:
+    if (minimum := fitted_minimums.get(calibration.form)) is not None:
         return minimum
     if evidence.form == "both" and results.idf and results.absent is not None:
         return needed_relevance(results.absent / results.idf, terms)
