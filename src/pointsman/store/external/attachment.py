@@ -19,7 +19,7 @@ import numpy as np
 
 from pointsman.store.base_store import Store
 from pointsman.store.prepared_documents import UNREADABLE, position
-from pointsman.store.store_values import NEAR, SPREAD_NOTE, Capability, Page, Scale, Statistics, StoreInfo
+from pointsman.store.store_values import NEAR, SPREAD_NOTE, Capability, Lists, Page, Scale, Statistics, StoreInfo
 from pointsman.text.unicode import canonical_forms
 from pointsman.tools.errors import CorruptStoreError, InputError, StoreError, StoreUnavailableError
 from pointsman.tools.system.locations import redacted
@@ -27,11 +27,11 @@ from pointsman.values.filters import And, Equals, Filter, In, Not, Or
 from pointsman.values.registry import COLLECTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from pointsman.store.store_values import Lists, Ranking, StoreQuery
+    from pointsman.store.store_values import Ranking, StoreQuery
     from pointsman.values.filters import Typed
     from pointsman.values.types import Document
 
@@ -168,6 +168,9 @@ class AttachedStore(Store):
         self._asking = threading.Lock()
         self._absence: tuple[float, StoreUnavailableError] | None = None
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._attachment.place!r})"
+
     @property
     def attachment(self) -> Attachment:
         """The location of the collection, and the roles of its columns."""
@@ -216,6 +219,29 @@ class AttachedStore(Store):
             self.further | capabilities,
         )
 
+    def _placed(self, notes: Iterable[str]) -> list[str]:
+        return [f"{self._attachment.place}: {note}" for note in notes]
+
+    @abstractmethod
+    def _documents_with(self, ids: Sequence[str]) -> Iterable[Document]:
+        """Return the documents with these distinct ids, in any order."""
+
+    def get(self, ids: Sequence[str]) -> list[Document | None]:
+        """See `Store`."""
+        documents = {document.id: document for document in self._documents_with(list(dict.fromkeys(ids)))}
+        return [documents.get(id_) for id_ in ids]
+
+    def _check_names(self, names: Iterable[str | None], existing: Collection[str], kind: str) -> None:
+        """Check that the collection has all that the attachment names.
+
+        Raises:
+            InputError: it lacks one.
+        """
+        for name in names:
+            if name is not None and name not in existing:
+                listing = ", ".join(existing) or "none"
+                raise InputError(f"{self._attachment.table!r} has no {kind} {name!r:.80}; it has {listing}")
+
     def unchanged(self, documents: Sequence[Document]) -> list[bool]:  # noqa: ARG002  (called before embedding)
         """See `Store`; always raises, because the caller is about to write, which is not possible here."""
         raise self._cannot(Capability.WRITE)
@@ -251,8 +277,7 @@ class UnusableStore(AttachedStore):
         """See `Store`; always raises."""
         raise self._fail()
 
-    def get(self, ids: Sequence[str]) -> list[Document | None]:  # noqa: ARG002  (of `Store`)
-        """See `Store`; always raises."""
+    def _documents_with(self, ids: Sequence[str]) -> Iterable[Document]:  # noqa: ARG002  (see above)
         raise self._fail()
 
     def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:  # noqa: ARG002
@@ -279,12 +304,12 @@ def unit_rows(
     return unit
 
 
-def unknown_keys(filters: Filter | None, keys: Collection[str], collection: str) -> Iterator[str]:
+def unknown_keys(filters: Filter | None, keys: Collection[str]) -> Iterator[str]:
     """Yields a note for each key of a filter that the collection cannot be queried by."""
     for key in keys_of(filters):
         if key not in keys:
             filterable = ", ".join(keys) or "its metadata"
-            yield f"{collection} has no {key!r} to filter by among {filterable}: it counts as absent"
+            yield f"there is no {key!r} to filter by among {filterable}: it counts as absent"
 
 
 def keys_of(filters: Filter | None) -> Iterator[str]:
@@ -332,7 +357,7 @@ def narrowed(
 
 def matching(
     filters: Filter | None, depth: int, limit: int, ask: Callable[[int], Sequence[Sequence[Row]]]
-) -> tuple[list[list[Row]], bool]:
+) -> tuple[list[list[Row]], list[str]]:
     """Return the best matches from lists of a database whose filters have other semantics.
 
     Args:
@@ -342,7 +367,7 @@ def matching(
         ask: returns the given number of first rows of each list.
 
     Returns:
-        The lists, and whether more matches may exist beyond ``limit``.
+        The lists, and a note if more matches may exist beyond ``limit``.
     """
     size = min(depth, limit)
     while True:
@@ -352,7 +377,9 @@ def matching(
             len(rows) >= size and len(matching_rows) < depth for rows, matching_rows in zip(lists, matches, strict=True)
         ]
         if not any(short) or size >= limit:
-            return [matching_rows[:depth] for matching_rows in matches], any(short) and filters is not None
+            note = f"the filter was applied to the first {limit:,} documents only; there may be more matches"
+            is_incomplete = any(short) and filters is not None
+            return [matching_rows[:depth] for matching_rows in matches], [note] if is_incomplete else []
         size = min(8 * size, limit)
 
 
@@ -382,7 +409,26 @@ def page_of(
     return Page(documents_shown, str(begin))
 
 
-def one_list(rankings: Mapping[str, Ranking], depth: int) -> dict[str, Ranking]:
+def lists_of(rows_of_lists: Mapping[str, Iterable[Row]], depth: int, notes: Iterable[str] = ()) -> Lists:
+    """Return what a search has found.
+
+    Args:
+        rows_of_lists: by list, best first; a document that has several rows counts once.
+        depth: how many documents to return.
+        notes: what does not hold of it.
+    """
+    rankings: dict[str, Ranking] = {}
+    documents: dict[Any, Document] = {}
+    for name, rows in rows_of_lists.items():
+        best: dict[str, float] = {}
+        for key, score, document in rows:
+            best.setdefault(key, score)
+            documents[key] = document
+        rankings[name] = list(best.items())
+    return Lists(_one_list(rankings, depth), {}, documents, tuple(dict.fromkeys(notes)))
+
+
+def _one_list(rankings: Mapping[str, Ranking], depth: int) -> dict[str, Ranking]:
     """Return the lists of a collection as one, fused by reciprocal rank if there are two."""
     if len(rankings) < 2:
         return dict(rankings)

@@ -7,7 +7,6 @@ evaluated here, over as many of the nearest documents as necessary.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +16,7 @@ from pointsman.store.external.attachment import (
     AttachedStore,
     CollectionFacts,
     Row,
+    lists_of,
     matching,
     narrowed,
     page_of,
@@ -94,11 +94,7 @@ class ChromaStore(AttachedStore):
         database = quote(address.path[0] if address.path else "default_database", safe="")
         self._root = f"/api/v2/tenants/{tenant}/databases/{database}/collections"
         self._server = Server(address, {"X-Chroma-Token": address.key} if address.key else {})
-        self._opening = threading.Lock()
         self._read: _Collection | None = None
-
-    def __repr__(self) -> str:
-        return f"ChromaStore({self._server.label!r}, {self._attachment.table!r})"
 
     @property
     def _facts(self) -> CollectionFacts:
@@ -143,29 +139,14 @@ class ChromaStore(AttachedStore):
                 )
             ]
 
-        lists, is_incomplete = matching(first.filters, first.depth, _MAX, ask)
-        location, fields = self._attachment.place, self._attachment.metadata
-        notes = list(unknown_keys(first.filters, fields, location)) if fields else []
-        if is_incomplete:
-            notes.append(
-                f"{location}: the filter was applied to the nearest {_MAX:,} documents only; there may be more matches"
-            )
-        return [
-            Lists(
-                {NEAR: [(key, value) for key, value, _ in rows]},
-                {},
-                {key: document for key, _, document in rows},
-                tuple(dict.fromkeys(notes)),
-            )
-            for rows in lists
-        ]
+        lists, notes = matching(first.filters, first.depth, _MAX, ask)
+        if fields := self._attachment.metadata:
+            notes += unknown_keys(first.filters, fields)
+        return [lists_of({NEAR: rows}, first.depth, self._placed(notes)) for rows in lists]
 
-    def get(self, ids: Sequence[str]) -> list[Document | None]:
-        """See `Store`."""
-        able = [id_ for id_ in dict.fromkeys(ids) if storable(id_)]
-        documents_found = self._get(ids=able) if able else []
-        documents = {document.id: document for document in documents_found}
-        return [documents.get(id_) for id_ in ids]
+    def _documents_with(self, ids: Sequence[str]) -> list[Document]:
+        able = [id_ for id_ in ids if storable(id_)]
+        return self._get(ids=able) if able else []
 
     def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
         """See `Store`."""
@@ -224,19 +205,18 @@ class ChromaStore(AttachedStore):
     @property
     def _collection(self) -> _Collection:
         """What the server reports about the collection; requested again while it has no vectors."""
-        with self._opening:
-            if self._read is None or self._read.dimensions is None:
-                name = self._attachment.table
-                description = self._server.ask("GET", f"{self._root}/{quote(name, safe='')}", accepted=(404,))
-                if description is None:
-                    raise InputError(f"{self._server.label} has no collection {name!r:.80}")
-                settings = description.get("configuration_json") or {}
-                kinds = [settings[kind] for kind in ("hnsw", "spann") if settings.get(kind)]
-                space = kinds[0].get("space", "l2") if kinds else "l2"
-                if space not in _SCORES:
-                    raise InputError(f"{self._attachment.place} compares by {space!r:.40}, which is not supported")
-                self._read = _Collection(f"{self._root}/{description['id']}", space, description.get("dimension"))
-            return self._read
+        if self._read is None or self._read.dimensions is None:
+            name = self._attachment.table
+            description = self._server.ask("GET", f"{self._root}/{quote(name, safe='')}", accepted=(404,))
+            if description is None:
+                raise InputError(f"{self._server.label} has no collection {name!r:.80}")
+            settings = description.get("configuration_json") or {}
+            kinds = [settings[kind] for kind in ("hnsw", "spann") if settings.get(kind)]
+            space = kinds[0].get("space", "l2") if kinds else "l2"
+            if space not in _SCORES:
+                raise InputError(f"{self._attachment.place} compares by {space!r:.40}, which is not supported")
+            self._read = _Collection(f"{self._root}/{description['id']}", space, description.get("dimension"))
+        return self._read
 
 
 def _where_clause(filters: Filter | None) -> dict[str, Any]:

@@ -14,8 +14,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from pointsman.store.external.attachment import AttachedStore, CollectionFacts, Row, matching, unit_rows
-from pointsman.store.prepared_documents import direction, position
+from pointsman.store.external.attachment import (
+    AttachedStore,
+    CollectionFacts,
+    Row,
+    lists_of,
+    matching,
+    page_of,
+    unit_rows,
+)
+from pointsman.store.prepared_documents import direction
 from pointsman.store.store_values import NEAR, Capability, Lists, Page, StoreQuery
 from pointsman.tools.errors import CorruptStoreError, InputError, StoreUnavailableError
 from pointsman.tools.system.locations import with_home
@@ -78,9 +86,6 @@ class FaissStore(AttachedStore):
         self._reading = threading.Lock()
         self._read: _Files | None = None
 
-    def __repr__(self) -> str:
-        return f"FaissStore({str(self._path)!r}, {str(self._listing)!r})"
-
     @property
     def _facts(self) -> CollectionFacts:
         """See `AttachedStore`.
@@ -113,23 +118,16 @@ class FaissStore(AttachedStore):
             return [[(id_, score, files.documents[id_]) for id_, score in hits]]
 
         (rows,), _ = matching(store_query.filters, store_query.depth, max(files.index.ntotal, 1), ask)
-        return Lists({NEAR: [(key, score) for key, score, _ in rows]}, {}, {key: document for key, _, document in rows})
+        return lists_of({NEAR: rows}, store_query.depth)
 
-    def get(self, ids: Sequence[str]) -> list[Document | None]:
-        """See `Store`."""
-        return [self._files.documents.get(id_) for id_ in ids]
+    def _documents_with(self, ids: Sequence[str]) -> list[Document]:
+        documents = self._files.documents
+        return [documents[id_] for id_ in ids if id_ in documents]
 
     def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
         """See `Store`."""
-        begin = position(after)
         documents = list(self._files.documents.values())
-        page: list[Document] = []
-        for number in range(begin, len(documents)):
-            if filters is None or filters.matches(documents[number].fields):
-                if len(page) == limit:
-                    return Page(page, str(number))
-                page.append(documents[number])
-        return Page(page, None)
+        return page_of(lambda begin, size: documents[begin : begin + size], after, limit, filters)
 
     def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
         """See `Store`; scaled to length 1."""

@@ -7,9 +7,9 @@ filter that certainly lets all matching documents through, and the results are f
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -19,16 +19,16 @@ from pointsman.store.external.attachment import (
     CollectionFacts,
     Row,
     as_written,
+    lists_of,
     matching,
     narrowed,
-    one_list,
     page_of,
     unit_rows,
     unknown_keys,
 )
 from pointsman.store.external.database_http import HostAddress, Server
 from pointsman.store.prepared_documents import storable
-from pointsman.store.store_values import NEAR, Capability, Lists, Page, Ranking, StoreQuery
+from pointsman.store.store_values import NEAR, Capability, Lists, Page, StoreQuery
 from pointsman.text import repair
 from pointsman.tools.errors import InputError
 from pointsman.values.filters import Equals, Exists, Filter, In, Range
@@ -82,11 +82,6 @@ class MeilisearchStore(AttachedStore):
         address = HostAddress(attachment.url, _PORT)
         self._server = Server(address, {"Authorization": f"Bearer {address.key}"} if address.key else {})
         self._path = f"/indexes/{quote(attachment.table, safe='')}"
-        self._opening = threading.Lock()
-        self._read: _IndexFacts | None = None
-
-    def __repr__(self) -> str:
-        return f"MeilisearchStore({self._server.label!r}, {self._attachment.table!r})"
 
     @property
     def _facts(self) -> CollectionFacts:
@@ -114,26 +109,13 @@ class MeilisearchStore(AttachedStore):
                 for result in results
             ]
 
-        lists, is_incomplete = matching(store_query.filters, store_query.depth, self._index.most, ask)
-        location = self._attachment.place
-        notes = list(unknown_keys(store_query.filters, self._attachment.metadata, location))
-        if is_incomplete:
-            notes.append(
-                f"{location}: the filter was applied to the first {self._index.most:,} documents only; there may be "
-                "more matches"
-            )
-        rankings: dict[str, Ranking] = {
-            name: [(key, score) for key, score, _ in rows] for name, rows in zip(queries, lists, strict=True)
-        }
-        documents = {key: document for rows in lists for key, _, document in rows}
-        return Lists(one_list(rankings, store_query.depth), {}, documents, tuple(dict.fromkeys(notes)))
+        lists, notes = matching(store_query.filters, store_query.depth, self._index.most, ask)
+        notes += unknown_keys(store_query.filters, self._attachment.metadata)
+        return lists_of(dict(zip(queries, lists, strict=True)), store_query.depth, self._placed(notes))
 
-    def get(self, ids: Sequence[str]) -> list[Document | None]:
-        """See `Store`."""
-        able = [id_ for id_ in dict.fromkeys(ids) if storable(id_)]
-        hits = self._fetch(ids=able, limit=len(able)) if able else []
-        documents = {document.id: document for document in map(self._document, hits)}
-        return [documents.get(id_) for id_ in ids]
+    def _documents_with(self, ids: Sequence[str]) -> list[Document]:
+        able = [id_ for id_ in ids if storable(id_)]
+        return list(map(self._document, self._fetch(ids=able, limit=len(able)))) if able else []
 
     def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
         """See `Store`."""
@@ -218,14 +200,8 @@ class MeilisearchStore(AttachedStore):
         metadata = {name: value[name] for name in self._attachment.metadata if value.get(name) is not None}
         return Document(str(value[self._attachment.id]), str(value.get(self._attachment.text) or ""), metadata)
 
-    @property
+    @cached_property
     def _index(self) -> _IndexFacts:
-        with self._opening:
-            if self._read is None:
-                self._read = self._reads()
-            return self._read
-
-    def _reads(self) -> _IndexFacts:
         """Return what the server reports about the index.
 
         Raises:
@@ -240,16 +216,10 @@ class MeilisearchStore(AttachedStore):
                 f"the id of index {attachment.table!r} is {description['primaryKey']!r}, not {attachment.id!r:.80}"
             )
         fields = self._server.ask("GET", f"{self._path}/stats")["fieldDistribution"]
-        for name in (attachment.text, *attachment.metadata) if fields else ():
-            if name not in fields:
-                raise InputError(
-                    f"index {attachment.table!r} has no field {name!r:.80}; it has {', '.join(sorted(fields))}"
-                )
+        self._check_names((attachment.text, *attachment.metadata) if fields else (), fields, "field")
         settings = self._server.ask("GET", f"{self._path}/settings")
         embedders = settings.get("embedders") or {}
-        if attachment.vector is not None and attachment.vector not in embedders:
-            choices = ", ".join(sorted(embedders)) or "none"
-            raise InputError(f"index {attachment.table!r} has no embedder {attachment.vector!r:.80}; it has {choices}")
+        self._check_names([attachment.vector], embedders, "embedder")
         dimensions = None if attachment.vector is None else embedders[attachment.vector].get("dimensions")
         names = frozenset(name for name in settings.get("filterableAttributes") or () if isinstance(name, str))
         limit = int((settings.get("pagination") or {}).get("maxTotalHits") or 1000)

@@ -5,9 +5,9 @@ Types, dimensions and the distance of the vectors are read from its mapping.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.store.external.attachment import (
@@ -15,14 +15,14 @@ from pointsman.store.external.attachment import (
     AttachedStore,
     CollectionFacts,
     as_written,
-    one_list,
+    lists_of,
     unit_rows,
     unknown_keys,
 )
 from pointsman.store.opensearch.opensearch_client import Cluster, ClusterAddress
 from pointsman.store.opensearch.opensearch_queries import NOTHING, combined, near
 from pointsman.store.prepared_documents import position
-from pointsman.store.store_values import NEAR, Capability, Lists, Page, Ranking, StoreQuery
+from pointsman.store.store_values import NEAR, Capability, Lists, Page, StoreQuery
 from pointsman.tools.errors import InputError, UnmetNeedError
 from pointsman.values.filters import Exists, Filter, PartOfText, Range
 from pointsman.values.types import Document
@@ -80,11 +80,6 @@ class IndexStore(AttachedStore):
             raise InputError(f"an index name has no spaces, wildcards or slashes, not {name!r:.80}")
         super().__init__(attachment)
         self._cluster = Cluster(address.client(), address.label, address.user[1] if address.user else "")
-        self._opening = threading.Lock()
-        self._known_fields: _Fields | None = None
-
-    def __repr__(self) -> str:
-        return f"IndexStore({self._cluster.label!r}, {self._attachment.table!r})"
 
     @property
     def _facts(self) -> CollectionFacts:
@@ -105,13 +100,8 @@ class IndexStore(AttachedStore):
             for store_query in store_queries
         ]
 
-    def get(self, ids: Sequence[str]) -> list[Document | None]:
-        """See `Store`."""
-        query = self._with_ids(ids)
-        documents = {
-            document.id: document for document in map(self._document, self._hits(query, size=max(1, len(ids))))
-        }
-        return [documents.get(id_) for id_ in ids]
+    def _documents_with(self, ids: Sequence[str]) -> list[Document]:
+        return list(map(self._document, self._hits(self._with_ids(ids), size=max(1, len(ids)))))
 
     def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
         """See `Store`; OpenSearch returns at most 10,000 documents in this way."""
@@ -163,20 +153,15 @@ class IndexStore(AttachedStore):
         return queries
 
     def _lists(self, store_query: StoreQuery, answers: Mapping[str, Any]) -> Lists:
-        rankings: dict[str, Ranking] = {}
-        documents: dict[Any, Document] = {}
-        degraded = list(unknown_keys(store_query.filters, self._fields.exact, self._attachment.place))
-        for name, answer in answers.items():
-            # A shard without any live copy counts in `total`, but neither in `successful` nor in `failed`.
-            if silent := answer["_shards"]["total"] - answer["_shards"]["successful"]:
-                degraded.append(f"{self._attachment.place}: {silent} shards did not answer")
-            hits = answer["hits"]["hits"]
-            best: dict[str, float] = {}
-            for hit in hits:
-                best.setdefault(self._id(hit), hit["_score"])  # several documents may have the same value in a field
-            rankings[name] = list(best.items())
-            documents |= {self._id(hit): self._document(hit) for hit in hits}
-        return Lists(one_list(rankings, store_query.depth), {}, documents, tuple(dict.fromkeys(degraded)))
+        notes = list(unknown_keys(store_query.filters, self._fields.exact))
+        # A shard without any live copy counts in `total`, but neither in `successful` nor in `failed`.
+        silent_counts = [answer["_shards"]["total"] - answer["_shards"]["successful"] for answer in answers.values()]
+        notes += [f"{count} shards did not answer" for count in silent_counts if count]
+        rows_of_lists = {
+            name: [(self._id(hit), hit["_score"], self._document(hit)) for hit in answer["hits"]["hits"]]
+            for name, answer in answers.items()
+        }
+        return lists_of(rows_of_lists, store_query.depth, self._placed(notes))
 
     def _hits(self, query: Mapping[str, Any], *, size: int, **more: Any) -> list[Any]:
         body = {"query": query, "size": size, "_source": self._source, **more}
@@ -233,14 +218,8 @@ class IndexStore(AttachedStore):
             bounds["lte" if interval.high_included else "lt"] = interval.high
         return {"range": {name: bounds}}
 
-    @property
+    @cached_property
     def _fields(self) -> _Fields:
-        with self._opening:
-            if self._known_fields is None:
-                self._known_fields = self._read()
-            return self._known_fields
-
-    def _read(self) -> _Fields:
         """Return what the cluster reports about the index.
 
         Raises:
@@ -251,13 +230,7 @@ class IndexStore(AttachedStore):
         if answer is None:
             raise InputError(f"{label} has no index {attachment.table!r}")
         types = _types(next(iter(answer.values()))["mappings"].get("properties", {}))
-        for name in (
-            attachment.text,
-            *([] if attachment.vector is None else [attachment.vector]),
-            *attachment.metadata,
-        ):
-            if name not in types:
-                raise InputError(f"index {attachment.table!r} has no field {name!r}; it has {', '.join(sorted(types))}")
+        self._check_names((attachment.text, attachment.vector, *attachment.metadata), types, "field")
         if attachment.id != "_id" and types.get(attachment.id, {}).get("type") != "keyword":
             raise InputError(f"the id of index {attachment.table!r} is '_id' or a keyword field, not {attachment.id!r}")
         exact = {

@@ -9,17 +9,18 @@ from __future__ import annotations
 import json
 import math
 import re
-import threading
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.store.external.attachment import (
     TEXT,
     AttachedStore,
     CollectionFacts,
+    Row,
     as_written,
     keys_of,
-    one_list,
+    lists_of,
     unit_rows,
     unknown_keys,
 )
@@ -41,17 +42,13 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
     from pointsman.store.external.attachment import Attachment
-    from pointsman.store.store_values import Ranking, StoreQuery
+    from pointsman.store.store_values import StoreQuery
     from pointsman.values.filters import Filter
 
 _OPERATORS: Final = {"cosine": ("<=>", "1 - ({})"), "ip": ("<#>", "-({})"), "l2": ("<->", "-({})")}
 """The operator and its score, by the name in an operator class."""
 _JSON: Final = ("json", "jsonb")
 _VECTORS: Final = ("vector", "halfvec")
-_TEXTS: Final = ("text", "varchar", "_text", "_varchar", "jsonb")
-"""The types of columns that may say who may see a row: others hold no texts, or pad them."""
-_TABLES: Final = ("r", "p", "m")
-"""The kinds of relations whose rows have versions: tables, partitioned ones, and materialised views."""
 _EXPRESSION: Final = re.compile(r"to_tsvector\('((?:[^']|'')+)'::regconfig, .+\)")
 _SCALARS: Final = '\'lax $[*] ? (@.type() == "string" || @.type() == "number" || @.type() == "boolean")\''
 
@@ -99,11 +96,6 @@ class TableStore(AttachedStore):
         super().__init__(attachment)
         address, _, max_connections = split(attachment.url)
         self._connections = Connections(address, limit=max_connections, read_only=True)
-        self._opening = threading.Lock()
-        self._known_columns: _Columns | None = None
-
-    def __repr__(self) -> str:
-        return f"TableStore({self._connections.label!r}, {self._attachment.table!r})"
 
     @property
     def _facts(self) -> CollectionFacts:
@@ -118,21 +110,16 @@ class TableStore(AttachedStore):
             return [connection.execute(sql, parameters).fetchall() if sql else [] for sql, parameters in statements]
 
         answers = self._connections.run(rows)
-        return [
-            _lists(query, answer, self._unknown_keys(query))
-            for query, answer in zip(store_queries, answers, strict=True)
-        ]
+        return [_lists(query, answer, self._notes(query)) for query, answer in zip(store_queries, answers, strict=True)]
 
-    def get(self, ids: Sequence[str]) -> list[Document | None]:
-        """See `Store`."""
+    def _documents_with(self, ids: Sequence[str]) -> list[Document]:
         kind = self._columns.id_type
         id_array = (
             f"array(select i::{kind} from unnest(%(ids)s::text[]) i where pg_input_is_valid(i, {_literal(kind)}))"
         )
         able = [id_ for id_ in ids if "\0" not in id_ and storable(id_)]
         rows = self._rows(f"select {_DOCUMENT} from {self._columns.rows} where d.id = any({id_array})", ids=able)
-        documents = {row[0]: _document(*row) for row in rows}
-        return [documents.get(id_) for id_ in ids]
+        return [_document(*row) for row in rows]
 
     def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
         """See `Store`."""
@@ -203,25 +190,18 @@ class TableStore(AttachedStore):
     def _is_path(self, key: str) -> bool:
         return "." in key and key not in self._attachment.metadata
 
-    def _unknown_keys(self, store_query: StoreQuery) -> tuple[str, ...]:
-        """Return the keys of a filter that are unknown; JSON columns may contain any key."""
+    def _notes(self, store_query: StoreQuery) -> list[str]:
+        """Return notes on the keys of a filter that are unknown; JSON columns may contain any key."""
         if self._columns.json:
-            return ()
-        return tuple(
-            dict.fromkeys(
-                unknown_keys(store_query.filters, (*self._attachment.metadata, ID, WHOLE), self._attachment.place)
-            )
-        )
+            return []
+        return self._placed(unknown_keys(store_query.filters, (*self._attachment.metadata, ID, WHOLE)))
 
     def _rows(self, sql: str, **parameters: Any) -> list[Any]:
         return self._connections.run(lambda connection: connection.execute(sql, parameters).fetchall())
 
-    @property
+    @cached_property
     def _columns(self) -> _Columns:
-        with self._opening:
-            if self._known_columns is None:
-                self._known_columns = self._connections.run(self._read)
-            return self._known_columns
+        return self._connections.run(self._read)
 
     def _read(self, connection: Connection[Any]) -> _Columns:
         """Return what the database reports about the table.
@@ -232,8 +212,7 @@ class TableStore(AttachedStore):
         attachment = self._attachment
         table = ".".join(map(_quote_name, attachment.table.split(".", 1)))
         sql = (
-            "select a.attname, t.typname, n.nspname, a.atttypmod, format_type(a.atttypid, a.atttypmod), c.oid::text, "
-            "c.relkind::text "
+            "select a.attname, t.typname, n.nspname, a.atttypmod, format_type(a.atttypid, a.atttypmod), c.oid::text "
             "from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped "
             "join pg_type t on t.oid = a.atttypid join pg_namespace n on n.oid = t.typnamespace "
             "where c.oid = to_regclass(%s) order by a.attnum"
@@ -242,9 +221,7 @@ class TableStore(AttachedStore):
         if not types:
             raise InputError(f"{self._connections.label} has no table {attachment.table!r} that this role can see")
         vector = attachment.vector
-        for name in (attachment.id, attachment.text, *([] if vector is None else [vector]), *attachment.metadata):
-            if name not in types:
-                raise InputError(f"table {attachment.table!r} has no column {name!r}; it has {', '.join(types)}")
+        self._check_names((attachment.id, attachment.text, vector, *attachment.metadata), types, "column")
         configuration, words = _full_text(connection, table, attachment.text, types)
         columns = [
             f"t.{_quote_name(attachment.id)} as id",
@@ -300,20 +277,13 @@ def _document(key: str, text: str, metadata: str) -> Document:
     return Document(key, text, {name: value for name, value in json.loads(metadata).items() if value is not None})
 
 
-def _lists(store_query: StoreQuery, rows: Sequence[Any], degraded: tuple[str, ...]) -> Lists:
-    rankings: dict[str, Ranking] = {}
-    documents: dict[Any, Document] = {}
+def _lists(store_query: StoreQuery, rows: Sequence[Any], notes: Sequence[str]) -> Lists:
     names = [*([TEXT] if store_query.text is not None else []), *([NEAR] if store_query.vector is not None else [])]
-    for name in names:
-        best: dict[str, float] = {}
-        list_rows = [
-            row for row in rows if row[0] == name and not math.isnan(row[1])
-        ]  # a vector of zeros has no cosine
-        for _, score, key, text, metadata in sorted(list_rows, key=lambda row: -row[1]):
-            best.setdefault(key, score)  # a view may contain a row twice
-            documents[key] = _document(key, text, metadata)
-        rankings[name] = list(best.items())
-    return Lists(one_list(rankings, store_query.depth), {}, documents, degraded)
+    rows_of_lists: dict[str, list[Row]] = {name: [] for name in names}
+    scored_rows = [row for row in rows if not math.isnan(row[1])]  # a vector of zeros has no cosine
+    for name, score, key, text, metadata in sorted(scored_rows, key=lambda row: -row[1]):
+        rows_of_lists[name].append((key, score, _document(key, text, metadata)))
+    return lists_of(rows_of_lists, store_query.depth, notes)
 
 
 def _quote_name(name: str) -> str:
