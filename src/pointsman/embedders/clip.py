@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
-from pointsman.embedders.base_embedder import BaseEmbedder, Progress, image_list, length_of_head, text_list, unit_rows
-from pointsman.embedders.batches import equal_runs
-from pointsman.embedders.onnx_directory import OnnxTextModel, digest_of, existing_file, onnx_session
+from pointsman.embedders.base_embedder import image_list, unit_rows
+from pointsman.embedders.onnx_directory import OnnxTextEmbedder, OnnxTextModel, digest_of, existing_file, onnx_session
 from pointsman.tools.errors import InputError, ModelError
 from pointsman.tools.images import open_image
 
@@ -24,22 +23,19 @@ _TEXTS, _PICTURES = "text_model.onnx", "vision_model.onnx"
 _PREPROCESSING = "preprocessor_config.json"
 _OUTPUTS: Final = {_TEXTS: ("text_embeds", "sentence_embedding"), _PICTURES: ("image_embeds", "sentence_embedding")}
 _MAX_TOKENS: Final = 77  # positions of CLIP's text model
-_CHARACTERS_PER_TOKEN: Final = 32
-_RUN_TOKENS: Final = 1024
 _LONGEST_SIDE: Final = 2048  # pixels; larger pictures are scaled down first
 _MOST_SIDE: Final = 1024  # pixels of a model's input
 _PADDED_FAMILIES = frozenset({"siglip", "siglip2"})  # families whose texts must be padded as in training
 
 
-class ClipEmbedder(BaseEmbedder):
+class ClipEmbedder(OnnxTextEmbedder):
     """An embedder for a local CLIP model in ONNX, run on the CPU: a text finds the pictures that show it.
 
     The folder is laid out as Hugging Face's exports are: ``text_model.onnx`` and ``vision_model.onnx`` (or both in
     ``onnx/``), ``tokenizer.json`` and ``preprocessor_config.json``. Both models must have an output in the shared space
     (``text_embeds``, ``image_embeds``). Texts are cut after 77 tokens, since CLIP knows no more positions.
 
-    Only texts with the same number of tokens share a run, and each picture has its own, so a vector does not depend on
-    its batch.
+    Each picture has its own run, so its vector does not depend on others.
     """
 
     def __init__(self, directory: str | Path, *, threads: int | None = None) -> None:
@@ -60,14 +56,15 @@ class ClipEmbedder(BaseEmbedder):
         preprocessing_path = existing_file(folder, _PREPROCESSING)
         _check_family(folder / "config.json")
         self._preprocessing = _Preprocessing.read(preprocessing_path)
-        self._texts = OnnxTextModel(folder, threads, "ClipEmbedder", _TEXTS)
-        self._texts.tokenizer.enable_truncation(_MAX_TOKENS)
+        self._model = OnnxTextModel(folder, threads, "ClipEmbedder", _TEXTS)
+        self._model.tokenizer.enable_truncation(_MAX_TOKENS)
+        self._max_tokens, self._prefixes = _MAX_TOKENS, ("", "")
         self._pictures = onnx_session(pictures_path, threads)
-        self._text_output = _shared_output(self._texts.outputs, _TEXTS, folder)
+        self._output = _shared_output(self._model.outputs, _TEXTS, folder)
         self._picture_output = _shared_output(self._pictures.get_outputs(), _PICTURES, folder)
         self._picture_input = _picture_input(self._pictures, folder)
-        self._name = f"{self._texts.name.replace('onnx:', 'clip:', 1)}-{digest_of(pictures_path, preprocessing_path)}"
-        dimensions = self._run_texts([self._tokens("dimensions")]).shape[1]
+        self._name = f"{self._model.name.replace('onnx:', 'clip:', 1)}-{digest_of(pictures_path, preprocessing_path)}"
+        dimensions = self._run([self._tokens("dimensions")]).shape[1]
         size = self._preprocessing
         picture_dimensions = self._run_picture(np.zeros((1, 3, size.height, size.width), np.float32)).shape[1]
         if dimensions != picture_dimensions:
@@ -75,40 +72,7 @@ class ClipEmbedder(BaseEmbedder):
                 f"the models in {folder} have no shared space: texts have {dimensions} dimensions, pictures "
                 f"{picture_dimensions}; export both with their projections (text_embeds, image_embeds)"
             )
-        self._dimensions: int = dimensions
-
-    @property
-    def name(self) -> str:
-        """The folder and the content of its files."""
-        return self._name
-
-    @property
-    def dimensions(self) -> int:
-        """Length of a vector."""
-        return self._dimensions
-
-    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return vectors of shape ``(len(texts), dimensions)``, float32, L2-normalised.
-
-        Raises:
-            ModelError: the model failed.
-        """
-        return self.embed_documents(texts)
-
-    def embed_documents(self, texts: Sequence[str], *, on_progress: Progress | None = None) -> NDArray[np.float32]:
-        """Like ``embed_queries``; reports to ``on_progress``."""
-        texts = text_list(texts)
-        vectors = np.empty((len(texts), self.dimensions), np.float32)
-        tokens = [self._tokens(text) for text in texts]
-        for run in equal_runs([len(ids) for ids in tokens], _RUN_TOKENS):
-            vectors[run] = unit_rows(self._run_texts([tokens[position] for position in run]), self._name)
-            if on_progress is not None:
-                on_progress(len(run))
-        return vectors
-
-    def truncated_at(self, text: str, *, as_query: bool = False) -> int | None:  # noqa: ARG002  (all texts are alike)
-        """See `BaseEmbedder`; the limit is 77 tokens."""
-        return length_of_head(text, self._tokens, _MAX_TOKENS, _MAX_TOKENS * _CHARACTERS_PER_TOKEN)
+        self._dimensions = dimensions
 
     def embed_images(self, images: Sequence[bytes]) -> NDArray[np.float32]:
         """Return vectors of shape ``(len(images), dimensions)``, float32, L2-normalised.
@@ -128,14 +92,6 @@ class ClipEmbedder(BaseEmbedder):
                 raise InputError(f"image {row}: {error}") from error
             vectors[row] = unit_rows(self._run_picture(pixels), self._name)[0]
         return vectors
-
-    def _tokens(self, text: str) -> list[int]:
-        clean = text[: _MAX_TOKENS * _CHARACTERS_PER_TOKEN].encode("utf-8", "replace").decode()
-        ids: list[int] = self._texts.tokenizer.encode(clean).ids
-        return ids or [0]  # a tokenizer without markers returns nothing for an empty text
-
-    def _run_texts(self, batch: list[list[int]]) -> NDArray[np.float32]:
-        return self._texts.run(self._text_output, batch)
 
     def _run_picture(self, pixels: NDArray[np.float32]) -> NDArray[np.float32]:
         try:

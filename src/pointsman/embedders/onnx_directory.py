@@ -94,13 +94,48 @@ class OnnxTextModel:
         return result
 
 
-class OnnxEmbedder(PrefixedEmbedder):
+class OnnxTextEmbedder(PrefixedEmbedder):
+    """The base of embedders whose texts an `OnnxTextModel` embeds; a subclass sets what is declared here.
+
+    Only texts with the same number of tokens share a run, so nothing is padded, and a vector does not depend on its
+    batch, unless the quantisation of the model makes it depend on it. Of a longer text, the head is embedded.
+    """
+
+    _model: OnnxTextModel
+    _max_tokens: int
+    _output: str
+
+    def truncated_at(self, text: str, *, as_query: bool = False) -> int | None:
+        """See `BaseEmbedder`; the limit is that of the tokens."""
+        prefix = self._prefixes[0 if as_query else 1]
+        most_characters = self._max_tokens * _CHARACTERS_PER_TOKEN - len(prefix)
+        return length_of_head(text, lambda head: self._tokens(prefix + head), self._max_tokens, most_characters)
+
+    def _embed(self, prefix: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
+        vectors = np.empty((len(texts), self.dimensions), np.float32)
+        (source,) = names_for_people(self._name)
+        tokens = [self._tokens(prefix + text) for text in texts]
+        for run in equal_runs([len(ids) for ids in tokens], _RUN_TOKENS):
+            vectors[run] = unit_rows(self._run([tokens[position] for position in run]), source)
+            if on_progress is not None:
+                on_progress(len(run))
+        return vectors
+
+    def _tokens(self, text: str) -> list[int]:
+        # Lone surrogates become "?".
+        clean = text[: self._max_tokens * _CHARACTERS_PER_TOKEN].encode("utf-8", "replace").decode()
+        ids: list[int] = self._model.tokenizer.encode(clean).ids
+        return ids or [0]  # a tokenizer without markers returns nothing for an empty text
+
+    def _run(self, batch: list[list[int]]) -> NDArray[np.float32]:
+        return self._model.run(self._output, batch)
+
+
+class OnnxEmbedder(OnnxTextEmbedder):
     """An embedder for a local ONNX model, run on the CPU.
 
     The folder holds ``model.onnx`` (or ``onnx/model.onnx``) and ``tokenizer.json``. An output of rank 2 is the
-    embedding; one of rank 3, with a vector per token, is pooled. Only texts with the same number of tokens share a run,
-    so nothing is padded, and a vector does not depend on its batch, unless the quantisation of the model makes it
-    depend on it.
+    embedding; one of rank 3, with a vector per token, is pooled.
     """
 
     only_computes = True
@@ -136,36 +171,15 @@ class OnnxEmbedder(PrefixedEmbedder):
             raise InputError(f"max_tokens is at least 3, not {max_tokens}")
         self._model = OnnxTextModel(directory, threads, "OnnxEmbedder")
         self._model.tokenizer.enable_truncation(max_tokens)
-        self._max_tokens, self._characters = max_tokens, max_tokens * _CHARACTERS_PER_TOKEN
+        self._max_tokens = max_tokens
         self._output = _output(self._model.outputs, self._model.folder)
         self._pooling = pooling or _configured_pooling(self._model.folder)
         self._prefixes = query_prefix, document_prefix
         self._name = f"{self._model.name}|{self._pooling}|{max_tokens}|{query_prefix}|{document_prefix}"
         self._dimensions = len(self._run([self._tokens("dimensions")])[0])
 
-    def truncated_at(self, text: str, *, as_query: bool = False) -> int | None:
-        """See `BaseEmbedder`; the limit is ``max_tokens``."""
-        prefix = self._prefixes[0 if as_query else 1]
-        most_characters = self._characters - len(prefix)
-        return length_of_head(text, lambda head: self._tokens(prefix + head), self._max_tokens, most_characters)
-
-    def _embed(self, prefix: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
-        vectors = np.empty((len(texts), self.dimensions), np.float32)
-        (source,) = names_for_people(self._name)
-        tokens = [self._tokens(prefix + text) for text in texts]
-        for run in equal_runs([len(ids) for ids in tokens], _RUN_TOKENS):
-            vectors[run] = unit_rows(self._run([tokens[position] for position in run]), source)
-            if on_progress is not None:
-                on_progress(len(run))
-        return vectors
-
-    def _tokens(self, text: str) -> list[int]:
-        clean = text[: self._characters].encode("utf-8", "replace").decode()  # lone surrogates become "?"
-        ids: list[int] = self._model.tokenizer.encode(clean).ids
-        return ids or [0]  # a tokenizer without markers returns nothing for an empty text
-
     def _run(self, batch: list[list[int]]) -> NDArray[np.float32]:
-        output = self._model.run(self._output, batch)
+        output = super()._run(batch)
         if output.ndim == 3:
             output = output[:, 0] if self._pooling == "cls" else output.mean(axis=1)
         return output
