@@ -244,7 +244,7 @@ class ReActAgent:
 
         async def call_here(tool: Tool, argument: object) -> object:
             outcome = tool.call(argument)
-            return wait_for(_awaited, outcome) if inspect.isawaitable(outcome) else outcome
+            return wait_for(_await_outcome, outcome) if inspect.isawaitable(outcome) else outcome
 
         selection = self.selector.select(self._choices, _query(task))
         try:
@@ -334,7 +334,7 @@ async def _acall(tool: Tool, argument: object) -> object:
     return await outcome if inspect.isawaitable(outcome) else outcome
 
 
-async def _awaited(outcome: Any) -> object:
+async def _await_outcome(outcome: Any) -> object:
     return await outcome
 
 

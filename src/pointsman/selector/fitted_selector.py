@@ -121,7 +121,7 @@ class Fitted:
         """Return this as JSON; vectors have five decimals."""
         examples = self.labelled
         choices = [
-            _ChoiceForm(name, examples.terms[name], tuple(map(_rounded, rows)))
+            _ChoiceForm(name, examples.terms[name], tuple(map(_five_decimals, rows)))
             for name, rows in examples.centroids.items()
         ]
         form = _Form(
@@ -132,7 +132,7 @@ class Fitted:
             self.calibration,
             self.threshold,
             self.report,
-            _rounded(self.query_mean),
+            _five_decimals(self.query_mean),
             tuple(choices),
         )
         return json.dumps(form_of(form), ensure_ascii=False, allow_nan=False)
@@ -162,7 +162,7 @@ class Fitted:
         """
         try:
             form = of_form(_Form, json.loads(text, parse_constant=_no_constant))
-            return form.checked()
+            return form.to_fitted()
         except InputError:
             raise
         except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError) as error:
@@ -192,7 +192,7 @@ class _Form:
     query_mean: tuple[float, ...]
     choices: tuple[_ChoiceForm, ...]
 
-    def checked(self) -> Fitted:
+    def to_fitted(self) -> Fitted:
         """Return what it says.
 
         Raises:
@@ -466,5 +466,5 @@ def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is not a number")
 
 
-def _rounded(row: NDArray[np.float32]) -> tuple[float, ...]:
+def _five_decimals(row: NDArray[np.float32]) -> tuple[float, ...]:
     return tuple(round(float(value), 5) for value in row)

@@ -219,7 +219,7 @@ class AttachedStore(Store):
             self.further | capabilities,
         )
 
-    def _placed(self, notes: Iterable[str]) -> list[str]:
+    def _with_place(self, notes: Iterable[str]) -> list[str]:
         return [f"{self._attachment.place}: {note}" for note in notes]
 
     @abstractmethod

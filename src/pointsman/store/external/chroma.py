@@ -142,7 +142,7 @@ class ChromaStore(AttachedStore):
         lists, notes = matching(first.filters, first.depth, _MAX, ask)
         if fields := self._attachment.metadata:
             notes += unknown_keys(first.filters, fields)
-        return [lists_of({NEAR: rows}, first.depth, self._placed(notes)) for rows in lists]
+        return [lists_of({NEAR: rows}, first.depth, self._with_place(notes)) for rows in lists]
 
     def _documents_with(self, ids: Sequence[str]) -> list[Document]:
         able = [id_ for id_ in ids if storable(id_)]

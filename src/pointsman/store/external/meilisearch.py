@@ -111,7 +111,7 @@ class MeilisearchStore(AttachedStore):
 
         lists, notes = matching(store_query.filters, store_query.depth, self._index.most, ask)
         notes += unknown_keys(store_query.filters, self._attachment.metadata)
-        return lists_of(dict(zip(queries, lists, strict=True)), store_query.depth, self._placed(notes))
+        return lists_of(dict(zip(queries, lists, strict=True)), store_query.depth, self._with_place(notes))
 
     def _documents_with(self, ids: Sequence[str]) -> list[Document]:
         able = [id_ for id_ in ids if storable(id_)]

@@ -161,7 +161,7 @@ class IndexStore(AttachedStore):
             name: [(self._id(hit), hit["_score"], self._document(hit)) for hit in answer["hits"]["hits"]]
             for name, answer in answers.items()
         }
-        return lists_of(rows_of_lists, store_query.depth, self._placed(notes))
+        return lists_of(rows_of_lists, store_query.depth, self._with_place(notes))
 
     def _hits(self, query: Mapping[str, Any], *, size: int, **more: Any) -> list[Any]:
         body = {"query": query, "size": size, "_source": self._source, **more}

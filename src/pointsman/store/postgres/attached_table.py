@@ -194,7 +194,7 @@ class TableStore(AttachedStore):
         """Return notes on the keys of a filter that are unknown; JSON columns may contain any key."""
         if self._columns.json:
             return []
-        return self._placed(unknown_keys(store_query.filters, (*self._attachment.metadata, ID, WHOLE)))
+        return self._with_place(unknown_keys(store_query.filters, (*self._attachment.metadata, ID, WHOLE)))
 
     def _rows(self, sql: str, **parameters: Any) -> list[Any]:
         return self._connections.run(lambda connection: connection.execute(sql, parameters).fetchall())
