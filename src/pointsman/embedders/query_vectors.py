@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from concurrent.futures import Future, wait
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.values.protocols import Embedder
+
+    _Embedding = Future[tuple[NDArray[np.float32], int | None]]
 
 _PATIENCE = 10.0  # seconds; an embedder needs milliseconds for a query and some seconds to load
 
@@ -41,25 +44,10 @@ def _rows_for(texts: Sequence[str], rows: Any, dimensions: int) -> NDArray[np.fl
     return rows
 
 
-class _Embedding:
-    """A query's vector or error, available once ``is_ready`` is set; checking that needs no lock."""
-
-    def __init__(self) -> None:
-        self.is_ready = threading.Event()
-        self.vector: NDArray[np.float32] | None = None
-        self.truncated_at: int | None = None
-        self.error: BaseException | None = None
-        self._deadline, self._process = monotonic() + _PATIENCE, os.getpid()
-
-    def seconds_left(self) -> float:
-        """Return the seconds left to wait; 0 in a forked child, where the thread that computes it does not exist."""
-        return max(0.0, self._deadline - monotonic()) if self._process == os.getpid() else 0.0
-
-
 class QueryVectors:
     """Embeds each query once: the latest are remembered, and concurrent callers wait for a pending embedding.
 
-    An embedding that is pending for ten seconds, or was pending in the parent before a fork, is started again.
+    An embedding that is pending for ten seconds is started again; a forked process starts with none.
 
     Args:
         embedder: returns the embedder; called on first use.
@@ -79,17 +67,21 @@ class QueryVectors:
     def __call__(self, text: str) -> NDArray[np.float32]:
         """Return the query's vector, shape ``(dimensions,)``."""
         self.prepare([text])
-        return self._wait(text)
+        entry = self._entries.get(text)
+        if entry is not None and entry.done():
+            return entry.result()[0]
+        vector: NDArray[np.float32] = self._embed([text])[0]  # evicted, failed or still pending
+        return vector
 
     def __contains__(self, text: str) -> bool:
         """Whether a query's vector is remembered."""
-        embedding = self._entries.get(text)
-        return embedding is not None and embedding.is_ready.is_set() and embedding.vector is not None
+        entry = self._entries.get(text)
+        return entry is not None and entry.done() and entry.exception() is None
 
     def truncated_at(self, text: str) -> int | None:
         """Return how many characters of a query its vector holds; None if all, or if that is not known."""
-        embedding = self._entries.get(text)
-        return None if embedding is None else embedding.truncated_at
+        entry = self._entries.get(text)
+        return None if entry is None or not entry.done() or entry.exception() else entry.result()[1]
 
     def prepare(self, texts: Sequence[str]) -> None:
         """Embed the texts that are not remembered, in one batch, and wait for those that others are embedding.
@@ -99,43 +91,46 @@ class QueryVectors:
             Exception: whatever the embedder raises; nothing is remembered in either case.
         """
         own_entries: dict[str, _Embedding] = {}
-        foreign_entries: list[_Embedding] = []
+        foreign_entries: dict[str, _Embedding] = {}
         with self._lock:
             for text in texts:
                 entry = self._entries.pop(text, None)
-                if entry is None or not (entry.is_ready.is_set() or entry.seconds_left()):
-                    entry = own_entries[text] = _Embedding()
-                elif not entry.is_ready.is_set():
-                    foreign_entries.append(entry)
+                if entry is None:
+                    entry = own_entries[text] = Future()
+                elif not entry.done() and text not in own_entries:
+                    foreign_entries[text] = entry
                 self._entries[text] = entry  # move to the end: the least recently used come first
             while len(self._entries) > max(self._size, len(texts)):
                 del self._entries[next(iter(self._entries))]
         if own_entries:
             self._embed_mine(own_entries)
-        for entry in foreign_entries:
-            entry.is_ready.wait(entry.seconds_left())
+        if foreign_entries:
+            wait(foreign_entries.values(), _PATIENCE)
+            self._drop({text: entry for text, entry in foreign_entries.items() if not entry.done()})
 
     def _embed_mine(self, entries: Mapping[str, _Embedding]) -> None:
         from pointsman.embedders.base_embedder import truncated_at
 
         try:
-            for (text, waiting), vector in zip(entries.items(), self._embed(list(entries)), strict=True):
-                waiting.truncated_at = truncated_at(self._embedder(), text, as_query=True)
-                waiting.vector = vector
+            for (text, entry), vector in zip(entries.items(), self._embed(list(entries)), strict=True):
+                entry.set_result((vector, truncated_at(self._embedder(), text, as_query=True)))
         except BaseException as error:
-            with self._lock:
-                for text, waiting in entries.items():
-                    waiting.error = error
-                    if self._entries.get(text) is waiting:  # and not restarted by another thread
-                        del self._entries[text]
+            self._drop(entries)
+            for entry in entries.values():
+                if not entry.done():
+                    entry.set_exception(error)
             raise
-        finally:
-            for waiting in entries.values():
-                waiting.is_ready.set()
 
-    def unlock(self) -> None:
-        """Replace the lock, for a forked process in which the old one cannot be released."""
-        self._lock = threading.Lock()
+    def _drop(self, entries: Mapping[str, _Embedding]) -> None:
+        """Forget these, unless another thread has started them again."""
+        with self._lock:
+            for text, entry in entries.items():
+                if self._entries.get(text) is entry:
+                    del self._entries[text]
+
+    def start_anew(self) -> None:
+        """Forget all, with a new lock, in a forked process: the threads that hold the old one don't exist there."""
+        self._lock, self._entries = threading.Lock(), {}
 
     def forget(self) -> None:
         """Forget all vectors: each query is embedded again."""
@@ -149,26 +144,15 @@ class QueryVectors:
         self.seconds += monotonic() - start
         return rows
 
-    def _wait(self, text: str) -> NDArray[np.float32]:
-        with self._lock:
-            entry = self._entries.get(text)
-        if entry is not None and (entry.is_ready.is_set() or entry.is_ready.wait(entry.seconds_left())):
-            if entry.error is not None:
-                raise entry.error
-            if entry.vector is not None:
-                return entry.vector
-        vector: NDArray[np.float32] = self._embed([text])[0]  # evicted, failed or still pending
-        return vector
-
 
 _all_query_vectors: weakref.WeakSet[QueryVectors] = weakref.WeakSet()
 
 
-def _unlock_query_vectors() -> None:
+def _start_anew() -> None:
     """In a forked child, a thread that no longer exists may hold the locks."""
     for query_vectors in _all_query_vectors:
-        query_vectors.unlock()
+        query_vectors.start_anew()
 
 
 if hasattr(os, "register_at_fork"):  # absent on platforms without fork
-    os.register_at_fork(after_in_child=_unlock_query_vectors)
+    os.register_at_fork(after_in_child=_start_anew)
