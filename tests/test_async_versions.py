@@ -32,7 +32,7 @@ NEED_NONE = {
         *("check_searchable", "for_request", "release", "with_store", "writing"),
     },
     "RemoteDataset": {"writing"},  # a context manager
-    "EnhancedRetrievalService": {"lack", "llm", "search_sync"},  # `search` itself is awaited
+    "EnhancedRetrievalService": {"lack", "llm", "search_sync", "strategy"},  # `search` itself is awaited
 }
 
 

@@ -346,14 +346,14 @@ def test_a_strategy_gets_sources_model_and_its_own_settings(dataset: Dataset) ->
         strategies=registry_of(hyde=Hypothetical),
     )
     assert ids(search(service, "what warms one up?", 1, "hyde", False)) == ["tea"]
-    strategy = service.strategies["hyde"]
+    strategy = service.strategy("hyde")
     assert isinstance(strategy, Hypothetical)
     assert (strategy.llm, strategy.temperature, strategy.model, strategy.sources) == (llm, 0.5, "m", (dataset,))
     assert strategy.asked == [10]  # the refuser looks at the first ten
-    assert service.strategies["hyde"] is strategy
+    assert service.strategy("hyde") is strategy
 
 
-def test_strategies_are_a_mapping_made_when_asked_for(dataset: Dataset) -> None:
+def test_strategies_are_made_when_asked_for(dataset: Dataset) -> None:
     names: list[str] = []
 
     def factory(*sources: Any, llm: Any = None) -> Halves:
@@ -361,17 +361,15 @@ def test_strategies_are_a_mapping_made_when_asked_for(dataset: Dataset) -> None:
         return Halves(*sources)
 
     registry = registry_of(halves=factory, hyde=Hypothetical, nothing=lambda *_, llm: 3)
-    strategies = EnhancedRetrievalService(None, dataset, strategies=registry).strategies
-    assert list(strategies) == ["halves", "hyde", "nothing"]
-    assert "halves" in strategies
+    service = EnhancedRetrievalService(None, dataset, strategies=registry)
     assert names == []
-    assert isinstance(strategies["halves"], Halves)
-    with pytest.raises(KeyError):
-        strategies["absent"]
+    assert isinstance(service.strategy("halves"), Halves)
+    with pytest.raises(UnknownNameError, match="absent"):
+        service.strategy("absent")
     with pytest.raises(InputError, match="needs a language model"):
-        strategies["hyde"]
-    with pytest.raises(InputError, match="'nothing' is a int, not a retriever"):
-        strategies["nothing"]
+        service.strategy("hyde")
+    with pytest.raises(InputError, match="is a int, not a retriever"):
+        service.strategy("nothing")
 
 
 def test_the_options_are_those_of_every_search(tmp_path: Path) -> None:
@@ -435,7 +433,7 @@ def test_a_reranked_strategy_is_asked_for_what_the_reranker_scores(dataset: Data
     assert ids(search(service, "railway switch", 2, "x", False)) == ids(
         dataset.search("railway switch", 2, strategy="vector").hits
     )
-    assert service.strategies["x"].asked == [50, 10]  # type: ignore[attr-defined]
+    assert service.strategy("x").asked == [50, 10]  # type: ignore[attr-defined]
 
 
 # ── our own strategies ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -468,18 +466,18 @@ def test_our_strategies_get_their_settings(dataset: Dataset) -> None:
     }
     reranker = ReversingReranker()
     service = EnhancedRetrievalService(settings, dataset, None, reranker, llms={"general": ScriptedLLM([])})
-    strategies: Any = service.strategies
-    assert strategies["query2doc"].num_expansions == 2
-    assert strategies["decomposition"].max_subqueries == 4
-    assert strategies["multi_query"].variants == ("original", "correction")
-    assert strategies["compression"].max_length == 77
-    assert strategies["compression"].reranker is reranker
+    strategy: Any = service.strategy
+    assert strategy("query2doc").num_expansions == 2
+    assert strategy("decomposition").max_subqueries == 4
+    assert strategy("multi_query").variants == ("original", "correction")
+    assert strategy("compression").max_length == 77
+    assert strategy("compression").reranker is reranker
     recipe = service.engine.resolve(SearchRequest.of("why?", options={"strategy": "hyde"}), [dataset])
     assert recipe.budget is not None
     assert (recipe.budget.seconds, recipe.budget.call_seconds, recipe.timeout) == (None, 30, 4)
     settings["compression_rerank"] = False
-    plain: Any = EnhancedRetrievalService(settings, dataset, None, reranker).strategies
-    assert plain["compression"].reranker is None
+    plain: Any = EnhancedRetrievalService(settings, dataset, None, reranker)
+    assert plain.strategy("compression").reranker is None
 
 
 @pytest.mark.parametrize("uses_model", [True, False])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
@@ -173,13 +173,19 @@ class EnhancedRetrievalService:
         """Return what a strategy needs but lacks here; None if it can be used."""
         return self.engine.lack(strategy, self._sources(strategy))
 
-    @property
-    def strategies(self) -> Mapping[str, BaseRetriever]:
-        """The registered strategies for this store by name, each created on first use.
+    def strategy(self, name: str) -> BaseRetriever:
+        """Return the registered strategy of this name for this store, created on first use.
 
-        Requesting one that lacks a requirement raises an `InputError` that names it.
+        Raises:
+            UnknownNameError: there is none.
+            UnmetNeedError: it lacks a requirement, such as a language model.
         """
-        return _Strategies(self.engine.registry.names(), self._strategy)
+        self.engine.registry.get(name)
+        sources = self._sources(name)
+        if (lack := self.engine.lack(name, sources)) is not None:
+            raise UnmetNeedError(f"strategy {name!r} cannot be used here: {lack}")
+        strategy: BaseRetriever = self.engine.strategy(name, sources)
+        return strategy
 
     def llm(self, task: str = "general") -> ChosenLLM:
         """Return the language model for a task, or the reason why none is available.
@@ -231,12 +237,6 @@ class EnhancedRetrievalService:
         if not self.engine.looks_decide(request):
             return None
         return self.engine.recommend(request.query, sources_named(request, sources))
-
-    def _strategy(self, name: str) -> Any:
-        sources = self._sources(name)
-        if (lack := self.engine.lack(name, sources)) is not None:
-            raise UnmetNeedError(f"strategy {name!r} cannot be used here: {lack}")
-        return self.engine.strategy(name, sources)
 
     def _open_store(self, store: Any, documents: Any) -> dict[str, Any] | None:
         """Return what is searched of another kind of store, by list; None for ours, inspected at every search.
@@ -346,31 +346,6 @@ class Bm25Retriever(BaseRetriever):
         ranking = self.manager.search(query.text, check_top_k(top_k), filters=query.filters)
         hits = [replace(hit, dataset=self.dataset_name) for hit in ranking]
         return Hits(hits, degraded=ranking.degraded)
-
-
-class _Strategies(Mapping[str, BaseRetriever]):
-    """Strategies by name, created on demand."""
-
-    def __init__(self, names: Sequence[str], make: Callable[[str], Any]) -> None:
-        self._names, self._make = tuple(names), make
-
-    def __getitem__(self, name: str) -> BaseRetriever:
-        if name not in self._names:
-            raise KeyError(name)
-        strategy: BaseRetriever = self._make(name)
-        return strategy
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._names
-
-    def __repr__(self) -> str:
-        return f"<strategies {', '.join(self._names)}>"
 
 
 def _audit_log_of(store: Any, settings: Settings) -> AuditLog | Literal["of sources"]:
