@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 from pointsman.store.local.collection import Collection
-from pointsman.store.local.files_and_locks import replacing
 from pointsman.store.local.keyword import keyword_index
 from pointsman.store.local.truth import truth_file, truth_rows
 from pointsman.store.local.truth.sealed_rows import DIGEST, seal_vectors
@@ -25,6 +24,7 @@ from pointsman.store.local.truth.writable_truth import WritableTruth
 from pointsman.store.local.vectors import vector_index
 from pointsman.store.prepared_documents import Prepared, prepare
 from pointsman.tools.errors import CorruptStoreError, FormatVersionError, InputError, StoreError
+from pointsman.tools.system.file_replacement import replacing
 from pointsman.values.types import AddResult, Document
 from store_kit import DIMENSIONS, EMBEDDER, add, corpus, opened, sound, unit, units
 

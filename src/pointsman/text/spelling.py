@@ -23,7 +23,6 @@ import itertools
 import math
 import os
 import re
-import tempfile
 import zlib
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -39,6 +38,7 @@ from pointsman.text.stop_words import ENGLISH, RUSSIAN
 from pointsman.text.tokens import DEFAULT_ANALYZER
 from pointsman.text.unicode import fold, normalize, repair
 from pointsman.tools.errors import FormatVersionError, InputError, StoreError
+from pointsman.tools.system.file_replacement import replacing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -271,16 +271,8 @@ class Speller:
         """
         path = Path(path)
         lines = "".join(f"{word}\t{count}\n" for word, count in sorted(self._counts.items()))
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(_MAGIC + zlib.compress(lines.encode(), 6))
-                file.flush()
-                os.fsync(file.fileno())
-            Path(temporary).replace(path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        with replacing(path) as file:
+            file.write(_MAGIC + zlib.compress(lines.encode(), 6))
 
     @classmethod
     def load(

@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import xxhash
 
-from pointsman.store.local.files_and_locks import open_regular, remove_leftovers, replacing
+from pointsman.store.local.files_and_locks import (
+    open_regular,
+    remove_leftovers,
+)
+from pointsman.tools.system.file_replacement import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -16,11 +16,11 @@ import stat
 import uuid
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import get_ident
 from time import monotonic, sleep
 from typing import IO, TYPE_CHECKING, Final
 
 from pointsman.tools.errors import LockedError, StorageFullError, StoreError
+from pointsman.tools.system.file_replacement import sync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,21 +113,6 @@ def _regular(path: str, flags: int) -> int:
 # ── durable changes of a directory ───────────────────────────────────────────────────────────────────────────────────
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Write to a temporary file, sync, and rename; after a crash either the old or the new file is there."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}-{get_ident()}.tmp")  # another thread may be writing too
-    try:
-        with temporary.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_directory(path.parent)
-
-
 def remove_file(path: Path) -> None:
     """Delete a file durably; a missing one is no error."""
     path.unlink(missing_ok=True)
@@ -182,15 +167,6 @@ def keep_private(directory: Path) -> None:
             mode = stat.S_IMODE(path.lstat().st_mode)
             if mode & 0o077 and not path.is_symlink():
                 path.chmod(mode & 0o700)
-
-
-def sync_directory(directory: Path) -> None:
-    """Make creations, renames and removals inside a directory durable."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 # ── exclusion ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -72,7 +72,11 @@ class LocalBackend(Backend):
 
     def make(self) -> None:
         """See `Backend`."""
-        from pointsman.store.local.files_and_locks import make_directory, replacing, translated
+        from pointsman.store.local.files_and_locks import (
+            make_directory,
+            translated,
+        )
+        from pointsman.tools.system.file_replacement import replacing
 
         if not (self.path / _MANIFEST).exists():
             make_directory(self.path)
@@ -157,7 +161,11 @@ class LocalBackend(Backend):
 
     def put_record(self, kind: str, name: str, value: str | None, expected_version: str | None = None) -> str:
         """See `Backend`."""
-        from pointsman.store.local.files_and_locks import make_directory, remove_file, replacing
+        from pointsman.store.local.files_and_locks import (
+            make_directory,
+            remove_file,
+        )
+        from pointsman.tools.system.file_replacement import replacing
 
         check_record(kind, name, value)
         path = self._file(kind, name)

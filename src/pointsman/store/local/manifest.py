@@ -20,15 +20,17 @@ from pointsman.store.local.files_and_locks import (
     make_directory,
     read_regular,
     remove_directory,
-    replacing,
     steady,
     store_error,
-    sync_directory,
     translated,
 )
 from pointsman.store.local.truth.writable_truth import WritableTruth
 from pointsman.store.prepared_documents import UNREADABLE
 from pointsman.tools.errors import CorruptStoreError, FormatVersionError, ReplacedError, StorageFullError, StoreError
+from pointsman.tools.system.file_replacement import (
+    replacing,
+    sync_directory,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

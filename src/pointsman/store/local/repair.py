@@ -18,7 +18,6 @@ from pointsman.store.local.files_and_locks import (
     directory_aside,
     read_regular,
     steady,
-    sync_directory,
     translated,
 )
 from pointsman.store.local.manifest import FORMAT, MANIFEST, TRUTH, read_manifest, write_manifest
@@ -31,6 +30,7 @@ from pointsman.store.store_values import Repair
 from pointsman.tools.batching import batched
 from pointsman.tools.errors import CorruptStoreError, UnknownNameError
 from pointsman.tools.sqlite import SQLITE_ERRORS
+from pointsman.tools.system.file_replacement import sync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -26,7 +26,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from filelock import FileLock, Timeout
 
 from pointsman.store.backend import NEW
-from pointsman.store.local.files_and_locks import file_stamp, make_directory, open_regular, replacing, store_error
+from pointsman.store.local.files_and_locks import (
+    file_stamp,
+    make_directory,
+    open_regular,
+    store_error,
+)
 from pointsman.tools.errors import (
     ConflictError,
     CorruptStoreError,
@@ -36,6 +41,7 @@ from pointsman.tools.errors import (
     StoreError,
     UnknownNameError,
 )
+from pointsman.tools.system.file_replacement import replacing
 from pointsman.values.views import check_principals
 
 if TYPE_CHECKING:
