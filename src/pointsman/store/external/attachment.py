@@ -12,7 +12,7 @@ import threading
 import time
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeVar
 
 import numpy as np
@@ -22,6 +22,7 @@ from pointsman.store.prepared_documents import UNREADABLE, position
 from pointsman.store.store_values import NEAR, SPREAD_NOTE, Capability, Lists, Page, Scale, Statistics, StoreInfo
 from pointsman.text.unicode import canonical_forms
 from pointsman.tools.errors import CorruptStoreError, InputError, StoreError, StoreUnavailableError
+from pointsman.tools.json_forms import of_form
 from pointsman.tools.system.locations import redacted
 from pointsman.values.filters import And, Equals, Filter, In, Not, Or
 from pointsman.values.registry import COLLECTIONS
@@ -98,12 +99,8 @@ class Attachment:
             CorruptStoreError: it is invalid.
         """
         try:
-            value = json.loads(text)
-            if not isinstance(value, Mapping) or value.keys() != {item.name for item in fields(cls)}:
-                raise ValueError("missing or unexpected fields")
-            spread = None if value["spread"] is None else (float(value["spread"][0]), float(value["spread"][1]))
-            return cls(**{**value, "metadata": tuple(value["metadata"]), "spread": spread})
-        except (*UNREADABLE, KeyError, IndexError) as error:
+            return of_form(cls, json.loads(text))
+        except (*UNREADABLE, KeyError) as error:
             message = (
                 f"the record of the attached collection {name!r} is invalid ({error}); detach it and attach it again"
             )

@@ -142,7 +142,10 @@ class OpenSearchBackend(Backend):
         alias = self._alias(record["identity"])
         if bm25:
             log.warning("BM25 of dataset %r keeps the constants of its existing index, not %s", name, dict(bm25))
-        return OpenSearchStore(self._cluster, alias, self._catalogue, _id(_DATASET, name), record, self._factors)
+        store = OpenSearchStore(self._cluster, alias, self._catalogue, _id(_DATASET, name), record, self._factors)
+        if record["analyzer"] != DERIVED:
+            store.rebuild()
+        return store
 
     def describe(self, name: str, description: str) -> None:
         """See `Backend`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 import time
 from dataclasses import dataclass
 from itertools import compress
@@ -81,8 +82,27 @@ class Factors:
         return (score - self.orthogonal) / (self.equal - self.orthogonal)
 
 
+class _Bulk(threading.local):
+    """The group of writes of a thread: how many `writer` blocks are open, and whether any of them has written."""
+
+    depth = 0
+    has_written = False
+
+
 class OpenSearchReader(Store):
-    """What is read of a dataset in OpenSearch; for the arguments see `OpenSearchStore`."""
+    """What is read of a dataset in OpenSearch.
+
+    Args:
+        cluster: the cluster.
+        alias: alias of its index.
+        catalogue: the index that contains its record.
+        record: the ``_id`` of that record.
+        record_fields: the record.
+        factors: the cluster's score factors.
+
+    Raises:
+        FormatVersionError: the dataset was written by a newer Pointsman.
+    """
 
     def __init__(
         self,
@@ -106,6 +126,7 @@ class OpenSearchReader(Store):
         self._constants = constants(settings_of(record_fields["name"], record_fields["settings"]))
         self._kind: str = record_fields.get("vectors", FLOAT)
         self._mean_length: tuple[float, float] | None = None  # when it was measured
+        self._bulk = _Bulk()
 
     def __repr__(self) -> str:
         return f"OpenSearchStore({self._cluster.label!r}, {self._alias!r})"

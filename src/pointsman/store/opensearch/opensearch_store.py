@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,14 +31,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pointsman.store.opensearch.opensearch_client import Cluster
     from pointsman.values.filters import Filter
 
 from pointsman.store.opensearch.opensearch_reader import (
     BARE,
     BATCH_DOCUMENTS,
     SHOWN_FIELDS,
-    Factors,
     OpenSearchReader,
     document_from,
     documents_from,
@@ -50,13 +47,6 @@ _TRIES: Final = 20  # attempts of a write when others change the same documents
 _ORDER_BITS: Final = 20  # bits for the number of a document within a write
 
 
-class _Bulk(threading.local):
-    """The group of writes of a thread: how many `writer` blocks are open, and whether any of them has written."""
-
-    depth = 0
-    has_written = False
-
-
 class OpenSearchStore(OpenSearchReader):
     """A dataset in OpenSearch; keys are its ``_id``. `OpenSearchBackend` opens it.
 
@@ -64,32 +54,7 @@ class OpenSearchStore(OpenSearchReader):
     are scored by BM25 with the statistics of all shards and exact lengths; until segments are merged, frequencies
     include deleted documents (`compact` merges). When a write returns, it is durable on every copy in use,
     and visible to searches.
-
-    Args:
-        cluster: the cluster.
-        alias: alias of its index.
-        catalogue: the index that contains its record.
-        record: the ``_id`` of that record.
-        record_fields: the record.
-        factors: the cluster's score factors.
-
-    Raises:
-        FormatVersionError: the dataset was written by a newer Pointsman.
     """
-
-    def __init__(
-        self,
-        cluster: Cluster,
-        alias: str,
-        catalogue: str,
-        record: str,
-        record_fields: Mapping[str, Any],
-        factors: Factors,
-    ) -> None:
-        super().__init__(cluster, alias, catalogue, record, record_fields, factors)
-        self._bulk = _Bulk()
-        if record_fields["analyzer"] != DERIVED:
-            self.rebuild()
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
