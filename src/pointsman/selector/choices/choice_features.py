@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pointsman.selector.choices.choice_bm25 import ChoiceIndex
-from pointsman.selector.choices.choice_vectors import (
-    TextVectors,
-    centred,
-    centroids,
-    cosines,
-    examples_of,
-)
+from pointsman.selector.choices.choice_vectors import TextVectors, centred, centroids, cosines, examples_of
 from pointsman.text import DEFAULT_ANALYZER
 from pointsman.tools.errors import InputError, ModelError
 

@@ -14,10 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import xxhash
 
-from pointsman.store.local.files_and_locks import (
-    open_regular,
-    remove_leftovers,
-)
+from pointsman.store.local.files_and_locks import open_regular, remove_leftovers
 from pointsman.tools.system.file_replacement import replacing
 
 if TYPE_CHECKING:

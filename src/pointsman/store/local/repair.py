@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from pointsman.store.local.collection import Collection
-from pointsman.store.local.files_and_locks import (
-    WriterLock,
-    directory_aside,
-    read_regular,
-    steady,
-    translated,
-)
+from pointsman.store.local.files_and_locks import WriterLock, directory_aside, read_regular, steady, translated
 from pointsman.store.local.manifest import FORMAT, MANIFEST, TRUTH, read_manifest, write_manifest
 from pointsman.store.local.truth.local_history import KEPT_DAYS, UNNOTED
 from pointsman.store.local.truth.sealed_rows import ROW, document_in, vectors_in

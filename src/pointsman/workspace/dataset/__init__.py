@@ -24,13 +24,7 @@ from pointsman.tools.sync_and_async import async_twin, in_thread
 from pointsman.tools.vectors import direction_of
 from pointsman.values.argument_checks import check_top_k
 from pointsman.values.filters import parse_optional
-from pointsman.values.types import (
-    AddResult,
-    Document,
-    Hit,
-    Provenance,
-    Query,
-)
+from pointsman.values.types import AddResult, Document, Hit, Provenance, Query
 from pointsman.values.views import VALID_FROM, VALID_TO, View
 from pointsman.workspace.dataset.dataset_lifecycle import check_name
 from pointsman.workspace.dataset.document_vectors import PATIENCE, SOON

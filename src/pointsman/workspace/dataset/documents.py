@@ -9,19 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from pointsman.retrieval.run.reading import versions_in
 from pointsman.tools.errors import ConflictError, InputError
 from pointsman.tools.sync_and_async import async_twin
-from pointsman.values.argument_checks import (
-    check_id,
-    check_ids,
-    check_page,
-)
+from pointsman.values.argument_checks import check_id, check_ids, check_page
 from pointsman.values.filters import parse_optional
 from pointsman.values.metadata import facts
-from pointsman.values.types import (
-    AddResult,
-    Document,
-    check_changes,
-    with_access,
-)
+from pointsman.values.types import AddResult, Document, check_changes, with_access
 from pointsman.values.views import Permissions, access_changes
 from pointsman.workspace.dataset.document_vectors import BATCH, LATER, Embed, EmbeddedDataset, in_batches
 from pointsman.workspace.passages import SourceText, source_text

@@ -26,12 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from filelock import FileLock, Timeout
 
 from pointsman.store.backend import NEW
-from pointsman.store.local.files_and_locks import (
-    file_stamp,
-    make_directory,
-    open_regular,
-    store_error,
-)
+from pointsman.store.local.files_and_locks import file_stamp, make_directory, open_regular, store_error
 from pointsman.tools.errors import (
     ConflictError,
     CorruptStoreError,

@@ -17,13 +17,7 @@ from urllib.parse import quote
 
 import xxhash
 
-from pointsman.store.local.files_and_locks import (
-    disk_full_error,
-    has_free_space,
-    make_private,
-    steady,
-    store_error,
-)
+from pointsman.store.local.files_and_locks import disk_full_error, has_free_space, make_private, steady, store_error
 from pointsman.store.local.truth.tally import Tally
 from pointsman.tools.errors import CorruptStoreError, LockedError, ReplacedError, StoreError
 from pointsman.tools.sqlite import SQLITE_ERRORS, damage, error_code

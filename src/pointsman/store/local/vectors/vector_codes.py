@@ -15,11 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import xxhash
 
-from pointsman.store.local.files_and_locks import (
-    file_stamp,
-    open_regular,
-    remove_leftovers,
-)
+from pointsman.store.local.files_and_locks import file_stamp, open_regular, remove_leftovers
 from pointsman.store.local.vectors.vector_rows import all_dots
 from pointsman.tools.system.file_replacement import replacing
 
