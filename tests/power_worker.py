@@ -16,8 +16,8 @@ from pointsman.store.local.collection import Collection
 from pointsman.store.local.files_and_locks import remove_file
 from pointsman.store.local.manifest import drop_collection
 from pointsman.store.local.truth import truth_file
-from pointsman.tools.system import file_replacement
-from pointsman.tools.system.file_replacement import replacing
+from pointsman.tools.system import replaced_files
+from pointsman.tools.system.replaced_files import replacing
 from pointsman.values.types import Document
 from store_kit import add, corpus, write_files_early
 
@@ -131,7 +131,7 @@ def on_workspace(root: Path) -> None:
 
 def without_syncing_names() -> None:
     """Let directories be synced no more, to see that it matters."""
-    for module in (file_replacement, files, manifest, truth_file):
+    for module in (replaced_files, files, manifest, truth_file):
         module.sync_directory = lambda _: None  # type: ignore[attr-defined]
 
 

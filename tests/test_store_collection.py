@@ -24,7 +24,7 @@ from pointsman.store.local.truth.writable_truth import WritableTruth
 from pointsman.store.local.vectors import vector_index
 from pointsman.store.prepared_documents import Prepared, prepare
 from pointsman.tools.errors import CorruptStoreError, FormatVersionError, InputError, StoreError
-from pointsman.tools.system.file_replacement import replacing
+from pointsman.tools.system.replaced_files import replacing
 from pointsman.values.types import AddResult, Document
 from store_kit import DIMENSIONS, EMBEDDER, add, corpus, opened, sound, unit, units
 

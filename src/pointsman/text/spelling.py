@@ -38,7 +38,7 @@ from pointsman.text.stop_words import ENGLISH, RUSSIAN
 from pointsman.text.tokens import DEFAULT_ANALYZER
 from pointsman.text.unicode import fold, normalize, repair
 from pointsman.tools.errors import FormatVersionError, InputError, StoreError
-from pointsman.tools.system.file_replacement import replacing
+from pointsman.tools.system.replaced_files import replacing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

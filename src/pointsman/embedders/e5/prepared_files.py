@@ -10,7 +10,7 @@ from typing import Final
 
 import xxhash
 
-from pointsman.tools.system.file_replacement import replacing
+from pointsman.tools.system.replaced_files import replacing
 
 log = logging.getLogger(__name__)
 

@@ -276,7 +276,7 @@ class SimpleHybridRetriever(BaseRetriever):
         ]
         if unable:
             raise InputError(f"{', '.join(unable)} cannot be saved; give a retriever a method persist(folder)")
-        from pointsman.tools.system.file_replacement import replacing
+        from pointsman.tools.system.replaced_files import replacing
 
         folder = Path(persist_dir)
         former = _former_saves(folder)

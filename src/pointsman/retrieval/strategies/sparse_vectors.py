@@ -164,7 +164,7 @@ class SparseIndex:
     def _save(self, path: Path, identity: str) -> None:
         import numpy as np
 
-        from pointsman.tools.system.file_replacement import replacing
+        from pointsman.tools.system.replaced_files import replacing
 
         header = json.dumps([_FORMAT, self._name, identity, self._sequence])
         keys = list(self._vectors)

@@ -15,7 +15,7 @@ import numpy as np
 import xxhash
 
 from pointsman.store.local.files_and_locks import open_regular, remove_leftovers
-from pointsman.tools.system.file_replacement import replacing
+from pointsman.tools.system.replaced_files import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

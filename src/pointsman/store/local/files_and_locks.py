@@ -20,7 +20,7 @@ from time import monotonic, sleep
 from typing import IO, TYPE_CHECKING, Final
 
 from pointsman.tools.errors import LockedError, StorageFullError, StoreError
-from pointsman.tools.system.file_replacement import sync_directory
+from pointsman.tools.system.replaced_files import sync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -73,7 +73,7 @@ class LocalBackend(Backend):
     def make(self) -> None:
         """See `Backend`."""
         from pointsman.store.local.files_and_locks import make_directory, translated
-        from pointsman.tools.system.file_replacement import replacing
+        from pointsman.tools.system.replaced_files import replacing
 
         if not (self.path / _MANIFEST).exists():
             make_directory(self.path)
@@ -159,7 +159,7 @@ class LocalBackend(Backend):
     def put_record(self, kind: str, name: str, value: str | None, expected_version: str | None = None) -> str:
         """See `Backend`."""
         from pointsman.store.local.files_and_locks import make_directory, remove_file
-        from pointsman.tools.system.file_replacement import replacing
+        from pointsman.tools.system.replaced_files import replacing
 
         check_record(kind, name, value)
         path = self._file(kind, name)

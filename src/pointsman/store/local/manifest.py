@@ -27,7 +27,7 @@ from pointsman.store.local.files_and_locks import (
 from pointsman.store.local.truth.writable_truth import WritableTruth
 from pointsman.store.prepared_documents import UNREADABLE
 from pointsman.tools.errors import CorruptStoreError, FormatVersionError, ReplacedError, StorageFullError, StoreError
-from pointsman.tools.system.file_replacement import replacing, sync_directory
+from pointsman.tools.system.replaced_files import replacing, sync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -24,7 +24,7 @@ from pointsman.store.store_values import Repair
 from pointsman.tools.batching import batched
 from pointsman.tools.errors import CorruptStoreError, UnknownNameError
 from pointsman.tools.sqlite import SQLITE_ERRORS
-from pointsman.tools.system.file_replacement import sync_directory
+from pointsman.tools.system.replaced_files import sync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

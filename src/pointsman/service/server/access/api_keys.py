@@ -36,7 +36,7 @@ from pointsman.tools.errors import (
     StoreError,
     UnknownNameError,
 )
-from pointsman.tools.system.file_replacement import replacing
+from pointsman.tools.system.replaced_files import replacing
 from pointsman.values.views import check_principals
 
 if TYPE_CHECKING:

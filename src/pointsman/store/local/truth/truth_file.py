@@ -21,7 +21,7 @@ from pointsman.store.local.files_and_locks import disk_full_error, has_free_spac
 from pointsman.store.local.truth.tally import Tally
 from pointsman.tools.errors import CorruptStoreError, LockedError, ReplacedError, StoreError
 from pointsman.tools.sqlite import SQLITE_ERRORS, damage, error_code
-from pointsman.tools.system.file_replacement import sync_directory
+from pointsman.tools.system.replaced_files import sync_directory
 
 if TYPE_CHECKING:
     from pathlib import Path

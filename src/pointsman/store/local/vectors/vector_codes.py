@@ -17,7 +17,7 @@ import xxhash
 
 from pointsman.store.local.files_and_locks import file_stamp, open_regular, remove_leftovers
 from pointsman.store.local.vectors.vector_rows import all_dots
-from pointsman.tools.system.file_replacement import replacing
+from pointsman.tools.system.replaced_files import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
