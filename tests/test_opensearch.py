@@ -582,7 +582,7 @@ class TestAway:
         documents = odd_documents(60)
         store.write(documents, vectors_of(documents), EMBEDDER)
         health = f"/_cluster/health/{store._alias}"  # a part that is not yet copied would go with its node
-        backend._cluster.ask("GET", health, wait_for_status="green", timeout="60s")
+        backend._cluster.ask("GET", health, wait_for_status="green")
         traffic = Traffic(store, documents)
         time.sleep(1)
         opensearch.kill(2)
@@ -591,7 +591,7 @@ class TestAway:
         opensearch.wait(3)
         traffic.end()
         assert traffic.searches > 20
-        backend._cluster.ask("GET", health, wait_for_status="green", timeout="60s")
+        backend._cluster.ask("GET", health, wait_for_status="green")
         acknowledged = traffic.acknowledged_documents
         assert store.get(list(acknowledged)) == list(acknowledged.values())
         ids = store.ids()

@@ -25,6 +25,7 @@ from pointsman.service.client.client_connections import Request
 from pointsman.service.client.service_calls import Service
 from pointsman.service.server.access import issuer_keys
 from pointsman.store.external import database_http
+from pointsman.store.opensearch import opensearch_client
 from pointsman.tools.errors import InputError, PointsmanError, UnmetNeedError
 from pointsman.tools.network.http_calls import proxy_of
 from pointsman.tools.network.retries import Retries
@@ -99,6 +100,12 @@ def of_database(url: str) -> object:
     return database_http.Server(address, {}).ask("GET", "/api/v2/heartbeat")
 
 
+def of_cluster(url: str) -> object:
+    return opensearch_client.Cluster(
+        opensearch_client.ClusterAddress(url.replace("http", "opensearch")).client(), url
+    ).ask("GET", "/")
+
+
 CALLS: dict[str, Callable[[str], object]] = {
     "client": run_search,
     "client, async": lambda url: asyncio.run(arun_search(url)),
@@ -110,6 +117,7 @@ CALLS: dict[str, Callable[[str], object]] = {
     "keys of an issuer": lambda url: issuer_keys.fetch_keys(f"{url}/jwks"),
     "configuration of an issuer": issuer_keys.discover,
     "database": of_database,
+    "cluster": of_cluster,
     "worker": lambda url: IndexingCluster([url], "a key of sixteen characters"),
 }
 
@@ -123,6 +131,8 @@ def test_a_call_ends_in_time_however_slowly_it_is_answered(
     monkeypatch.setattr(database_http, "_SECONDS", SECONDS)
     monkeypatch.setattr(indexing_cluster, "_TIMEOUT", SECONDS)
     monkeypatch.setattr(database_http, "PATIENCE", 0.0)
+    monkeypatch.setattr(opensearch_client, "_SECONDS", SECONDS)
+    monkeypatch.setattr(opensearch_client, "PATIENCE", 0.0)
     server = SlowServer(part)
     try:
         start = time.monotonic()

@@ -1,15 +1,19 @@
 """The client of a cluster, and the translation of its errors.
 
-If a node does not answer, the client moves on to the next one. If the cluster is busy (429) or fails for a moment (500
-and above), a request is repeated with growing pauses, for some seconds in total; so all must be safe to repeat.
+A request goes through the transport of all our calls, so one time limit holds for connecting, head and body. If a node
+does not answer, the client moves on to the next one. If the cluster is busy (429) or fails for a moment (500 and
+above), a request is repeated with growing pauses, for some seconds in total; so all must be safe to repeat.
 """
 
 from __future__ import annotations
 
 import json
+import ssl
 import time
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
+
+import httpx
 
 from pointsman.tools.errors import (
     ConflictError,
@@ -20,19 +24,21 @@ from pointsman.tools.errors import (
     StoreUnavailableError,
 )
 from pointsman.tools.network.http_addresses import check_encrypted, is_loopback, one_line, options_of
+from pointsman.tools.network.http_calls import BoundedTransport
 from pointsman.tools.network.retries import Retries
 
 try:
-    import opensearchpy
-    from opensearchpy import OpenSearch, exceptions
+    from opensearchpy import Connection, OpenSearch, exceptions
 except ImportError as error:
     raise MissingDependencyError("opensearch-py", "opensearch", "a workspace in OpenSearch") from error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 PATIENCE: Final = 10.0  # seconds for which temporary failures are retried
-_SECONDS: Final = 60.0  # per response
+_SECONDS: Final = 60.0  # for a request: connecting, head and body
+_CONNECT_SECONDS: Final = 10.0  # of them for connecting; then the next node is tried
+_KEPT_OPEN: Final = 32  # connections to a node
 _PAUSE: Final = 0.1  # seconds before the second attempt; doubled before each further one
 _REPEATS: Final = 3  # of searches lost with a node
 _SERVERLESS: Final = (".aoss.amazonaws.com", ".aoss.amazonaws.com.cn")
@@ -76,23 +82,120 @@ class ClusterAddress:
         self.label = f"{url_parts.scheme}://{quote(unquote(name)) + '@' if user else ''}{text}"
 
     def client(self) -> OpenSearch:
-        """Return a client for the cluster."""
-        files: dict[str, Any] = {
-            name: self.options[name] for name in ("ca_certs", "client_cert", "client_key") if name in self.options
-        }
+        """Return a client for the cluster.
+
+        Raises:
+            InputError: a file of certificates cannot be used.
+        """
         return OpenSearch(
             hosts=self.hosts,
+            connection_class=NodeConnection,
             http_auth=self.user,
             use_ssl=self.secure,
-            verify_certs=self.secure,
-            ssl_show_warn=False,
+            certificates=self._certificates(),
             http_compress=not all(is_loopback(host["host"]) for host in self.hosts),
             timeout=_SECONDS,
             max_retries=max(1, len(self.hosts) - 1),
             retry_on_timeout=False,
-            pool_maxsize=32,
-            **files,
         )
+
+    def _certificates(self) -> ssl.SSLContext | bool:
+        """Return what is trusted, and shown to the cluster; True for the usual certificates."""
+        files = {name: self.options.get(name) for name in ("ca_certs", "client_cert", "client_key")}
+        if not self.secure or not any(files.values()):
+            return True
+        try:
+            context = ssl.create_default_context(cafile=files["ca_certs"] or Connection.default_ca_certs())
+            if files["client_cert"]:
+                context.load_cert_chain(files["client_cert"], files["client_key"])
+        except OSError as error:  # ssl.SSLError is one
+            names = ", ".join(f"{name}={file}" for name, file in files.items() if file)
+            raise InputError(f"the certificates of {self.label} cannot be used ({names}): {error}") from None
+        return context
+
+
+class NodeConnection(Connection):
+    """Requests to one node; connecting, head and body of each end within one time limit.
+
+    Args:
+        http_auth: user and password.
+        certificates: what is trusted, and shown to the node; True for the usual certificates.
+        options: see `opensearchpy.Connection`.
+    """
+
+    def __init__(
+        self,
+        *,
+        http_auth: tuple[str, str] | None = None,
+        certificates: ssl.SSLContext | bool = True,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self.headers.setdefault("accept-encoding", "identity")  # as asked for by ``http_compress``
+        self._client = httpx.Client(
+            auth=http_auth,
+            headers=self.headers,
+            timeout=httpx.Timeout(self.timeout, connect=min(self.timeout, _CONNECT_SECONDS)),
+            transport=BoundedTransport(
+                None, verify=certificates, limits=httpx.Limits(max_keepalive_connections=_KEPT_OPEN)
+            ),
+            trust_env=False,
+        )
+
+    def perform_request(
+        self,
+        method: str,
+        url: str,
+        params: Mapping[str, Any] | None = None,
+        body: bytes | None = None,
+        timeout: float | None = None,
+        ignore: Collection[int] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> tuple[int, Mapping[str, str], str]:
+        """Return status, headers and text of an answer.
+
+        Raises:
+            TransportError: the status is an error that is not in ``ignore``, or there is no answer: then it is a
+                `opensearchpy.exceptions.ConnectionError`.
+        """
+        path = f"{self.url_prefix}{url}" + (f"?{urlencode(params)}" if params else "")
+        full_url, start = self.host + path, time.monotonic()
+        content, sent_headers = body, dict(headers or {})
+        if self.http_compress and body:
+            content, sent_headers["content-encoding"] = self._gzip_compress(body), "gzip"
+        seconds_allowed = httpx.USE_CLIENT_DEFAULT if timeout is None else timeout
+        try:
+            answer = self._client.request(
+                method, full_url, content=content, headers=sent_headers, timeout=seconds_allowed
+            )
+            text = answer.content.decode("utf-8", "surrogatepass")
+        except (httpx.RequestError, httpx.InvalidURL, UnicodeError) as error:
+            self.log_request_fail(method, full_url, path, body, time.monotonic() - start, exception=error)
+            raise _connection_error(error) from error
+        seconds = time.monotonic() - start
+        self._raise_warnings(answer.headers.get_list("warning"))
+        if not answer.is_success and answer.status_code not in ignore:
+            self.log_request_fail(method, full_url, path, body, seconds, answer.status_code, text)
+            self._raise_error(answer.status_code, text, answer.headers.get("content-type"))
+        self.log_request_success(method, full_url, path, body, answer.status_code, text, seconds)
+        return answer.status_code, answer.headers, text
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+
+def _connection_error(error: Exception) -> exceptions.ConnectionError:
+    """Return an error of a request as one of the client's, which goes on to the next node unless it was a timeout."""
+    causes: list[BaseException] = [error]
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None:
+        causes.append(cause)
+    text = str(error) or type(error).__name__
+    if any(isinstance(cause, ssl.SSLError) for cause in causes):
+        return exceptions.SSLError("N/A", text, error)
+    if isinstance(error, httpx.TimeoutException) and not isinstance(error, httpx.ConnectTimeout):
+        return exceptions.ConnectionTimeout("TIMEOUT", text, error)
+    return exceptions.ConnectionError("N/A", text, error)
 
 
 class Cluster:
@@ -287,7 +390,7 @@ def _bracket_address(host: str) -> str:
 
 def _passing(error: exceptions.TransportError) -> bool:
     """Whether the same request may succeed in a moment."""
-    if isinstance(error, opensearchpy.exceptions.SSLError):
+    if isinstance(error, exceptions.SSLError):
         return False
     return isinstance(error, exceptions.ConnectionError) or _is_busy(error.status_code)
 
