@@ -14,13 +14,16 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from anyio.from_thread import start_blocking_portal
 from fastapi.testclient import TestClient
 
 import pointsman
@@ -29,9 +32,13 @@ from pointsman import Document
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.evaluation.leak_cases import TwinCase, Write
 from pointsman.evaluation.leaktest import LeakReport, ShippedEmbedder, TwinPair
+from pointsman.integrations.mcp.tool_calls import Calls
+from pointsman.integrations.mcp.visible_datasets import Library
 from pointsman.retrieval.judge.kept_calibrations import Calibration
 from pointsman.service.server import create_app
 from pointsman.service.server.access.api_keys import keys_of
+from pointsman.service.server.access.rate_limits import Gate
+from pointsman.service.server.access.request_access import Access
 from pointsman.service.server.protocol.request_limits import Limits
 from pointsman.tools.errors import InputError, PointsmanError
 from pointsman.values.views import ACCESS, AccessRule
@@ -48,7 +55,11 @@ Case = Callable[[Path], Iterator[tuple[str, bool]]]
 
 _LIES: Final = 500
 _PAIRS: Final = 300
+_WARM: Final = 5  # pairs that open and warm everything
 _HIDDEN: Final = 5000  # passages of the hidden file
+
+Ask = Callable[[int, bool], str]
+"""Asks for what is hidden, or for what is nowhere, in a pair of this number; returns what was answered."""
 
 
 def lies(folder: Path) -> Iterator[tuple[str, bool]]:
@@ -65,39 +76,126 @@ def lies(folder: Path) -> Iterator[tuple[str, bool]]:
 
 
 def names_told_by_time(folder: Path) -> Iterator[tuple[str, bool]]:
-    """Row 3: a hidden file's name takes as long as one that is nowhere."""
+    """Row 3: what is hidden takes as long as what is nowhere, at every reading door that is told a name or an id."""
     for place, url in _places(folder):
-        with pointsman.open(url, embedder=HashingEmbedder()) as workspace:
-            notes = workspace.dataset("notes", indexing_technique="keyword")
+        with pointsman.open(url, embedder=HashingEmbedder()) as workspace, closing(Doors(workspace)) as doors:
+            notes = workspace.dataset("notes")
             metadata = {"source": "pay.md", "start": 0, "end": 6}
             notes.add([Document(f"p{n}", "salary", metadata) for n in range(_HIDDEN)], access=["group:money"])
             notes.add([Document("own", "signal", {**metadata, "source": "yard.md"})], access=["group:rail"])
             workspace.switch_access(on=True)
-            key = keys_of(workspace.backend).create("reader", principals=["group:rail"], scopes=["read"]).text
-            limits = Limits(requests_per_minute=0)
-            with TestClient(create_app(workspace, limits=limits), base_url="http://localhost") as client:
-                client.headers["Authorization"] = f"Bearer {key}"
-                for path in ("ids?source=", "text?source=", "document?id="):
-                    names = ("pay.md", "not.md") if "source" in path else ("p1", "p-")
-                    yield from _told_apart(f"{place}: GET {path}", client, "GET", f"/api/datasets/notes/{path}", names)
+            for door, ask in doors.reading().items():
+                yield from _told_apart(f"{place}: {door}", ask)
 
 
 def guesses_told_by_time(folder: Path) -> Iterator[tuple[str, bool]]:
-    """Row 4: to a key that only writes, a right guess of a text takes as long as a wrong one."""
+    """Row 4: to a key that only writes, a right guess of a text takes as long as a wrong one, and so do ids."""
     for place, url in _places(folder):
-        with pointsman.open(url, embedder=HashingEmbedder()) as workspace:
-            notes = workspace.dataset("notes", indexing_technique="keyword")
-            ids = [f"{word}{n}" for n in range(_PAIRS + 5) for word in ("salary", "wages!")]  # each is guessed once
-            notes.add([Document(id_, "salary") for id_ in ids], access=["group:money"])
+        with pointsman.open(url) as workspace, closing(Doors(workspace)) as doors:
+            notes = workspace.dataset("notes")
+            hidden = [
+                Document(f"{word}{n}", f"salary {n}", {ACCESS: {"allow": ["group:money"], "deny": []}})
+                for n in range(_PAIRS + _WARM)
+                for word in ("right", "wrong", "changed", "deleted", "overwritten")
+            ]
+            notes.add(hidden)
+            yield f"{place}: a right guess is what is stored", notes.add(hidden[:1]).unchanged == 1
             workspace.switch_access(on=True)
-            key = keys_of(workspace.backend).create("writer").text
-            limits = Limits(requests_per_minute=0)
-            with TestClient(create_app(workspace, limits=limits), base_url="http://localhost") as client:
-                client.headers["Authorization"] = f"Bearer {key}"
-                texts = ("salary", "wages!")
-                yield from _told_apart(
-                    f"{place}: POST documents", client, "POST", "/api/datasets/notes/documents", texts
-                )
+            sequence = notes.store.statistics().sequence
+            for door, write in doors.writing().items():
+                yield from _told_apart(f"{place}: {door}", write, at_once=1 if door.startswith("POST") else 4)
+            written = notes.store.statistics().sequence - sequence
+            yield f"{place}: {written} writes of {4 * (_PAIRS + _WARM)} at least", written >= 4 * (_PAIRS + _WARM)
+
+
+class Doors:
+    """The doors of a workspace where access is on, each as a function of whether what it asks for is hidden.
+
+    Args:
+        workspace: with a dataset ``notes``.
+    """
+
+    def __init__(self, workspace: pointsman.Workspace) -> None:
+        self._workspace = workspace
+        self._stack = ExitStack()
+
+    def close(self) -> None:
+        """Close what the doors opened."""
+        self._stack.close()
+
+    def _client(self, **options: Any) -> TestClient:
+        key = keys_of(self._workspace.backend).create("asker", **options).text
+        app = create_app(self._workspace, limits=Limits(requests_per_minute=0))
+        client = self._stack.enter_context(TestClient(app, base_url="http://localhost"))
+        client.headers["Authorization"] = f"Bearer {key}"
+        return client
+
+    def reading(self) -> dict[str, Ask]:
+        """Return the doors that are told a source or an id."""
+        client = self._client(principals=["group:rail"], scopes=["read"])
+        access = replace(Access.open(), principals=frozenset({"group:rail"}))
+        calls = Calls(Library(self._workspace, None, ("auto",), 30.0), Gate(Limits()), lambda _: access)
+        portal = self._stack.enter_context(start_blocking_portal())
+        sources, ids, root = ("not.md", "pay.md"), ("p-", "p1"), "/api/datasets/notes"
+
+        def tool(name: str, arguments: Callable[[bool], dict[str, Any]]) -> Ask:
+            return lambda _, hidden: type(portal.call(calls.call, name, arguments(hidden), {})).__name__
+
+        def get(path: str, names: tuple[str, str]) -> Ask:
+            return lambda _, hidden: _status(client.get(root + path + names[hidden]))
+
+        def post(path: str, body: Callable[[bool], dict[str, Any]]) -> Ask:
+            return lambda _, hidden: _status(client.post(path, json=body(hidden)))
+
+        return {
+            "GET ids?source=": get("/ids?source=", sources),
+            "GET text?source=": get("/text?source=", sources),
+            "GET document?id=": get("/document?id=", ids),
+            "GET count?filters=": get("/count?filters=source = ", sources),
+            "GET documents?filters=": get("/documents?filters=source = ", sources),
+            "POST vectors": post(f"{root}/vectors", lambda hidden: {"ids": [ids[hidden]]}),
+            "POST search, filtered": post(
+                "/api/search", lambda hidden: {"query": "signal", "filters": f"source = {sources[hidden]}"}
+            ),
+            "POST explain": post("/api/explain", lambda hidden: {"query": "signal", "document_id": ids[hidden]}),
+            "MCP fetch": tool("fetch", lambda hidden: {"id": ids[hidden]}),
+            "MCP read": tool("read", lambda hidden: {"id": ids[hidden], "before": 2, "after": 2}),
+            "MCP outline": tool("outline", lambda hidden: {"dataset": "notes", "source": sources[hidden]}),
+        }
+
+    def writing(self) -> dict[str, Ask]:
+        """Return the doors of a key that only writes; each pair has ids of its own."""
+        client, path = self._client(), "/api/datasets/notes/documents"
+
+        def add(name: Callable[[int, bool], str], text: Callable[[int, bool], str]) -> Ask:
+            def write(pair: int, hidden: bool) -> str:
+                metadata = {ACCESS: {"allow": ["group:money"], "deny": []}}
+                document = {"id": name(pair, hidden), "text": text(pair, hidden), "metadata": metadata}
+                return _status(client.post(path, json={"documents": [document]}))
+
+            return write
+
+        return {
+            "POST documents, a right guess of a text": add(
+                lambda pair, hidden: f"{'right' if hidden else 'wrong'}{pair}",
+                lambda pair, hidden: f"{'salary' if hidden else 'wages!'} {pair}",
+            ),
+            "POST documents, an id that is there": add(
+                lambda pair, hidden: f"{'overwritten' if hidden else 'nothing-here'}{pair}",
+                lambda pair, hidden: f"{'first' if hidden else 'other'} text of {pair}",
+            ),
+            "PATCH documents, an id that is there": lambda pair, hidden: _status(
+                client.patch(path, json={"metadata": {f"{'changed' if hidden else 'unknown'}{pair}": {"year": pair}}})
+            ),
+            "DELETE documents, an id that is there": lambda pair, hidden: _status(
+                client.request("DELETE", path, json={"ids": [f"{'deleted' if hidden else 'unknown'}{pair}"]})
+            ),
+        }
+
+
+def _status(response: Any) -> str:
+    """Return the status of an answer; whether the rest is the same is asked by twins, see ``views.py``."""
+    return str(response.status_code)
 
 
 def _places(folder: Path) -> Iterator[tuple[str, str]]:
@@ -113,30 +211,31 @@ def _places(folder: Path) -> Iterator[tuple[str, str]]:
         yield "PostgreSQL", f"{server.url}?schema=walls"
 
 
-def _told_apart(
-    door: str, client: TestClient, method: str, path: str, values: tuple[str, str]
-) -> Iterator[tuple[str, bool]]:
-    """Send pairs of requests, in either order, and tell them apart by their times."""
-    times: tuple[list[float], list[float]] = [], []
-    answers: set[tuple[int, int]] = set()
-    for pair in range(_PAIRS + 5):
-        for kind in (0, 1) if pair % 2 else (1, 0):
-            document = {
-                "id": f"{values[kind]}{pair}",
-                "text": values[kind],
-                "metadata": {ACCESS: {"allow": ["group:money"]}},
-            }
-            body = {"documents": [document]} if method == "POST" else None
+def _told_apart(door: str, ask: Ask, at_once: int = 1) -> Iterator[tuple[str, bool]]:
+    """Ask pairs of requests, in either order, and tell them apart by their times, and by what they answer.
+
+    Args:
+        door: its name.
+        ask: asks it.
+        at_once: pairs; where requests wait for most of their time, several.
+    """
+
+    def times_of(pair: int) -> dict[bool, tuple[float, str]]:
+        times = {}
+        for hidden in (False, True) if pair % 2 else (True, False):
             start = perf_counter()
-            answer = client.request(method, path if body else path + values[kind], json=body)
-            seconds = perf_counter() - start
-            if pair >= 5:  # the first ones open and warm everything
-                times[kind].append(seconds)
-                answers.add((answer.status_code, len(answer.content)))
-    first, second = (np.array(seconds) for seconds in times)
-    wins = (first[:, None] > second).mean() + (first[:, None] == second).mean() / 2
-    statuses = {status for status, _ in answers}
-    yield f"{door}: AUC {wins:.2f}, statuses {sorted(statuses)}", bool(0.4 <= wins <= 0.6) and len(statuses) == 1
+            answer = ask(pair, hidden)
+            times[hidden] = perf_counter() - start, answer
+        return times
+
+    with ThreadPoolExecutor(at_once) as threads:
+        pairs = list(threads.map(times_of, range(_PAIRS + _WARM)))[_WARM:]
+    absent, hidden = (np.array([times[kind][0] for times in pairs]) for kind in (False, True))
+    wins = (absent[:, None] > hidden).mean() + (absent[:, None] == hidden).mean() / 2
+    answers = [{times[kind][1] for times in pairs} for kind in (False, True)]
+    medians = " / ".join(f"{np.median(seconds) * 1000:.1f}" for seconds in (hidden, absent))
+    tried = f"{door}: AUC {wins:.2f}, {medians} ms, answers {sorted(answers[0] | answers[1])}"
+    yield tried, bool(0.4 <= wins <= 0.6) and answers[0] == answers[1]
 
 
 def ambiguous_rules(_: Path) -> Iterator[tuple[str, bool]]:

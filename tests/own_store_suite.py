@@ -218,6 +218,19 @@ class OwnStoreConformance(StoreConformance):
             assert count == right, f"{word!r} is in {right} documents, not in {count}"
         assert empty == [], f"no words have no frequencies, not {empty}"
 
+    def test_identical_documents_are_written_if_that_is_asked_for(self) -> None:
+        """So that the time of a write does not tell what is stored; vectors too."""
+        store, documents = self._empty(), [Document("1", "signal lamp")]
+        vectors = (vectors_of(documents), EMBEDDER) if NEAR in store.info.scales else ()
+        with answering("writing"):
+            store.write(documents, *vectors)
+            sequence = store.statistics().sequence
+            result = store.write(documents, *vectors, skip_identical=False)
+            assert result == AddResult(updated=1), f"writing it again: {result}"
+            assert store.statistics().sequence > sequence, "nothing was written"
+            assert store.get(["1"]) == documents, "it is not as written"
+            assert store.ids() == ["1"], f"it is there more than once: {store.ids()}"
+
     def test_vectors_come_and_go(self) -> None:
         """A document written without a vector loses the one it had; one written with a vector gets it."""
         store, signal = self._empty(), Document("1", "signal")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import anyio
 import httpx
 import pytest
 from fastapi import FastAPI
@@ -23,6 +26,9 @@ from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.evaluation import run_eval
 from pointsman.service.server import Limits, create_app
 from pointsman.service.server.access.api_keys import KeyStore
+from pointsman.service.server.access.request_access import Access
+from pointsman.service.server.routes import datasets as dataset_routes
+from pointsman.tools.errors import InputError
 from pointsman.values.settings import Settings
 from pointsman.workspace.indexing.folder_sync import index_paths
 from pointsman.workspace.past_runs import keep
@@ -633,12 +639,14 @@ def test_an_empty_dataset_is_made_by_name_and_nothing_else_makes_one(client: htt
     assert valid(client, client.delete("/api/datasets/made")) == {"dataset": "made", "deleted": 0}
 
 
-def test_a_key_for_writing_does_not_learn_what_is_stored(tmp_path: Path) -> None:
+def test_a_key_for_writing_does_not_learn_what_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No word of the server's own paths."""
     space = pointsman.open(tmp_path, embedder=HashingEmbedder())
     space.dataset("notes").add(documents())
     keys = KeyStore(tmp_path / "keys.json")
     headers = {"X-API-Key": keys.create("writer", scopes=["write"]).text}
+    monkeypatch.setattr(dataset_routes, "_STEP", 0.01)
+    monkeypatch.setattr(dataset_routes, "_STEP_OF_ADDING", 0.01)
     path = "/api/datasets/notes/documents"
     with serving(create_app(space, keys=keys)) as address, httpx.Client(base_url=address, headers=headers) as client:
         answers = []
@@ -663,6 +671,64 @@ def test_a_key_for_writing_does_not_learn_what_is_stored(tmp_path: Path) -> None
         for id_ in ("tea", "unknown"):
             assert client.request("DELETE", path, json={"ids": [id_]}).json() == {"deleted": None}
         assert client.delete("/api/datasets/notes").json() == {"dataset": "notes", "deleted": None}
+
+
+def test_a_right_guess_of_a_stored_text_is_written_and_embedded_like_a_wrong_one(tmp_path: Path) -> None:
+    """So that its time does not tell a write-only key; one that reads is told that nothing changed."""
+
+    class CountingEmbedder(HashingEmbedder):
+        texts = 0
+
+        def embed_documents(self, texts: Sequence[str], **options: Any) -> NDArray[np.float32]:
+            CountingEmbedder.texts += len(texts)
+            return super().embed_documents(texts, **options)
+
+    space = pointsman.open(tmp_path, embedder=CountingEmbedder())
+    notes = space.dataset("notes")
+    notes.add([Document("right", "salary 1"), Document("wrong", "salary 1")])
+    keys = KeyStore(tmp_path / "keys.json")
+    work: dict[tuple[str, str], tuple[int, int]] = {}
+    with serving(create_app(space, keys=keys)) as address, httpx.Client(base_url=address) as client:
+        for scope in ("write", "read write"):
+            client.headers["X-API-Key"] = keys.create(scope, scopes=scope.split()).text
+            for id_, text in (("right", "salary 1"), ("wrong", f"{scope} 1")):
+                before = notes.store.statistics().sequence, CountingEmbedder.texts
+                document = {"id": id_, "text": text}
+                assert client.post("/api/datasets/notes/documents", json={"documents": [document]}).status_code == 200
+                after = notes.store.statistics().sequence, CountingEmbedder.texts
+                work[scope, id_] = after[0] - before[0], after[1] - before[1]
+    assert work["write", "right"] == work["write", "wrong"] == (1, 1)
+    assert work["read write", "right"] == (0, 0)
+
+
+@pytest.mark.parametrize("step", [0.25, 1.0, 3.0])
+@pytest.mark.parametrize("is_failing", [False, True])
+def test_a_write_takes_a_write_only_key_a_whole_number_of_steps(
+    monkeypatch: pytest.MonkeyPatch, step: float, is_failing: bool
+) -> None:
+    now = 5.0
+    ends = []
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(dataset_routes, "monotonic", lambda: now)
+    monkeypatch.setattr(anyio, "sleep", sleep)
+
+    async def change(access: Access, seconds: float) -> None:
+        nonlocal now
+        async with dataset_routes._even_time(access, step):
+            now += seconds
+            if is_failing:
+                raise InputError("nothing is written")
+
+    for read, seconds in ((False, 0.001), (False, 0.2), (True, 0.3), (False, step + 0.1)):
+        start = now
+        with contextlib.suppress(InputError):
+            asyncio.run(change(replace(Access.open(), read=read), seconds))
+        ends.append(now - start)
+    assert ends == pytest.approx([step, step, 0.3, 2 * step])
 
 
 def test_documents_are_counted_listed_and_deleted_by_filter(tmp_path: Path) -> None:

@@ -103,9 +103,11 @@ class Store(ABC):
         *,
         stored_only: bool = False,  # noqa: ARG002
         has_vector: NDArray[np.bool_] | None = None,  # noqa: ARG002
+        skip_identical: bool = True,  # noqa: ARG002
     ) -> AddResult:
         """Add or update documents with distinct ids durably; identical stored documents are skipped (``WRITE``).
 
+        With ``skip_identical=False`` those are written too and count as updated, so that no time tells what is stored.
         A document written without a vector loses the one it had. ``has_vector`` says which documents have a row of
         ``vectors``, by default all; the rows of the others mean nothing, and they are written without one, in the same
         step. With ``stored_only`` only vectors are written, and only for documents that are stored identically; those

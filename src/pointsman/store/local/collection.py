@@ -273,8 +273,10 @@ class Collection:
         vectors: NDArray[np.float32] | None,
         embedder: str = "",
         has_vector: NDArray[np.bool_] | None = None,
+        *,
+        skip_identical: bool = True,
     ) -> AddResult:
-        """Write documents durably, inside ``with writer()``; ids must differ. Unchanged documents are skipped.
+        """Write documents durably, inside ``with writer()``; ids must differ. Unchanged ones are usually skipped.
 
         Raises:
             InputError: the number, length or embedder of the vectors does not match, or a vector is zero.
@@ -286,7 +288,7 @@ class Collection:
             if has_vector is not None:
                 blobs = [blob if is_given else NO_VECTOR for blob, is_given in zip(blobs, has_vector, strict=True)]
         self._underived += len(items)
-        return self.truth.upsert(items, blobs)
+        return self.truth.upsert(items, blobs, skip_identical=skip_identical)
 
     def edit(
         self, items: Sequence[Prepared], vectors: Mapping[str, NDArray[np.float32]], embedder: str = ""

@@ -218,6 +218,7 @@ class LocalStore(Store):
         *,
         stored_only: bool = False,
         has_vector: NDArray[np.bool_] | None = None,
+        skip_identical: bool = True,
     ) -> AddResult:
         """See `Store`."""
         items = [prepare(document) for document in documents]
@@ -226,7 +227,7 @@ class LocalStore(Store):
             if stored_only and vectors is not None:
                 is_stored = self.collection.truth.unchanged(items)
                 items, vectors = list(compress(items, is_stored)), vectors[is_stored]
-            return self.collection.write(items, vectors, embedder or "", has_vector)
+            return self.collection.write(items, vectors, embedder or "", has_vector, skip_identical=skip_identical)
 
     def set_metadata(
         self,

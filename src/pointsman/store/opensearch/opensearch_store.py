@@ -66,6 +66,7 @@ class OpenSearchStore(OpenSearchReader):
         *,
         stored_only: bool = False,
         has_vector: NDArray[np.bool_] | None = None,
+        skip_identical: bool = True,
     ) -> AddResult:
         """See `Store`."""
         items = [prepare(document) for document in documents]
@@ -81,7 +82,8 @@ class OpenSearchStore(OpenSearchReader):
 
         total = AddResult()
         for batch in _batches_by_size(items):
-            total += self._write([(items[index], vector_of(index)) for index in batch], stored_only=stored_only)
+            pairs = [(items[index], vector_of(index)) for index in batch]
+            total += self._write(pairs, stored_only=stored_only, skip_identical=skip_identical)
         return total
 
     @contextmanager
@@ -101,7 +103,11 @@ class OpenSearchStore(OpenSearchReader):
         self._cluster.ask("POST", f"/{self._alias}/_refresh")
 
     def _write(
-        self, pairs: Sequence[tuple[Prepared, NDArray[np.float32] | None]], *, stored_only: bool = False
+        self,
+        pairs: Sequence[tuple[Prepared, NDArray[np.float32] | None]],
+        *,
+        stored_only: bool,
+        skip_identical: bool,
     ) -> AddResult:
         """Write documents and their vectors, if any, and retry those that others have changed meanwhile."""
         pending = [(item, vector, _digest(item, vector)) for item, vector in pairs]
@@ -120,7 +126,7 @@ class OpenSearchStore(OpenSearchReader):
             fresh = []
             for item, vector, digest in pending:
                 record = records.get(key_of(item.document.id))
-                if record is None or not _has_digest(record["_source"], digest):
+                if record is None or not (skip_identical and _has_digest(record["_source"], digest)):
                     fresh.append((item, vector, digest))
             total += AddResult(unchanged=len(pending) - len(fresh))
             if not fresh:

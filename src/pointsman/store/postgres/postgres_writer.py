@@ -127,6 +127,7 @@ class PostgresWriter(PostgresRows):
         *,
         stored_only: bool = False,
         has_vector: NDArray[np.bool_] | None = None,
+        skip_identical: bool = True,
     ) -> AddResult:
         """See `Store`."""
         items = [prepare(document) for document in documents]
@@ -139,7 +140,7 @@ class PostgresWriter(PostgresRows):
             lambda connection: (
                 self._embed(connection, items, rows, name)
                 if stored_only and rows is not None
-                else self._write(connection, items, rows, name, has_vector)
+                else self._write(connection, items, rows, name, has_vector, skip_identical=skip_identical)
             )
         )
         if result.added or result.updated:
@@ -169,6 +170,8 @@ class PostgresWriter(PostgresRows):
         vectors: NDArray[np.float32] | None,
         name: str,
         has_vector: NDArray[np.bool_] | None,
+        *,
+        skip_identical: bool,
     ) -> AddResult:
         tables = self._tables
         digests = [b""] * len(prepared) if vectors is None else [vector_digest(row) for row in vectors]
@@ -184,7 +187,8 @@ class PostgresWriter(PostgresRows):
             fresh = []
             for index, (item, digest) in enumerate(zip(prepared, digests, strict=True)):
                 old = existing.get(item.document.id)
-                if old is None or old.digest != item.digest or (digest and old.vector != digest):
+                is_same = old is not None and old.digest == item.digest and not (digest and old.vector != digest)
+                if not (is_same and skip_identical):
                     fresh.append(index)
             count_unchanged = len(prepared) - len(fresh)
             if not fresh:

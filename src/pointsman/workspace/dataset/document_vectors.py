@@ -135,20 +135,29 @@ class EmbeddedDataset(StoredDataset):
         return note_name()
 
     def _embed_and_write(
-        self, store: Store, documents: list[Document], count: int, report: Callable[[int], None]
+        self, store: Store, documents: list[Document], count: int, report: Callable[[int], None], *, anew: bool
     ) -> AddResult:
-        is_unchanged = store.unchanged(documents)
+        is_unchanged = [False] * len(documents) if anew else store.unchanged(documents)
         fresh = [document for document, same in zip(documents, is_unchanged, strict=True) if not same]
         report(count - len(fresh))
         result = AddResult(unchanged=len(documents) - len(fresh))
         if fresh:
             self._check_embedder(store)  # before the work, not after it
-            vectors = self._document_embedder.embed_documents(
-                [document.searchable for document in fresh], on_progress=report
-            )
+            vectors = self._vectors_of([document.searchable for document in fresh], report, anew=anew)
             result += self._note_truncated(store, fresh)
-            result += store.write(fresh, vectors, self.embedder.name)
+            result += write_to(store, anew=anew)(fresh, vectors, self.embedder.name)
         return result
+
+    def _vectors_of(
+        self, texts: list[str], report: Callable[[int], None] | None = None, *, anew: bool
+    ) -> NDArray[np.float32]:
+        """Return the vectors of texts; ``anew``: computed even if they are in the cache, as if nobody had sent them."""
+        if not anew:
+            return self._document_embedder.embed_documents(texts, on_progress=report)
+        vectors = self._document_embedder.embedder.embed_documents(texts)
+        if report is not None:
+            report(len(texts))
+        return vectors
 
     def _goes_words_first(self, store: Store) -> bool:
         """Return whether vectors are added after their documents; if so, record it in the store for searches.
@@ -248,6 +257,11 @@ class EmbeddedDataset(StoredDataset):
     def _likely_queries(self, store: Store) -> NDArray[np.float32]:
         """Embed stand-ins for future questions: titles, or first sentences, of evenly spread documents."""
         return self.embedder.embed_queries(first_sentences(store.sample(LIKELY)))
+
+
+def write_to(store: Store, *, anew: bool) -> Callable[..., AddResult]:
+    """Return what writes to a store; ``anew``: also documents that are stored identically."""
+    return partial(store.write, skip_identical=False) if anew else store.write
 
 
 def _scripts(documents: Sequence[Document]) -> dict[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from pointsman.retrieval.run.reading import versions_in
 from pointsman.tools.errors import ConflictError, InputError
@@ -14,7 +14,7 @@ from pointsman.values.filters import parse_optional
 from pointsman.values.metadata import facts
 from pointsman.values.types import AddResult, Document, check_changes, with_access
 from pointsman.values.views import Permissions, access_changes
-from pointsman.workspace.dataset.document_vectors import BATCH, LATER, Embed, EmbeddedDataset, in_batches
+from pointsman.workspace.dataset.document_vectors import BATCH, LATER, Embed, EmbeddedDataset, in_batches, write_to
 from pointsman.workspace.passages import SourceText, source_text
 from pointsman.workspace.stored_folders import ids_within, in_named_folder, names_of_folder
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     GivenVectors = NDArray[np.float32] | Sequence[Sequence[float] | NDArray[np.float32] | None]
 
-Existing = Literal["update", "keep", "refuse"]
+Existing = Literal["update", "rewrite", "keep", "refuse"]
 """What happens to documents that are added under an id that exists."""
-EXISTING: Final = ("update", "keep", "refuse")
+EXISTING: Final = get_args(Existing)
 _TITLE_ATTEMPTS = 10  # how often new titles are embedded again because others have changed the texts meanwhile
 
 
@@ -68,9 +68,10 @@ class EditableDataset(EmbeddedDataset):
             embed: with False, documents given without vectors are stored without them and found only by words.
                 ``"later"`` does the same, but answers report how many vectors are missing until `embed` has made them;
                 if words are not searched, or the store cannot add vectors later, it is the same as True.
-            existing: what happens to documents whose id exists: ``"update"`` them, ``"keep"`` the stored ones (counted
-                as unchanged), or ``"refuse"`` the batch. In a store with many writers, another process may add an id
-                in between.
+            existing: what happens to documents whose id exists: ``"update"`` them, ``"rewrite"`` them even if they are
+                stored identically (and embed them anew, so that no time tells what is stored), ``"keep"`` the stored
+                ones (counted as unchanged), or ``"refuse"`` the batch. In a store with many writers, another process
+                may add an id in between.
             on_progress: called with the number of documents done since the last call.
             batch_size: maximum number of documents embedded and committed together; by default 512, or 10,240 with
                 ``vectors``. Batches of more than 32 million characters are split.
@@ -107,12 +108,12 @@ class EditableDataset(EmbeddedDataset):
                         f"{len(vectors)} vectors for more than {len(vectors)} documents; give one row for each"
                     )
                 new = batch
-                if existing != "update":
+                if existing in {"keep", "refuse"}:
                     new, rows = _new_ones(store, new, rows, existing)
                     total += AddResult(unchanged=len(batch) - len(new))
                     report(len(batch) - len(new))
                 if new:
-                    total += self._add_batch(store, new, rows, report, embed=bool(embed))
+                    total += self._add_batch(store, new, rows, report, embed=bool(embed), anew=existing == "rewrite")
                 position += len(batch)
                 if on_commit is not None:
                     on_commit(total)
@@ -137,7 +138,9 @@ class EditableDataset(EmbeddedDataset):
                 "give vectors=dataset.embedder.embed_images([data, …])"
             )
 
-    def _write_mixed(self, store: Store, documents: list[Document], vectors: list[Any], *, embed: bool) -> AddResult:
+    def _write_mixed(
+        self, store: Store, documents: list[Document], vectors: list[Any], *, embed: bool, anew: bool
+    ) -> AddResult:
         """Write documents with and without vectors in one step; with ``embed``, the others are embedded before it.
 
         Raises:
@@ -149,20 +152,21 @@ class EditableDataset(EmbeddedDataset):
         if embed and missing:
             self._check_embedder(store)
             texts = [documents[position].searchable for position in missing]
-            for position, row in zip(missing, self._document_embedder.embed_documents(texts), strict=True):
+            for position, row in zip(missing, self._vectors_of(texts, anew=anew), strict=True):
                 vectors[position] = row
             truncations = self._note_truncated(store, [documents[position] for position in missing])
+        write = write_to(store, anew=anew)
         has_vector = np.array([vector is not None for vector in vectors])
         if not has_vector.any():
-            return store.write(documents)
+            return write(documents)
         given_vectors = _matrix([vector for vector in vectors if vector is not None])
         if has_vector.all():
-            return truncations + store.write(documents, given_vectors, self.embedder.name)
+            return truncations + write(documents, given_vectors, self.embedder.name)
         if given_vectors.ndim != 2:
             raise InputError(f"vectors are lists of numbers, all of one length, not of shape {given_vectors.shape}")
         matrix = np.zeros((len(documents), given_vectors.shape[1]), np.float32)
         matrix[has_vector] = given_vectors
-        return store.write(documents, matrix, self.embedder.name, has_vector=has_vector)
+        return write(documents, matrix, self.embedder.name, has_vector=has_vector)
 
     def _add_batch(
         self,
@@ -172,20 +176,22 @@ class EditableDataset(EmbeddedDataset):
         report: Callable[[int], None],
         *,
         embed: bool,
+        anew: bool,
     ) -> AddResult:
+        write = write_to(store, anew=anew)
         last = {document.id: row for row, document in enumerate(documents)}
         rows = list(last.values())
         new = [documents[row] for row in rows]
         if vectors is not None and len(rows) < len(documents):
             vectors = vectors[rows]
         if self.indexing_technique == "keyword" or (vectors is None and not embed):
-            result = store.write(new)
+            result = write(new)
         elif vectors is not None and vectors.dtype == object:
-            result = self._write_mixed(store, new, list(vectors), embed=embed)
+            result = self._write_mixed(store, new, list(vectors), embed=embed, anew=anew)
         elif vectors is not None:
-            result = store.write(new, vectors, self.embedder.name)
+            result = write(new, vectors, self.embedder.name)
         else:
-            return self._embed_and_write(store, new, len(documents), report)
+            return self._embed_and_write(store, new, len(documents), report, anew=anew)
         report(len(documents))
         return result
 

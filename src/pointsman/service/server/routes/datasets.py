@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+from contextlib import asynccontextmanager
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
+import anyio
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import ValidationError
 from starlette.requests import ClientDisconnect
@@ -61,6 +64,7 @@ if TYPE_CHECKING:
     from pointsman.service.server.state import State
     from pointsman.workspace.dataset import Dataset
     from pointsman.workspace.dataset.document_vectors import Embed
+    from pointsman.workspace.dataset.documents import Existing
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +95,12 @@ _CHARACTERS = 1_000_000
 """Largest part of a text in one answer."""
 
 _EMBED: Final[dict[str, Embed]] = {"now": True, "later": "later", "never": False}
+
+_STEP: Final = 1.0
+_STEP_OF_ID: Final = 0.002
+"""Seconds, in all and for each id, to whose multiple a write-only key waits for changes by id: some write nothing."""
+_STEP_OF_ADDING: Final = 0.25
+"""The same for a batch that it adds; to replace a document takes some milliseconds more than to add one."""
 
 _BATCH = 64
 """Lines of a stream that are embedded and committed together; acknowledged lines are durable."""
@@ -342,7 +352,7 @@ async def add_documents(
         ),
     ] = "now",
 ) -> Response:
-    """Add documents, or update those whose id exists; unchanged documents cost nothing.
+    """Add documents, or update those whose id exists; unchanged ones cost nothing, unless the key is write-only.
 
     A body of type `application/x-ndjson` has one document per line, as many as the service's limits of time and size
     for streams allow; the answer has one line per batch. The schemas of that type describe one line. The key is checked
@@ -361,7 +371,7 @@ async def add_documents(
         raise HttpProblem("unsupported-media-type", f"a body here is {JSON} or {NDJSON}, in UTF-8")
     body = DocumentsRequest.model_validate(await read_json(await request.body()))
     _check_number(state, len(body.documents), f"; or send {NDJSON}")
-    return Json(_counts_shown(await _add(state, dataset, body.documents, embed), access))
+    return Json(_counts_shown(await _add(state, access, dataset, body.documents, embed), access))
 
 
 async def _first_line_checked(lines: AsyncGenerator[bytes | HttpProblem]) -> AsyncIterator[bytes]:
@@ -398,7 +408,7 @@ async def _ingest(
     async def write() -> None:
         nonlocal total, count, batch
         await check_again(request.scope)
-        total += await _add(state, dataset, batch, embed)
+        total += await _add(state, access, dataset, batch, embed)
         count += len(batch)
         batch = []
 
@@ -443,7 +453,8 @@ async def set_metadata(state: Shared, access: Writer, name: Name, body: Metadata
             changes = body.metadata if access.read else _of_stored(dataset, body.metadata)
             return dataset.set_metadata(changes, replace=body.replace)
 
-    result = await in_writer(state, change)
+    async with _even_time(access, _STEP + len(body.metadata) * _STEP_OF_ID):
+        result = await in_writer(state, change)
     state.metrics.record_write(result)
     return Json(_counts_shown(result, access))
 
@@ -464,7 +475,8 @@ async def delete_documents(state: Shared, access: Writer, name: Name, body: Dele
         with dataset.writing(WRITE_PATIENCE):
             return dataset.delete(body.ids, filters=condition, under=under)
 
-    count = await in_writer(state, deleted)
+    async with _even_time(access, _STEP + len(body.ids or ()) * _STEP_OF_ID):
+        count = await in_writer(state, deleted)
     state.metrics.deleted(count)
     return Json({"deleted": count if access.read else None})  # null: the number tells what was stored
 
@@ -495,21 +507,41 @@ def _check_writable(state: State, access: Access, name: str) -> None:
     access.require_write(name)
 
 
-async def _add(state: State, dataset: Dataset, documents: list[DocumentRequest], embed: When) -> AddResult:
-    """Add a batch durably, and let other processes write after it."""
+async def _add(
+    state: State, access: Access, dataset: Dataset, documents: list[DocumentRequest], embed: When
+) -> AddResult:
+    """Add a batch durably, and let other processes write after it; time tells a write-only key nothing either."""
 
     def add() -> AddResult:
         new = [Document(document.id, document.text, document.metadata) for document in documents]
         vectors = [vector_of(document.vector) for document in documents]
         own_vectors = None if all(vector is None for vector in vectors) else vectors
         with dataset.writing(WRITE_PATIENCE):
-            return dataset.add(new, vectors=own_vectors, embed=_EMBED[embed])
+            existing: Existing = "update" if access.read else "rewrite"
+            return dataset.add(new, vectors=own_vectors, embed=_EMBED[embed], existing=existing)
 
-    result = await in_writer(state, add)
+    async with _even_time(access, _STEP_OF_ADDING):
+        result = await in_writer(state, add)
     state.metrics.record_write(result)
     if embed == "later":
         state.vectors_due.set()
     return result
+
+
+@asynccontextmanager
+async def _even_time(access: Access, step: float) -> AsyncGenerator[None]:
+    """For a write-only key, end the block after a whole number of steps, so that time does not tell what is stored.
+
+    Args:
+        access: of the key.
+        step: seconds; what is stored makes a difference of well under a step.
+    """
+    start = monotonic()
+    try:
+        yield
+    finally:
+        if not access.read:
+            await anyio.sleep(step - (monotonic() - start) % step)
 
 
 def _of_stored(dataset: Dataset, changes: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -47,16 +47,21 @@ class WritableTruth(Truth):
         ids_with_vector = self._embedded(existing)
         return [equal and item.document.id in ids_with_vector for equal, item in zip(is_same, prepared, strict=True)]
 
-    def upsert(self, prepared: Sequence[Prepared], vectors: Sequence[bytes | None] | None = None) -> AddResult:
+    def upsert(
+        self,
+        prepared: Sequence[Prepared],
+        vectors: Sequence[bytes | None] | None = None,
+        *,
+        skip_identical: bool = True,
+    ) -> AddResult:
         """Write documents, and vectors if given, in one durable transaction; skip documents stored unchanged.
 
         Ids must be unique within a call. Without ``vectors``, documents lose the ones they had; one for which
         ``vectors`` has None keeps it, and one for which it has `NO_VECTOR` loses it.
         """
         existing = self._stored([item.document.id for item in prepared])
-        fresh = [
-            number for number, is_same in enumerate(self._equal_to_stored(existing, prepared, vectors)) if not is_same
-        ]
+        is_same = self._equal_to_stored(existing, prepared, vectors)
+        fresh = [number for number, same in enumerate(is_same) if not (same and skip_identical)]
         result = AddResult(unchanged=len(prepared) - len(fresh))
         if not fresh:
             return result
