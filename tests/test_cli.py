@@ -326,6 +326,10 @@ def test_words_with_a_hyphen_are_words_of_the_question(notes_cli: Cli) -> None:
         answer = notes_cli.json("search", *words, "--refuse", "never")
         assert [hit for hit in answer["hits"] if "draft" in hit["text"]] == [], words
         assert answer["query"] == "railway"
+    question = ["why does a railway need", '"draft on"', "switches?", "--refuse", "never"]
+    assert "'draft on'" not in notes_cli("search", *question).stdout
+    assert '"draft on" in a sentence; --syntax hard insists on it.' in notes_cli("search", *question).stdout
+    assert "insists on it" not in notes_cli("search", *question, "--syntax", "hard").stdout
     plain = notes_cli.json("search", "railway", "-draft", "--syntax", "plain", "--refuse", "never", "-dnotes")
     assert plain["asked"] == "railway -draft -dnotes"
     assert notes_cli.json("search", "-dnotes", "railway", "-d", "notes")["datasets"] == ["notes"]

@@ -471,6 +471,17 @@ def test_what_was_understood_can_be_taken_away_part_by_part(page: Page, site: Si
     assert page.locator(".understood .chip").count() == 2
 
 
+def test_the_hard_form_of_a_sentence_is_one_click_away(page: Page, site: Site) -> None:
+    ask_page(page, site.url("ask", q="what does «red signal» mean?"))
+    offer = page.locator(".understood .chip.hard")
+    assert offer.inner_text() == 'Only with "red signal"'
+    offer.click()
+    page.wait_for_url(lambda url: "y=hard" in url)
+    page.locator(".understood .chip", has_text="×").wait_for()
+    assert offer.count() == 0
+    assert page.locator("#q").input_value() == "what does «red signal» mean?"
+
+
 @pytest.mark.parametrize("name", ["constructor", "__proto__", "toString", "hasOwnProperty", "valueOf"])
 def test_names_that_every_object_has_are_no_views_and_no_values(page: Page, site: Site, name: str) -> None:
     page.goto(f"{site.url('ask')[: site.url('ask').index('#')]}#{name}")

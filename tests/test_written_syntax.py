@@ -147,6 +147,34 @@ def test_no_hit_holds_what_is_excluded(workspace: Workspace, strategy: Any) -> N
         assert violations(plain, term), "without the syntax the word is there"
 
 
+@pytest.mark.parametrize(
+    ("question", "conditions"),
+    [
+        ('who wrote "safety valve"?', '"safety valve"'),
+        ("why does the pressure fall -boiler", "-boiler"),
+        ("кто описал «клапан» в отчёте?", '"клапан"'),
+        ("谁写了「安全阀」？", '"安全阀"'),
+    ],
+)
+def test_a_sentence_is_offered_its_hard_form(workspace: Workspace, question: str, conditions: str) -> None:
+    answer = workspace.search(question, 3, refuse=False)
+    assert (answer.plan.decisions[-1].what, answer.plan.decisions[-1].value) == ("hard_form", conditions)
+    form = answer.to_dict()
+    assert form["decisions"][-1]["value"] == conditions, "at every door"
+    hard_answer = workspace.search(question, 3, refuse=False, syntax="hard")
+    assert (hard_answer.plan.decisions[-1].what, hard_answer.plan.decisions[-1].by) == ("syntax", "request")
+
+
+@pytest.mark.parametrize(
+    ("question", "syntax"), [("valve -boiler", "auto"), ('who "wrote" it?', "plain"), ("why is it so?", "auto")]
+)
+def test_no_hard_form_is_offered_of_what_is_obeyed_plain_or_absent(
+    workspace: Workspace, question: str, syntax: Any
+) -> None:
+    answer = workspace.search(question, 3, refuse=False, syntax=syntax)
+    assert "hard_form" not in [decision.what for decision in answer.plan.decisions]
+
+
 def test_hits_hold_what_is_required(workspace: Workspace) -> None:
     for query, term in (('water "pump valve"', '"pump valve"'), ("water +насос", "насос"), ("water +锅炉", "锅炉")):
         answer = workspace.search(query, 20, refuse=False)

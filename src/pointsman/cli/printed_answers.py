@@ -66,6 +66,12 @@ def _print_understanding(terminal: Console, context: RetrievalContext) -> None:
     for decision in context.plan.decisions:
         if decision.what == "syntax":
             terminal.print(f"Understood: {printable(decision.reason)}", style="dim", markup=False)
+        elif decision.what == "hard_form":
+            terminal.print(
+                f"Nothing is left out for {printable(decision.value)} in a sentence; --syntax hard insists on it.",
+                style="dim",
+                markup=False,
+            )
     if (spelling := context.spelling) is not None:
         variant = f" and {printable(spelling.instead)}" if spelling.both else ""
         terminal.print(

@@ -494,7 +494,8 @@ class Decision(NamedTuple):
     """One decision about a search.
 
     Attributes:
-        what: the subject, such as ``"strategy"``, ``"rerank"``, ``"refuse"``, ``"effort"``, ``"timeout"``.
+        what: the subject, such as ``"strategy"``, ``"rerank"``, ``"refuse"``, ``"effort"``, ``"timeout"``;
+            ``"hard_form"`` offers the syntax of a question that was not obeyed.
         value: the decision in a word.
         by: who decided: ``"request"``, ``"settings"``, ``"policy"``, ``"calibration"``,
             ``"workflow"`` or ``"default"``.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.run.journal import Journal
     from pointsman.retrieval.run.reading import Reading
     from pointsman.retrieval.run.variant import Variant
-    from pointsman.text.written_syntax import Syntax, WrittenQuery
+    from pointsman.text.written_syntax import WrittenQuery
     from pointsman.values.retrieval_context import Spelling
     from pointsman.values.types import Plan, Query
 
@@ -208,10 +208,12 @@ def _search_plan(routing: Route, search: Search) -> SearchPlan:
     recipe = inquiry.recipe.for_sources(names, partial(RoutedLookup, carry_out=search))
     plan = recipe.plan
     plan = replace(plan, reason=Reason.join_all(routing.reason, plan.reason)) if routing.reason else plan
-    if inquiry.written_query is not None:
-        plan = replace(
-            plan, decisions=(*plan.decisions, _syntax_decision(inquiry.written_query, inquiry.recipe.syntax))
-        )
+    is_auto, conditions = inquiry.recipe.syntax == "auto", inquiry.written_query
+    if conditions is None and is_auto:
+        conditions = read_syntax(inquiry.query.text, "hard")
+    if conditions is not None:
+        decision = _syntax_decision(conditions, is_auto=is_auto, is_obeyed=inquiry.written_query is not None)
+        plan = replace(plan, decisions=(*plan.decisions, decision))
     if field_decision is not None:
         plan = replace(plan, decisions=(*plan.decisions, field_decision))
     if inquiry.journal.listener is not None:
@@ -249,15 +251,18 @@ def _with_written_filter(inquiry: Inquiry, names: Sequence[str]) -> tuple[Inquir
     return replace(new_inquiry, asked_query=asked_query), decision
 
 
-def _syntax_decision(conditions: WrittenQuery, syntax: Syntax) -> Decision:
-    """What was understood of the syntax of a question."""
+def _syntax_decision(conditions: WrittenQuery, *, is_auto: bool, is_obeyed: bool) -> Decision:
+    """What was understood of the syntax of a question; where that is not obeyed, its hard form is offered."""
+    if not is_obeyed:
+        reason = f"in a sentence {conditions!s:.200} is not insisted on; syntax='hard' obeys it"
+        return Decision("hard_form", str(conditions), "default", reason)
     parts = [f"searched for {conditions.text!r:.200}"]
     if conditions.required_terms:
         parts.append(f"hits hold {listed(conditions.required_terms)}")
     if conditions.excluded_terms:
         parts.append(f"no hit holds {listed(conditions.excluded_terms)}")
     reason = f"{', '.join(parts)}; syntax='plain' searches for the question as written"
-    return Decision("syntax", str(conditions), "request" if syntax == "hard" else "default", reason)
+    return Decision("syntax", str(conditions), "default" if is_auto else "request", reason)
 
 
 async def transform(search_plan: SearchPlan) -> Rewriting:

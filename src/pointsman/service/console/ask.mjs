@@ -14,7 +14,7 @@ import { sign } from "./signs.mjs";
 import { asTable, summary, timetable } from "./railway.mjs";
 import { stepsOf, wayFigure, wayInWords, wayTable } from "./way.mjs";
 
-const NAMES = ["q", "d", "s", "k", "e", "f", "r", "n", "w"]; // parameters of the address that a search depends on
+const NAMES = ["q", "d", "s", "k", "e", "f", "r", "n", "w", "y"]; // parameters of the address that a search depends on
 const K = 5;
 const EXAMPLES = 6; // questions on the empty page
 const SAMPLE = 20; // documents of a dataset that they are taken from
@@ -168,6 +168,7 @@ function body(params) {
     rerank: new Map([["0", false], ["1", true]]).get(params.get("r")) ?? null,
     refuse: params.get("n") === "0" ? false : null,
     spelling: params.get("w") !== "1", // as written
+    syntax: params.get("y") === "hard" ? "hard" : "auto",
   };
 }
 
@@ -180,6 +181,15 @@ function without(question, part) {
     : QUOTES.flatMap(([open, close]) => [`+${open}${phrase}${close}`, `${sign}${open}${phrase}${close}`]);
   const written = forms.find((form) => question.includes(form));
   return written ? question.replace(written, " ").replace(/\s+/g, " ").trim() : null;
+}
+
+/** The syntax of a question that was not obeyed, as it is a sentence; one click insists on it. */
+function hardForm({ decisions }) {
+  return decisions.filter(({ what }) => what === "hard_form").map(({ value }) => {
+    const href = address("ask", { ...Object.fromEntries(here().params), y: "hard" });
+    return h("p.understood.chips", {}, () => t("ask.loose"),
+      h("a.chip.hard", { href, "data-content": true }, () => t("ask.hard", { part: value })));
+  });
 }
 
 /** What was understood of a question's syntax: each part can be taken away. */
@@ -456,7 +466,7 @@ class Result {
         spelling.both ? [" + ", quote(spelling.instead)] : null,
         " · ", h("a", { href: asIs }, () => t("ask.instead"), " ", quote(spelling.instead))));
     }
-    this.#main.append(...understood(answer));
+    this.#main.append(...understood(answer), ...hardForm(answer));
     if (degraded.length) this.#main.append(degradation(degraded));
     if (answer.verdict === "unsure") this.#main.append(h("p.unsure", {}, () => t("ask.unsure")));
     if (refused) this.#main.append(refusal(refused, this.#asked, answer.datasets.length ? insist : null));

@@ -65,6 +65,8 @@ const TEXTS = {
   "ask.showing": ["Showing results for", "显示的是以下内容的结果：", "Показаны результаты по запросу"],
   "ask.understood": ["Understood:", "已理解：", "Понято:"],
   "ask.without": ["Search without {part}", "去掉 {part} 再搜索", "Искать без {part}"],
+  "ask.loose": ["Not insisted on in a sentence:", "句子中未强制要求：", "В предложении не обязательно:"],
+  "ask.hard": ["Only with {part}", "仅限 {part}", "Только с {part}"],
   "ask.instead": ["Search instead for", "改为搜索", "Искать вместо этого"],
   "effort.fast": ["fast", "快速", "быстро"],
   "effort.balanced": ["balanced", "均衡", "в меру"],
