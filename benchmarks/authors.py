@@ -46,6 +46,7 @@ from pointsman import (
     RuleSelector,
     SimpleHybridRetriever,
     ToolMetadata,
+    router_select,
 )
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.evaluation import evaluate, evaluate_questions
@@ -373,6 +374,26 @@ def evaluation() -> Iterator[tuple[str, bool]]:
         )
 
 
+def routes() -> Iterator[tuple[str, bool]]:
+    """Row 002: filters, identifiers, and counters of `router_select`."""
+    for text in (
+        "новости source:tass",
+        "план tag:срочно",
+        "приказ год:2024",
+        "отчёты с:2023 по:2024",
+        "книги автор:чехов",
+    ):
+        yield f"filters: {text}", router_select(text) == {"route": "hybrid", "reasons": ["filters_or_mixed_signals"]}
+    for text in ("ошибка 0x80070057", "ERR_CONNECTION_RESET"):
+        yield f"exact: {text}", router_select(text)["route"] == "bm25"
+    workspace = pointsman.open("ws", embedder=HashingEmbedder())
+    workspace.dataset("rails").add([Document("a", "a rail")])
+    with TestClient(create_app(workspace, settings=pointsman.Settings()), base_url="http://localhost") as client:
+        client.post("/api/route", json={"query": "дата создания"})
+        counter = 'pointsman_routes_total{reason="short_or_entity_numeric",route="bm25"} 1.0'
+        yield "routes and reasons in /metrics", counter in client.get("/metrics").text
+
+
 def names() -> Iterator[tuple[str, bool]]:
     """Row 001: a dataset's name may hold spaces, at every door."""
     name, workspace = "Meine Notizen 2024", pointsman.open("ws", embedder=HashingEmbedder())
@@ -424,6 +445,7 @@ ROWS: Final[dict[str, Case]] = {
     "000": selectors,
     "001": transformations,
     "001-names": names,
+    "002": routes,
     "003": hybrid_retriever,
     "004": keyword_index,
     "004-compression": compression,

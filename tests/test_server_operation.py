@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 pytest.importorskip("fastapi", reason="the packages of the extra 'server' are not installed")
 pytest.importorskip("prometheus_client", reason="the package prometheus-client is not installed")
 
-from pointsman import Dataset, Document, Workspace
+from pointsman import Dataset, Document, Workspace, router_select
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.retrieval.judge.kept_calibrations import Calibration
 from pointsman.retrieval.judge.relevance import shipped
@@ -260,7 +260,9 @@ class TestMetrics:
         metrics = Metrics()
         metrics.record_search(context)
         metrics.record_search(refused)
+        metrics.record_route(router_select("дата создания"))
         figures = series(metrics)
+        assert figures['pointsman_routes_total{reason="short_or_entity_numeric",route="bm25"}'] == 1
         assert figures[f'pointsman_searches_total{{strategy="{context.plan.strategy}"}}'] == 2
         assert figures["pointsman_search_hits_sum"] == 5
         assert figures["pointsman_searches_degraded_total"] == 1

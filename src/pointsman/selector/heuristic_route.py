@@ -4,11 +4,11 @@ It needs no model, index or dependency: three regular expressions and word lists
 deterministic answer in a few microseconds. The first rule that applies decides:
 
 1. a filter such as ``channel:`` or ``после:`` -> hybrid, ``filters_or_mixed_signals``;
-2. a number, date or entity together with a conversational word -> hybrid, ``filters_or_mixed_signals``;
-3. very short (under 16 characters) without a function word, or short (up to 40) with a number, date or entity -> bm25,
+2. a number, date, identifier or entity together with a conversational word -> hybrid, ``filters_or_mixed_signals``;
+3. very short (under 16 characters) without a function word, or short (up to 40) with one of these -> bm25,
    ``short_or_entity_numeric``;
 4. a conversational word, or longer than 120 characters -> dense, ``conversational_or_long``;
-5. a number, date or entity -> hybrid, ``mixed_signals``;
+5. a number, date, identifier or entity -> hybrid, ``mixed_signals``;
 6. anything else -> dense, ``default_dense``.
 
 Chinese has no spaces, and a character carries as much as several letters, so its length is counted in words: about 1.6
@@ -72,6 +72,8 @@ _LETTERS_PER_HAN = 6 / HAN_PER_WORD
 # Chinese characters are letters to a regular expression, but in 2024年计划 the number is a separate word.
 _NUMBER = re.compile(f"\\d(?<![^\\W{HAN}].)\\d*+(?![^\\W{HAN}])", re.DOTALL)
 _ENTITY = re.compile(r"[@#h](?:(?<=[@#])\w|ttps?://\S)")
+# Identifiers are as exact as numbers: 0x80070057, ERR_CONNECTION_RESET.
+_IDENTIFIER = re.compile(f"(?<![^\\W{HAN}])(?:0x[0-9a-f]|[^\\W{HAN}_][^\\W{HAN}]*_[^\\W{HAN}])")
 # Matched on the reversed text: colons are rare, and the text before one is then a simple alternation of words.
 _FILTER = re.compile(f":(?:{'|'.join(name[::-1] for name in FILTERS)})(?![^\\W{HAN}])")
 _INVISIBLE = re.compile(r"[\x00-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff]+")
@@ -112,7 +114,7 @@ def router_select(query: str, rules: Sequence[RouteRule] = ()) -> RouteChoice:
 def _by_form(text: str) -> RouteChoice:
     if ":" in text and _FILTER.search(text[::-1]):
         return {"route": "hybrid", "reasons": ["filters_or_mixed_signals"]}
-    exact = _NUMBER.search(text) is not None or _ENTITY.search(text) is not None
+    exact = any(pattern.search(text) is not None for pattern in (_NUMBER, _ENTITY, _IDENTIFIER))
     length = _length(text)
     if length > _LONG and not exact:  # decided; the words of a long text need not be examined
         return {"route": "dense", "reasons": ["conversational_or_long"]}

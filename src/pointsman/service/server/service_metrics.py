@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from pointsman.selector.heuristic_route import RouteChoice
     from pointsman.values.retrieval_context import RetrievalContext
     from pointsman.values.types import AddResult
 
@@ -84,6 +85,9 @@ class Metrics:
         self._rejections = Counter("pointsman_requests_rejected", "HTTP requests rejected with 429.", registry=registry)
         self._searches = Counter(
             "pointsman_searches", "Searches by the strategy that was used.", ["strategy"], registry=registry
+        )
+        self._routes = Counter(
+            "pointsman_routes", "Routes by the form of a question.", ["route", "reason"], registry=registry
         )
         self._refused = Counter("pointsman_searches_refused", "Searches without relevant results.", registry=registry)
         self._unsure = Counter(
@@ -145,6 +149,11 @@ class Metrics:
         self._hits.observe(len(context.hits))
         for span in context.trace.spans:
             _child(self._by_stage, self._stages, span.stage).observe(span.milliseconds / 1000)
+
+    def record_route(self, choice: RouteChoice) -> None:
+        """Count a route, and the reasons for it."""
+        for reason in choice["reasons"]:
+            self._routes.labels(choice["route"], reason).inc()
 
     def record_write(self, result: AddResult) -> None:
         """Count written documents."""

@@ -83,7 +83,7 @@ IMAGE = """image(,s) picture(,s) photo(,s) photograph(,s) illustration(,s) drawi
     wallpaper(,s) logo(,s) pic(,s) diagram(,s) schematic(,s) flowchart(,s) infographic(,s)"""
 """Words that ask for a picture."""
 
-FILTER = "channel date after before since until"
+FILTER = "channel source author tag year date after before since until"
 """Filter keys that a query may contain: ``after:2024``."""
 
 LOOKALIKE = "as_long_as"

@@ -93,7 +93,7 @@ IMAGE = f"""изображени{_NEUTER} картинк{_FEMININE} картин
     чертеж(ей,ем)"""
 """Words that ask for a picture."""
 
-FILTER = "канал дата после до перед"
+FILTER = "канал источник автор тег год дата после до перед с по"
 """Filter keys that a query may contain: ``после:2024``."""
 
 LOOKALIKE = """(кое)_(что,кто,как,где,какой,какие,чем)

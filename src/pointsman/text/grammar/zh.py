@@ -64,7 +64,7 @@ AMOUNT = "多少 几(个,年,月,日,岁,次,人,座,种,名,位,天) 何(时,�
 IMAGE = "图 示意图 照片 相片 写真 海报 壁纸 头像 表情包"
 """Words that ask for a picture."""
 
-FILTER = "频道 日期 之后 以后 之前 以前"
+FILTER = "频道 来源 作者 标签 年份 日期 之后 以后 之前 以前"
 """Filter keys that a query may contain: ``之后:2024``."""
 
 LOOKALIKE = """吗(啡,丁啉) 呢(绒,喃) 哪(吒,咤,怕) 因为 比如 例如 譬如 假如 (无论,不论)(如何,谁,哪,怎样,怎么)

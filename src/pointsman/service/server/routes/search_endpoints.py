@@ -149,7 +149,9 @@ async def route(state: Shared, access: Reader, body: RouteRequest) -> Response:
     check_text(state, body.query)
     selection = await in_thread(state.datasets, access, body.datasets)
     async with state.gate:
-        return Json((await in_thread(state.workspace.route, body.query, selection, body.strategy)).to_dict())
+        routing = await in_thread(state.workspace.route, body.query, selection, body.strategy)
+    state.metrics.record_route(routing.heuristic)
+    return Json(routing.to_dict())
 
 
 @router.post("/explain", response_model=schemas.ExplainedAnswer, responses=_SEARCHES, operation_id="explain")
