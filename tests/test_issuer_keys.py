@@ -248,7 +248,7 @@ class TestService:
         response = search(url, token_of())
         assert response.status_code == 503
         assert "keys cannot be checked; see the log" in response.text
-        assert f"{provider.url} answers with status 500" in caplog.text
+        assert f"{provider.url}: status 500" in caplog.text
         assert len(provider.asked) == 2, "one more attempt"
         assert {search(url, token_of()).status_code for _ in range(5)} == {503}
         assert len(provider.asked) == 2, "nobody asks again within some seconds"
@@ -304,19 +304,19 @@ class TestFetching:
     def test_a_redirect_is_not_followed(self, provider: Provider) -> None:
         provider.answers["/jwks"] = answer({}, 302, Location=f"{provider.address}/other")
         provider.answers["/other"] = answer({"keys": KEYS})
-        assert "redirects, which is not followed" in self.problem_of(provider)
+        assert "redirects are not followed" in self.problem_of(provider)
         assert provider.asked == ["/jwks"]
 
     def test_a_huge_answer(self, provider: Provider) -> None:
         provider.answers["/jwks"] = answer(b"[" * 10_000_000)
-        assert "has more than 524,288 bytes" in self.problem_of(provider)
+        assert "larger than 1 MB" in self.problem_of(provider)
 
     def test_the_largest_answer_is_read(self, provider: Provider) -> None:
         body = json.dumps({"keys": KEYS}).encode()
-        provider.answers["/jwks"] = answer(body + b" " * (524_288 - len(body)))
+        provider.answers["/jwks"] = answer(body + b" " * (2**20 - len(body)))
         assert fetch_keys(provider.url)
-        provider.answers["/jwks"] = answer(body + b" " * (524_289 - len(body)))
-        assert "has more than 524,288 bytes" in self.problem_of(provider)
+        provider.answers["/jwks"] = answer(body + b" " * (2**20 + 1 - len(body)))
+        assert "larger than 1 MB" in self.problem_of(provider)
 
     def test_an_answer_without_an_end(self, provider: Provider, quick: None) -> None:
         def drip(handler: BaseHTTPRequestHandler) -> None:
@@ -329,17 +329,17 @@ class TestFetching:
 
         provider.answers["/jwks"] = drip
         start = time.monotonic()
-        assert "does not answer within" in self.problem_of(provider)
+        assert "no answer in time" in self.problem_of(provider)
         assert time.monotonic() - start < 10
 
     def test_a_compressed_answer(self, provider: Provider) -> None:
         provider.answers["/jwks"] = answer(b"x", 200, Content_Encoding="gzip")
-        assert "compresses its answer" in self.problem_of(provider)
+        assert "it is compressed" in self.problem_of(provider)
 
     def test_nobody_listens(self, provider: Provider) -> None:
         with socket.socket() as unused:
             unused.bind(("127.0.0.1", 0))
-            assert "cannot be reached" in self.problem_of(provider, f"http://127.0.0.1:{unused.getsockname()[1]}/jwks")
+            assert "ConnectError" in self.problem_of(provider, f"http://127.0.0.1:{unused.getsockname()[1]}/jwks")
 
     def test_it_comes_back(self, provider: Provider) -> None:
         def first(handler: BaseHTTPRequestHandler) -> None:

@@ -127,7 +127,7 @@ CALLS: dict[str, Callable[[str], object]] = {
 def test_a_call_ends_in_time_however_slowly_it_is_answered(
     monkeypatch: pytest.MonkeyPatch, call: str, part: Part
 ) -> None:
-    monkeypatch.setattr(issuer_keys, "_SECONDS", SECONDS / 2)  # of each of two attempts
+    monkeypatch.setattr(issuer_keys, "_SECONDS", SECONDS)
     monkeypatch.setattr(database_http, "_SECONDS", SECONDS)
     monkeypatch.setattr(indexing_cluster, "_TIMEOUT", SECONDS)
     monkeypatch.setattr(database_http, "PATIENCE", 0.0)

@@ -1,4 +1,4 @@
-"""Posts JSON to a model behind a server: sizes and times are limited, the key goes to one address only."""
+"""Asks a server for JSON, such as a model behind it: sizes and times are limited, the key goes to one address only."""
 
 from __future__ import annotations
 
@@ -105,11 +105,18 @@ class JSONClient:
             UnknownShapeError: the server does not know the path or a field.
             UnusableAnswerError: the server failed, or its answer is not JSON.
         """
-        body = json.dumps(fields, ensure_ascii=False).encode()
+        return self._call("POST", url, json.dumps(fields, ensure_ascii=False).encode(), deadline)
+
+    def get(self, url: str, deadline: float) -> Any:
+        """Return what is at an address of the server as JSON; see `post`."""
+        return self._call("GET", url, None, deadline)
+
+    def _call(self, method: str, url: str, body: bytes | None, deadline: float) -> Any:
+        """Send a request until there is an answer, or none is to be expected."""
         retries = Retries(deadline, first=0.25, longest=_LONGEST_PAUSE, most=self._retries)
         while True:
             try:
-                return self._exchange(url, body, deadline)
+                return self._exchange(method, url, body, deadline)
             except _LaterError as error:
                 attempt, pause = retries.attempt, retries.pause(error.pause)
                 if pause is None:
@@ -122,7 +129,7 @@ class JSONClient:
         """Return the message without the key, which a server may repeat in it."""
         return message.replace(self._key, "[key]") if self._key else message
 
-    def _exchange(self, url: str, body: bytes, deadline: float) -> Any:
+    def _exchange(self, method: str, url: str, body: bytes | None, deadline: float) -> Any:
         """Send one request."""
         remaining = deadline - time.monotonic()
         if remaining <= 0:
@@ -131,7 +138,7 @@ class JSONClient:
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
         try:
-            with self._client().stream("POST", url, content=body, headers=headers, timeout=remaining) as response:
+            with self._client().stream(method, url, content=body, headers=headers, timeout=remaining) as response:
                 content = self._content(response)
                 status, retry_after = response.status_code, response.headers.get("Retry-After")
         except self._httpx.TimeoutException as error:

@@ -7,17 +7,16 @@ fetched again, but only so often, because everybody can make up such tokens.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from time import monotonic, sleep
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
 from typing import Any, Final, Literal
 
 from pointsman.service.server.access.public_keys import usable_keys
 from pointsman.tools.errors import InputError, MissingDependencyError, StoreUnavailableError
-from pointsman.tools.network.http_addresses import address, is_here, one_line, seconds_of
-from pointsman.tools.network.retries import Retries
+from pointsman.tools.network.http_addresses import address, is_here, one_line
+from pointsman.tools.network.json_client import JSONClient, UnknownShapeError, UnusableAnswerError
 
 log = logging.getLogger(__name__)
 
@@ -33,9 +32,8 @@ PAUSE: Final = 30.0
 FAILED_PAUSE: Final = 5.0
 """Seconds between two attempts while there are no keys that can be used."""
 
-_SECONDS: Final = 5.0  # for one attempt, whole
-_LATE: Final = f"does not answer within {_SECONDS:g} s"
-_LARGEST: Final = 512 * 1024  # bytes of an answer
+_SECONDS: Final = 10.0  # for both attempts, whole
+_LARGEST: Final = 2**20  # bytes of an answer
 _DISCOVERY: Final = "/.well-known/openid-configuration"
 
 Need = Literal["now", "soon", ""]
@@ -65,7 +63,7 @@ def discover(issuer: str) -> str:
         StoreUnavailableError: it cannot be fetched.
     """
     url = check_source(issuer.rstrip("/") + _DISCOVERY, "the issuer's configuration")
-    configuration = _object(_fetch(url), url)
+    configuration = _fetch(url)
     if configuration.get("issuer") != issuer:
         raise InputError(
             f"{url} is the configuration of {configuration.get('issuer')!r:.200}, and not of {issuer!r:.200}; name the "
@@ -84,89 +82,26 @@ def fetch_keys(url: str) -> list[Mapping[str, Any]]:
         InputError: it is none, or none of its keys can be used.
         StoreUnavailableError: it cannot be fetched.
     """
-    return usable_keys(_object(_fetch(url), url), url)
+    return usable_keys(_fetch(url), url)
 
 
-def _object(text: bytes, url: str) -> Mapping[str, Any]:
+def _fetch(url: str) -> Mapping[str, Any]:
+    """Fetch a JSON object.
+
+    Raises:
+        InputError: the answer is JSON of another form.
+        StoreUnavailableError: there is no usable answer.
+    """
+    client = JSONClient(address(url), None, insecure=False, retries=1, largest=_LARGEST)
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"the answer of {url} is not JSON: {error!s:.200}") from None
+        value = client.get(url, monotonic() + _SECONDS)
+    except (UnusableAnswerError, UnknownShapeError) as error:
+        raise StoreUnavailableError(f"{url}: {error}") from None
+    finally:
+        client.close()
     if not isinstance(value, dict):
         raise InputError(f"the answer of {url} is not a JSON object")
     return value
-
-
-def _fetch(url: str) -> bytes:
-    """Return the body at an address; redirects are not followed, and no answer is waited for longer than `_SECONDS`.
-
-    Raises:
-        StoreUnavailableError: there is none.
-    """
-    retries = Retries(monotonic() + 2 * _SECONDS, first=0.2, longest=_SECONDS, most=1)
-    while True:
-        try:
-            return _answer(url)
-        except _AgainError as error:
-            pause = retries.pause(error.pause)
-            if pause is None:
-                raise StoreUnavailableError(f"{url} {error}") from None
-        sleep(pause)
-
-
-class _AgainError(Exception):
-    """An attempt failed that may succeed later; ``pause`` is the number of seconds that the server asks to wait."""
-
-    def __init__(self, message: str, pause: float | None = None) -> None:
-        super().__init__(message)
-        self.pause = pause
-
-
-def _answer(url: str) -> bytes:
-    """Return the body at an address.
-
-    Raises:
-        StoreUnavailableError: there is none, and will not be soon.
-    """
-    import httpx
-
-    from pointsman.tools.network.http_calls import BoundedTransport, proxy_of
-
-    transport = BoundedTransport(proxy_of(url))
-    headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
-    try:
-        with (
-            httpx.Client(transport=transport, timeout=_SECONDS, follow_redirects=False, trust_env=False) as client,
-            client.stream("GET", url, headers=headers) as response,
-        ):
-            _check_head(url, response.status_code, response.headers)
-            return _body(url, response.iter_raw())
-    except httpx.TimeoutException as error:
-        raise _AgainError(_LATE) from error
-    except httpx.TransportError as error:
-        raise _AgainError(f"cannot be reached: {one_line(str(error)):.200}") from error
-    except (httpx.InvalidURL, ValueError) as error:
-        raise StoreUnavailableError(f"{url} is no usable address: {one_line(str(error)):.200}") from error
-
-
-def _check_head(url: str, status: int, headers: Mapping[str, str]) -> None:
-    if status == 429 or status >= 500:
-        raise _AgainError(f"answers with status {status}", seconds_of(headers.get("Retry-After")))
-    if 300 <= status < 400:
-        raise StoreUnavailableError(f"{url} redirects, which is not followed; name the right address")
-    if status != 200:
-        raise StoreUnavailableError(f"{url} answers with status {status}")
-    if headers.get("Content-Encoding", "identity") != "identity":
-        raise StoreUnavailableError(f"{url} compresses its answer, although it was not to")
-
-
-def _body(url: str, chunks: Iterable[bytes]) -> bytes:
-    body = bytearray()
-    for chunk in chunks:
-        body += chunk
-        if len(body) > _LARGEST:
-            raise StoreUnavailableError(f"the answer of {url} has more than {_LARGEST:,} bytes")
-    return bytes(body)
 
 
 class IssuerKeys:
