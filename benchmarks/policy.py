@@ -24,8 +24,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from _data import DATA
+from _rankings import rankings
 from pointsman.embedders import CachedEmbedder, default_embedder
-from pointsman.evaluation import TestCollection, compare, indexed, measure, rankings, read_collection, tune
+from pointsman.evaluation import TestCollection, compare, indexed, measure, read_collection, tune
 from pointsman.retrieval.request import RegisteredStrategy
 
 if TYPE_CHECKING:

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 from _data import DATA
+from _rankings import rankings
 from pointsman.embedders import CachedEmbedder, default_embedder
-from pointsman.evaluation import TestCollection, compare, indexed, measure, rankings, read_collection
+from pointsman.evaluation import TestCollection, compare, indexed, measure, read_collection
 from pointsman.retrieval.fusion import CosineSpread
 
 SETS = (  # the quick ones first

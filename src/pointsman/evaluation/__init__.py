@@ -13,7 +13,7 @@ from pointsman.evaluation.question_files import (
 )
 from pointsman.evaluation.ranking_metrics import Figures, measure
 from pointsman.evaluation.report import Report, StrategyReport, render
-from pointsman.evaluation.run_collection import STRATEGIES, evaluate, evaluate_workspace, indexed, rankings, run_eval
+from pointsman.evaluation.run_collection import STRATEGIES, evaluate, evaluate_workspace, indexed, run_eval
 from pointsman.evaluation.significance import SignificanceTest, compare
 from pointsman.evaluation.tune import Tuning, tune
 
@@ -35,7 +35,6 @@ __all__ = [
     "file_labels",
     "indexed",
     "measure",
-    "rankings",
     "read_collection",
     "read_questions",
     "render",

@@ -272,25 +272,6 @@ def measure_strategies(
     return reports
 
 
-def rankings(
-    workspace: Workspace,
-    collection: TestCollection,
-    strategy: str,
-    depth: int = DEPTH,
-    on_progress: Progress | None = None,
-    *,
-    rerank: bool | BaseRefiner | None = None,
-) -> dict[str, list[str]]:
-    """Return the ids that a strategy finds for each query, best first, as input for `measure`."""
-    report = on_progress or (lambda *_: None)
-    results = {}
-    for number, (query, text) in enumerate(collection.queries.items(), 1):
-        context = workspace.search(text, depth, strategy=RegisteredStrategy(strategy), rerank=rerank, refuse=False)
-        results[query] = [hit.id for hit in context]
-        report(number, len(collection.queries), f"{strategy}: asking")
-    return results
-
-
 def _latencies(
     ask: Callable[[str], object],
     queries: Mapping[str, str],

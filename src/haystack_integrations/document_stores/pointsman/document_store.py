@@ -325,15 +325,12 @@ def _own_document(document: Document) -> OurDocument:
     Raises:
         InputError: its embedding is not a list of finite numbers.
     """
-    extra: dict[str, Any] = {}
-    if document.content is None:
-        extra["content"] = None
+    values = {"blob": document.blob, "sparse_embedding": document.sparse_embedding}
+    extra: dict[str, Any] = {name: value.to_dict() for name, value in values.items() if value is not None}
     if document.score is not None:
         extra["score"] = document.score
-    if document.blob is not None:
-        extra["blob"] = document.blob.to_dict()
-    if document.sparse_embedding is not None:
-        extra["sparse_embedding"] = document.sparse_embedding.to_dict()
+    if document.content is None:
+        extra["content"] = None
     if document.embedding is not None:
         extra["length"] = _length(document)
     if _EXTRA in document.meta:

@@ -80,15 +80,6 @@ class PointsmanReranker(BaseDocumentCompressor, extra="forbid"):
         """Return the most relevant documents, best first."""
         return reorder_documents(documents, self.reranker.rerank(query, number_documents(documents), self.top_n))
 
-    async def acompress_documents(
-        self,
-        documents: Sequence[theirs.Document],
-        query: str,
-        callbacks: Callbacks | None = None,  # noqa: ARG002  (LangChain's interface)
-    ) -> list[theirs.Document]:
-        """Async version of `compress_documents`."""
-        return reorder_documents(documents, await self.reranker.arerank(query, number_documents(documents), self.top_n))
-
 
 class LangChainEmbedder(EmbedFunction):
     """Adapter for LangChain embeddings, if they are to have a name of your own; others are taken as they are.

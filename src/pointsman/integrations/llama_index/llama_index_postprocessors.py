@@ -40,13 +40,6 @@ class PointsmanRerank(BaseNodePostprocessor):
     ) -> list[NodeWithScore]:
         return nodes_in_order(nodes, self.reranker.rerank(question_of(query_bundle), number_nodes(nodes), self.top_n))
 
-    async def _apostprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
-        return nodes_in_order(
-            nodes, await self.reranker.arerank(question_of(query_bundle), number_nodes(nodes), self.top_n)
-        )
-
 
 class PointsmanRefine(BaseNodePostprocessor):
     """Any Pointsman refiner as a node postprocessor: one that refuses, compresses, diversifies, or a user-defined one.
@@ -73,15 +66,6 @@ class PointsmanRefine(BaseNodePostprocessor):
         if not nodes:
             return []
         return self._nodes_of(nodes, self.refiner.refine(Query(question_of(query_bundle)), *self._ranking_of(nodes)))
-
-    async def _apostprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
-        if not nodes:
-            return []
-        return self._nodes_of(
-            nodes, await self.refiner.arefine(Query(question_of(query_bundle)), *self._ranking_of(nodes))
-        )
 
     def _ranking_of(self, nodes: list[NodeWithScore]) -> tuple[Ranked, int]:
         hits = [

@@ -111,8 +111,6 @@ class Metrics:
         Gauge("pointsman_build", "1, with the version.", ["version"], registry=registry).labels(__version__).set(1)
         ProcessCollector(registry=registry)
         GCCollector(registry=registry)
-        self._by_request: dict[tuple[str, str, int], Counter] = {}
-        self._by_route: dict[str, Histogram] = {}
         self._by_strategy: dict[str, Counter] = {}
         self._by_stage: dict[str, Histogram] = {}
 
@@ -125,15 +123,8 @@ class Metrics:
             status: the HTTP status.
             seconds: from the request to the end of the answer.
         """
-        key = (method, route, status)
-        counter = self._by_request.get(key)
-        if counter is None:
-            counter = self._by_request[key] = self._requests.labels(method, route, str(status))
-        counter.inc()
-        histogram = self._by_route.get(route)
-        if histogram is None:
-            histogram = self._by_route[route] = self._seconds.labels(route)
-        histogram.observe(seconds)
+        self._requests.labels(method, route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
         if status == 429:
             self._rejections.inc()
 

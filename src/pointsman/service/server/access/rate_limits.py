@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable
 from ipaddress import IPv6Address
 from typing import TYPE_CHECKING, Self
@@ -169,22 +169,16 @@ class Gate:
 
     Args:
         limits: ``concurrency``, ``queue`` and ``queue_seconds``.
+
+    Attributes:
+        running: the number of running requests.
+        waiting: the number of waiting requests.
     """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._running = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
-
-    @property
-    def running(self) -> int:
-        """Return the number of running requests."""
-        return self._running
-
-    @property
-    def waiting(self) -> int:
-        """Return the number of waiting requests."""
-        return len(self._waiting)
+        self._places = asyncio.Semaphore(limits.concurrency)
+        self.running = self.waiting = 0
 
     async def __aenter__(self) -> Self:
         """Enter at once, or wait for a turn.
@@ -192,37 +186,23 @@ class Gate:
         Raises:
             Problem: ``too-many-requests``: the queue is full, or the wait took too long.
         """
-        if self._running < self._limits.concurrency:  # so none waits: a leaving request hands its place on
-            self._running += 1
-            return self
-        if len(self._waiting) >= self._limits.queue:
+        if self._places.locked() and self.waiting >= self._limits.queue:
             raise _busy()
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        self.waiting += 1
         try:
             async with asyncio.timeout(self._limits.queue_seconds):
-                await turn
-        except BaseException as error:
-            if not turn.cancelled():
-                self._leave()  # its turn came at the moment it gave up
-            elif turn in self._waiting:
-                self._waiting.remove(turn)
-            if isinstance(error, TimeoutError):
-                raise _busy() from error
-            raise
+                await self._places.acquire()
+        except TimeoutError as error:
+            raise _busy() from error
+        finally:
+            self.waiting -= 1
+        self.running += 1
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Hand the place to the next request."""
-        self._leave()
-
-    def _leave(self) -> None:
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():  # otherwise it has just given up
-                turn.set_result(None)  # the place is handed on; the number of running requests is unchanged
-                return
-        self._running -= 1
+        self.running -= 1
+        self._places.release()
 
 
 def _busy() -> HttpProblem:
