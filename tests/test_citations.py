@@ -93,21 +93,35 @@ def test_a_hit_that_spans_pages_cites_the_page_of_the_sentence_that_answers(
     language: str, question: str, expected: str
 ) -> None:
     """K4; where several sentences may answer, all their pages are named."""
-    before, after = SPANNING[language]
-    text = f"{before} {after}"
-    place = {"source": "a.pdf", "page": 4, "page_end": 6, "page_break": len(before) + 1, "start": 0, "end": len(text)}
-    (located_hit,) = with_places((hit(text, **place),), question)
+    first_text, last_text = SPANNING[language]
+    text = f"{first_text} {last_text}"
+    location = {
+        "source": "a.pdf",
+        "page": 4,
+        "page_end": 6,
+        "page_break": len(first_text) + 1,
+        "start": 0,
+        "end": len(text),
+    }
+    (located_hit,) = with_places((hit(text, **location),), question)
     assert str(located_hit.citation) == f"a.pdf, {expected}"
     assert located_hit.citation.quote == text
 
 
 @pytest.mark.parametrize(("words", "expected"), [("The lever locks the points.", "page 4"), ("dusk.", "pages 5-6")])
 def test_an_excerpt_of_a_hit_that_spans_pages_cites_its_own_page(words: str, expected: str) -> None:
-    before, after = SPANNING["en"]
-    text = f"{before} {after}"
-    place = {"source": "a.pdf", "page": 4, "page_end": 6, "page_break": len(before) + 1, "start": 0, "end": len(text)}
+    first_text, last_text = SPANNING["en"]
+    text = f"{first_text} {last_text}"
+    location = {
+        "source": "a.pdf",
+        "page": 4,
+        "page_end": 6,
+        "page_break": len(first_text) + 1,
+        "start": 0,
+        "end": len(text),
+    }
     span = text.index(words), text.index(words) + len(words)
-    assert str(cite(replace(hit(text, **place), excerpt=Excerpt(words, (span,))))) == f"a.pdf, {expected}"
+    assert str(cite(replace(hit(text, **location), excerpt=Excerpt(words, (span,))))) == f"a.pdf, {expected}"
 
 
 @pytest.mark.parametrize(

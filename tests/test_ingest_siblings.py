@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 from datetime import datetime
 from typing import Any
 
 import pytest
 
-from pointsman.ingest import ParsedDocument, convert
+from pointsman.ingest import ParsedDocument, Problem, convert
 from pointsman.ingest.converters.office.number_formats import shown
 from pointsman.ingest.converters.pdf_layout import Piece, _lines
 
@@ -127,3 +128,127 @@ def test_rtf_and_a_page_title_that_says_nothing() -> None:
     )
     assert isinstance(source, ParsedDocument)
     assert (source.text, source.title) == ("Поезд 7\n道岔", "note")
+
+
+def opened_with_one_cell(error: str) -> bytes:
+    import openpyxl
+
+    book = openpyxl.Workbook()
+    book.active.append(["Part", "Price"])
+    book.active.append(["frog", error])
+    out = io.BytesIO()
+    book.save(out)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("error", ["#VALUE!", "#REF!", "#NAME?", "#DIV/0!", "#N/A"])
+def test_errors_of_a_sheet_are_shown_as_the_sheet_shows_them(error: str) -> None:
+    (source,) = convert("a.xlsx", opened_with_one_cell(error))
+    assert isinstance(source, ParsedDocument)
+    assert f"frog | {error}" in source.text
+
+
+MATH = "http://schemas.openxmlformats.org/officeDocument/2006/math"
+
+
+@pytest.mark.parametrize(
+    ("formula", "expected"),
+    [
+        ("<m:f><m:num>{a}</m:num><m:den>{b}</m:den></m:f>", "speed a/b here"),
+        ("<m:sSup><m:e>{a}</m:e><m:sup>{b}</m:sup></m:sSup>", "speed a^b here"),
+        ("<m:sSub><m:e>{a}</m:e><m:sub>{b}</m:sub></m:sSub>", "speed a_b here"),
+        ("<m:nary><m:sub>{a}</m:sub><m:sup></m:sup><m:e>{b}</m:e></m:nary>", "speed _ab here"),
+    ],
+)
+def test_formulas_of_word_and_powerpoint_are_read(formula: str, expected: str) -> None:
+    import docx
+    import pptx
+    from lxml import etree
+
+    letters = {letter: f"<m:r><m:t>{letter}</m:t></m:r>" for letter in "ab"}
+    math = f'<m:oMath xmlns:m="{MATH}">{formula.format(**letters)}</m:oMath>'
+    document = docx.Document()
+    paragraph = document.add_paragraph("speed ")
+    paragraph._p.append(etree.fromstring(math))
+    paragraph.add_run(" here")
+    assert expected in text_of_file("a.docx", document)
+    deck = pptx.Presentation()
+    box = deck.slides.add_slide(deck.slide_layouts[6]).shapes.add_textbox(0, 0, 99, 99)
+    box.text_frame.text = "speed "
+    office = "http://schemas.microsoft.com/office/drawing/2010/main"
+    box.text_frame.paragraphs[0]._p.append(etree.fromstring(f'<a14:m xmlns:a14="{office}">{math}</a14:m>'))
+    box.text_frame.paragraphs[0].add_run().text = " here"
+    assert expected in text_of_file("a.pptx", deck)
+
+
+def test_footers_and_dates_of_slides_are_read_once() -> None:
+    import pptx
+    from lxml import etree
+    from pptx.oxml.ns import qn
+
+    deck = pptx.Presentation()
+    for number in range(3):
+        slide = deck.slides.add_slide(deck.slide_layouts[6])
+        slide.shapes.add_textbox(0, 0, 99, 99).text_frame.text = f"Slide text {number}"
+        for kind, words in (("ftr", "Confidential: Ann Smith"), ("dt", "4 March 2024"), ("sldNum", f"page{number}")):
+            shape = slide.shapes.add_textbox(0, 0, 99, 99)
+            shape.text_frame.text = words
+            properties = shape._element.find(f"{qn('p:nvSpPr')}/{qn('p:nvPr')}")
+            etree.SubElement(properties, qn("p:ph")).set("type", kind)
+    text = text_of_file("a.pptx", deck)
+    assert [text.count(words) for words in ("Confidential: Ann Smith", "4 March 2024", "page1")] == [1, 1, 0]
+    assert text.index("Slide text 0") < text.index("Confidential") < text.index("Slide text 1")
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+@pytest.mark.parametrize("key", ["id", "_id"])
+def test_the_id_of_a_row_is_a_word_of_it(key: str, name: str) -> None:
+    separator = "," if name == "a.csv" else "\t"
+    rows = f"{key},part\nF-17,frog\nC-20,clip\n".replace(",", separator)
+    sources = [item for item in convert(name, rows.encode()) if isinstance(item, ParsedDocument)]
+    assert [(source.text, source.record_id) for source in sources] == [
+        (f"{key}: F-17\npart: frog", "F-17"),
+        (f"{key}: C-20\npart: clip", "C-20"),
+    ]
+
+
+def test_the_results_of_a_notebook_are_read_whole_or_told() -> None:
+    words = " ".join(f"word{number}" for number in range(2500))  # some 22,000 characters
+    output = {"output_type": "stream", "text": words}
+    cells = [
+        {"cell_type": "code", "source": "print()", "outputs": [{**output, "text": text}]}
+        for text in (words[:9000], words)
+    ]
+    source, problem = sorted(
+        convert("a.ipynb", json.dumps({"cells": cells}).encode()), key=lambda item: type(item).__name__
+    )
+    assert isinstance(source, ParsedDocument)
+    assert isinstance(problem, Problem)
+    assert words[:9000] in source.text
+    assert words[:20_000] in source.text
+    assert problem.reason == f"cell 2: a result of {len(words)} characters; only the first 20000 are read"
+
+
+@pytest.mark.parametrize(
+    "lines", [("السكة الحديدية", "القطار السريع"), ("תחנת הרכבת", "הקטר הישן"), ("ایستگاه راه آهن", "قطار شهری")]
+)
+def test_a_page_that_is_written_from_right_to_left_keeps_its_words(lines: tuple[str, str]) -> None:
+    from matplotlib import get_data_path
+    from reportlab.pdfbase import pdfmetrics
+    from reportlab.pdfbase.ttfonts import TTFont
+    from reportlab.pdfgen.canvas import Canvas
+
+    pdfmetrics.registerFont(TTFont("DejaVu", f"{get_data_path()}/fonts/ttf/DejaVuSans.ttf"))
+    out = io.BytesIO()
+    canvas = Canvas(out)
+    canvas.setFont("DejaVu", 11)
+    for row in range(8):
+        for column, line in enumerate(lines):  # letters are placed one by one, from right to left
+            right = 500.0 - 250 * column
+            for letter in line:
+                right -= pdfmetrics.stringWidth(letter, "DejaVu", 11)
+                canvas.drawString(right, 780 - 14 * row, letter)
+    canvas.save()
+    items = list(convert("a.pdf", out.getvalue()))
+    assert isinstance(items[0], ParsedDocument)
+    assert set(" ".join(lines).split()) <= set(items[0].text.split())

@@ -46,7 +46,9 @@ def test_what_separates_cells_is_told_from_all_rows(text: str, expected: list[tu
             ("Отчёт", 1), ("болт: М8\nвес: 5\nцена: 7\nсклад: Клин", 3),
             ("болт: М9\nвес: 6\nцена: 8\nсклад: Тверь", 4)
         ]),
-        ("Report,Sales\nid,name,qty,price\n7,bolt,1,2\n", [("Report | Sales", 1), ("name: bolt\nqty: 1\nprice: 2", 3)]),
+        ("Report,Sales\nid,name,qty,price\n7,bolt,1,2\n", [
+            ("Report | Sales", 1), ("id: 7\nname: bolt\nqty: 1\nprice: 2", 3)
+        ]),
         (",value\nbolt,3\nnut,4\n", [("bolt\nvalue: 3", 2), ("nut\nvalue: 4", 3)]),
     ],
 )  # fmt: skip

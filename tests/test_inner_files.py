@@ -99,9 +99,9 @@ def test_every_format_can_be_in_an_archive_and_in_a_message(inner: str) -> None:
 
 def test_an_archive_of_office_files_is_no_office_file() -> None:
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as stored:
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive_file:
         for name in ("a.docx", "a.xlsx", "a.odt"):
-            stored.writestr(name, OFFICE[name]())
+            archive_file.writestr(name, OFFICE[name]())
     passages, reasons = read("a.zip", buffer.getvalue())
     assert {passage.metadata["kind"] for passage in passages} == {"docx", "xlsx", "odt"}
     assert reasons == []

@@ -28,21 +28,21 @@ def archive(path: str, data: bytes, most_files: int, convert_inner: ConvertInner
     Raises:
         InputError: The archive is damaged.
     """
-    packed = Archive(data, "ZIP archive")
+    zip_file = Archive(data, "ZIP archive")
     names = [
         name
-        for name in dict.fromkeys(packed.names)
-        if not name.endswith("/") and not any(part.startswith((".", "__MACOSX")) for part in name.split("/"))
+        for name in dict.fromkeys(zip_file.names)
+        if not name.endswith("/") and not any(folder.startswith((".", "__MACOSX")) for folder in name.split("/"))
     ]
     if len(names) > most_files:
         yield Problem(path, f"{len(names)} files; only the first {most_files} are read")
     reasons: dict[str, list[str]] = {}
     for count, name in enumerate(names[:most_files]):
-        if packed.size_with(name) > MAX_UNPACKED:
+        if zip_file.size_with(name) > MAX_UNPACKED:
             yield Problem(path, f"unpacks to more than {MAX_UNPACKED >> 20} MB; only its first {count} files are read")
             break
         try:
-            content = packed.read(name)
+            content = zip_file.read(name)
         except InputError as error:
             yield Problem(path, f"file {name!r:.200}: {error}")
             continue

@@ -166,7 +166,7 @@ def calendar_blocks(text: str) -> Iterator[Block]:
     """Yield the entries of a calendar, with their lines; see RFC 5545."""
     entry_lines: list[str] = []
     first = 1
-    for number, line in _unfolded(text):
+    for number, line in _unfold(text):
         name, _, value = line.partition(":")
         name = name.upper().partition(";")[0]
         if name in ("BEGIN", "END"):
@@ -182,7 +182,7 @@ def calendar_blocks(text: str) -> Iterator[Block]:
         yield Block(0, "\n".join(entry_lines), (first, number), exact=False, is_alone=True)
 
 
-def _unfolded(text: str) -> Iterator[NumberedLine]:
+def _unfold(text: str) -> Iterator[NumberedLine]:
     """Yield the lines of a calendar with those that continue them; a line may be folded within a word."""
     whole = ""
     begin = 1

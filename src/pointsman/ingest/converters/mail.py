@@ -197,9 +197,9 @@ def _hidden_twins(message: Message, decoder: PartDecoder) -> set[int]:
     for container in message.walk():
         if container.get_content_type() != "multipart/alternative":
             continue
-        entities = [part for part in container.walk() if not part.is_multipart() and _filename(part) is None]
-        plain = [part for part in entities if part.get_content_type() == "text/plain"]
-        html = [part for part in entities if part.get_content_type() == "text/html"]
+        entities = [entity for entity in container.walk() if not entity.is_multipart() and _filename(entity) is None]
+        plain = [entity for entity in entities if entity.get_content_type() == "text/plain"]
+        html = [entity for entity in entities if entity.get_content_type() == "text/html"]
         if plain and html:
             html_words, plain_words = _words_of(html, decoder), _words_of(plain, decoder)
             twin_ids |= set(map(id, html if 2 * len(html_words & plain_words) >= len(html_words) else plain))
@@ -208,10 +208,10 @@ def _hidden_twins(message: Message, decoder: PartDecoder) -> set[int]:
 
 def _words_of(entities: list[Message], decoder: PartDecoder) -> set[str]:
     words: set[str] = set()
-    for part in entities:
-        content = part.get_payload(decode=True)
+    for entity in entities:
+        content = entity.get_payload(decode=True)
         if isinstance(content, bytes):
             with suppress(InputError):  # reported when the part is read
-                blocks = _body(part, content, decoder)
+                blocks = _body(entity, content, decoder)
                 words.update(_WORD.findall("\n".join(block.text for block in blocks).lower()))
     return words

@@ -49,7 +49,7 @@ def markdown(path: str, text: str) -> ParsedDocument:
         title = str(fields.get("title", ""))
         metadata = {key: fields[key] for key in (*_FRONT_KEYS, *VALIDITY_KEYS) if key in fields}
         skipped = front[0].count("\n")
-        field_lines = (f"{key}: {_joined(metadata[key])}" for key in _FRONT_KEYS if key in metadata)
+        field_lines = (f"{key}: {_join_texts(metadata[key])}" for key in _FRONT_KEYS if key in metadata)
         head = [Block(0, "\n".join(field_lines), (2, skipped), exact=False)]
         text = text[front.end() :]
     return outline(path, "md", [*head, *_markdown_blocks(text, skipped)], title=title, metadata=metadata)
@@ -74,7 +74,7 @@ def _front_fields(text: str, *, is_toml: bool) -> dict[str, str | list[str]]:
     return {key: value for key, value in fields.items() if value}
 
 
-def _joined(value: str | list[str]) -> str:
+def _join_texts(value: str | list[str]) -> str:
     return value if isinstance(value, str) else ", ".join(value)
 
 
@@ -226,13 +226,16 @@ def notebook(path: str, text: str, most_cells: int) -> Iterator[ParsedDocument |
         else:
             blocks.append(Block(0, source, page=page))
             outputs = cell.get("outputs")
-            texts = map(_output, outputs if isinstance(outputs, list) else ())
-            blocks += [Block(0, text[:_LONGEST_OUTPUT], page=page) for text in texts]
+            for result in map(_output, outputs if isinstance(outputs, list) else ()):
+                blocks.append(Block(0, result[:_LONGEST_OUTPUT], page=page))
+                if len(result) > _LONGEST_OUTPUT:
+                    reason = f"a result of {len(result)} characters; only the first {_LONGEST_OUTPUT} are read"
+                    yield Problem(path, f"cell {page}: {reason}")
     metadata = {"language_of_code": language} if isinstance(language, str) and language else {}
     yield outline(path, "ipynb", blocks, metadata=metadata)
 
 
-_LONGEST_OUTPUT = 2000  # characters printed by one cell
+_LONGEST_OUTPUT = 20_000  # characters of one result of a cell
 
 
 def _join(value: object) -> str:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _MOST_PIECES = 5000  # of a page; one with more is read in the order in which the file has them
 _LETTER_SPACED = re.compile(r"(?<!\S)\w(?: +\w){5,}(?!\S)")
+_RIGHT_TO_LEFT = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 _LOWER = re.compile(r"\s*[a-zа-яё]")
 
 
@@ -40,7 +41,8 @@ def page_text(page: PdfTextPage, added: Sequence[Piece] = (), *, is_upright: boo
     """
     text, count = page.get_text_range(), page.count_rects()
     has_boxes = len(text) == page.count_chars()
-    is_read_by_rows = is_upright and has_boxes and count <= _MOST_PIECES
+    runs_right = 2 * len(_RIGHT_TO_LEFT.findall(text)) < sum(map(str.isalpha, text))
+    is_read_by_rows = is_upright and has_boxes and count <= _MOST_PIECES and (runs_right or bool(added))
     rows = _rows(Piece(*page.get_rect(index)) for index in range(count)) if is_read_by_rows else []
     if not added and all(len(row) == 1 for row in rows):
         return _LETTER_SPACED.sub(lambda match: _joined_letters(page, match), text) if has_boxes else text

@@ -72,7 +72,7 @@ def json_lines(path: str, text: str) -> Iterator[ParsedDocument | Problem]:
             yield from records.read(value, number)
         else:
             yield Problem(path, f"line {number}: expected a JSON object, not {type(value).__name__}")
-    yield from records.repeated()
+    yield from records.repetitions()
 
 
 def json_file(path: str, text: str) -> Iterator[ParsedDocument | Problem]:
@@ -84,7 +84,7 @@ def json_file(path: str, text: str) -> Iterator[ParsedDocument | Problem]:
             yield from records.read(item, number)
     else:
         yield from records.read(value if isinstance(value, dict) else {"": value}, 1)
-    yield from records.repeated()
+    yield from records.repetitions()
 
 
 def table(path: str, text: str, kind: str) -> Iterator[ParsedDocument | Problem]:
@@ -124,7 +124,7 @@ def table(path: str, text: str, kind: str) -> Iterator[ParsedDocument | Problem]
                 yield from records.row(header, row, first, last)
         if listed_rows:
             yield _list_of_rows(path, kind, listed_rows)
-        yield from records.repeated()
+        yield from records.repetitions()
     except csv.Error as error:
         raise InputError(f"table that cannot be read: {error}") from error
     if not seen_rows:
@@ -271,7 +271,7 @@ class _Records:
         self._digests: set[str] = set()  # of texts, and of whole records
         self._repeated_ids, self._first_repeated = 0, 0
 
-    def repeated(self) -> Iterator[Problem]:
+    def repetitions(self) -> Iterator[Problem]:
         """Yield a problem if records were left out because they repeat earlier ones."""
         if self._repeated_ids:
             verb = "record repeats" if self._repeated_ids == 1 else "records repeat"
@@ -306,7 +306,9 @@ class _Records:
         elif title and any(name in record for name in TEXT_FIELDS):
             text = title  # the text field exists but is empty, as in some records of collections
         else:
-            text = _readable(other_fields) or title
+            is_row = self._kind in ("csv", "tsv")  # whose reader sees the id, too
+            shown_fields = {id_field: record[id_field], **other_fields} if id_field and is_row else other_fields
+            text = _readable(shown_fields) or title
         if len(title) > LONGEST_HEADING:
             title, text = "", text if text == title else f"{title}\n\n{text}"
         if not text:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pointsman.ingest.converters.office.archive import (
+    FORMULA_TAGS,
     Archive,
     document_title,
     drawing_blocks,
+    formula_text,
 )
 from pointsman.ingest.converters.paragraphs import Paragraphs
 from pointsman.ingest.source_text import Block, ParsedDocument, Problem, outline
@@ -29,11 +31,12 @@ def pptx(path: str, data: bytes, most_pages: int) -> Iterator[ParsedDocument | P
     if len(slides) > most_pages:
         yield Problem(path, f"{len(slides)} slides; only the first {most_pages} are read")
     blocks: list[Block] = []
+    footers: set[str] = set()  # many slides have the same: it is read on the first
     for page, slide in enumerate(slides[:most_pages], start=1):
         if slide not in archive.names:
             yield Problem(path, f"slide {page} is not in the file")
             continue
-        slide_blocks = sorted(_slide_blocks(archive, slide, page), key=lambda block: not block.level)
+        slide_blocks = sorted(_slide_blocks(archive, slide, page, footers), key=lambda block: not block.level)
         if slide_blocks and not slide_blocks[0].level:
             slide_blocks[0] = slide_blocks[0]._replace(level=1)  # otherwise its text would belong to the previous slide
         segments = [name for name in archive.relations(slide).values() if name in archive.names]
@@ -44,12 +47,14 @@ def pptx(path: str, data: bytes, most_pages: int) -> Iterator[ParsedDocument | P
                 slide_blocks += _comments(archive, name, page)
         notes = [name for name in segments if "notesSlide" in name]
         blocks += slide_blocks + [
-            block for name in notes for block in _slide_blocks(archive, name, page, shape_type="body")
+            block for name in notes for block in _slide_blocks(archive, name, page, footers, shape_type="body")
         ]
     yield outline(path, "pptx", blocks, title=document_title(archive))
 
 
-def _slide_blocks(archive: Archive, slide: str, page: int, *, shape_type: str | None = None) -> Iterator[Block]:
+def _slide_blocks(
+    archive: Archive, slide: str, page: int, footers: set[str], *, shape_type: str | None = None
+) -> Iterator[Block]:
     text = Paragraphs()
     holder = ""  # the role of the current shape
     tags = (f"{_SLIDE}sp", f"{_SLIDE}ph", *(_DRAW + name for name in ("p", "tbl", "tr", "tc")))
@@ -59,13 +64,16 @@ def _slide_blocks(archive: Archive, slide: str, page: int, *, shape_type: str | 
             holder = ""
         elif tag == "ph":
             holder = element.get("type", "body")
-        elif holder in ("sldNum", "dt", "ftr") or (shape_type and holder != shape_type):
+        elif holder == "sldNum" or (shape_type and holder != shape_type):
             continue
         elif tag == "p":
             if event == "end":
-                for node in element.iter(f"{_DRAW}t", f"{_DRAW}br"):
-                    text.add("\n" if node.tag.endswith("br") else node.text or "")
-                yield from text.paragraph(1 if holder in ("title", "ctrTitle") else 0, page=page)
+                for node in element.iter(f"{_DRAW}t", f"{_DRAW}br", *FORMULA_TAGS):
+                    text.add("\n" if node.tag.endswith("br") else formula_text(node))
+                for block in text.paragraph(1 if holder in ("title", "ctrTitle") else 0, page=page):
+                    if holder not in ("dt", "ftr") or block.text not in footers:
+                        yield block
+                        footers |= {block.text} if holder in ("dt", "ftr") else set()
         else:
             yield from text.open(tag) if event == "start" else text.close(tag, page=page)
 

@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pointsman.ingest.converters.office.archive import (
+    FORMULA_TAGS,
     Archive,
     document_title,
     drawing_blocks,
+    formula_text,
 )
 from pointsman.ingest.converters.paragraphs import Paragraphs
 from pointsman.ingest.converters.web_page import html_blocks
@@ -29,6 +31,7 @@ _TAGS = tuple(_WORD + name for name in ("p", "tbl", "tr", "tc"))
 _TEXT = (
     *(_WORD + name for name in ("pStyle", "t", "tab", "br", "cr", "noBreakHyphen", "vanish")),
     f"{_DRAWING}docPr",
+    *FORMULA_TAGS,
 )
 _CHARACTERS = dict(zip(_TEXT[2:6], "\t\n\n-", strict=True))
 _SKIPPED = (
@@ -153,7 +156,7 @@ class _WordReader:
             elif is_hidden is not None and node.getparent() is is_hidden:
                 self._hidden += node.tag == f"{_WORD}t"
             else:
-                segments.append(_CHARACTERS.get(node.tag, node.text or ""))
+                segments.append(_CHARACTERS.get(node.tag) or formula_text(node))
         if any(segment.strip() for segment in segments):
             numbering = _numbering_of(paragraph) or self._numbered_styles.get(style)
             text.add(self._numbers.next(*numbering) if numbering else "")

@@ -174,7 +174,7 @@ class _Cells:
         if kind == "s":
             return self._strings[int(value)] if value.isdecimal() and int(value) < len(self._strings) else ""
         if kind != "n":
-            return {"b": "TRUE" if value == "1" else "FALSE", "e": ""}.get(kind, value)
+            return ("TRUE" if value == "1" else "FALSE") if kind == "b" else value
         style = cell.get("s", "")
         has_format = style.isdecimal() and int(style) < len(self._formats)
         return shown(value, self._formats[int(style)] if has_format else "", self._begin)
