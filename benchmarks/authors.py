@@ -26,6 +26,10 @@ from fastapi.testclient import TestClient
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # the service as its tests start it
 
 import httpx
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.vectorstores import InMemoryVectorStore
+from llama_index.core import MockEmbedding, VectorStoreIndex
+from llama_index.core.schema import TextNode
 
 import pointsman
 from _cases import outcome, print_cases
@@ -374,6 +378,20 @@ def evaluation() -> Iterator[tuple[str, bool]]:
         )
 
 
+def filters_over_stores() -> Iterator[tuple[str, bool]]:
+    """Row 001, 004: filters over the vector stores of LangChain and LlamaIndex."""
+    texts = [f"a rail and a signal {number}" for number in range(300)]
+    store = InMemoryVectorStore(DeterministicFakeEmbedding(size=8))
+    store.add_texts(texts, [{"year": 2000 + number % 25} for number in range(300)], ids=[str(n) for n in range(300)])
+    nodes = [TextNode(text=text, id_=str(n), metadata={"year": 2000 + n % 25}) for n, text in enumerate(texts)]
+    index = VectorStoreIndex(nodes, embed_model=MockEmbedding(embed_dim=8))
+    for name, source in (("LangChain", store), ("LlamaIndex", index)):
+        with EnhancedRetrievalService(None, source) as service:
+            for strategy in ("vector", "auto"):
+                hits = service.search_sync("rail", 5, strategy, filters="year > 2022")
+                yield f"{name}, {strategy}", len(hits) == 5 and all(hit.metadata["year"] > 2022 for hit in hits)
+
+
 def routes() -> Iterator[tuple[str, bool]]:
     """Row 002: filters, identifiers, and counters of `router_select`."""
     for text in (
@@ -445,6 +463,7 @@ ROWS: Final[dict[str, Case]] = {
     "000": selectors,
     "001": transformations,
     "001-names": names,
+    "001-filters": filters_over_stores,
     "002": routes,
     "003": hybrid_retriever,
     "004": keyword_index,

@@ -529,8 +529,8 @@ async def test_a_retriever_of_haystack_is_one_of_ours(store: PointsmanDocumentSt
     assert await retriever.aretrieve("signal", 1) == hits
     hybrid = SimpleHybridRetriever(store.dataset.retriever("bm25"), retriever)
     assert {hit.id for hit in hybrid.retrieve("red signal")} >= {"0", "theirs"}
-    with pytest.raises(InputError, match="takes no filters"):
-        retriever.retrieve(Query("signal", parse_filter("n = 1")))
+    assert [hit.id for hit in retriever.retrieve(Query("signal", parse_filter("n = 9")), 1)] == ["theirs"]
+    assert retriever.retrieve(Query("signal", parse_filter("n = 1")), 1) == []
     with pytest.raises(InputError, match="cannot be called as a retriever"):
         HaystackRetriever(object())
 

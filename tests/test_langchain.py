@@ -514,8 +514,10 @@ async def test_a_retriever_of_langchain_is_one_of_ours(dataset: Dataset) -> None
     assert await retriever.aretrieve("signal") == [hit]
     hybrid = SimpleHybridRetriever(dataset.retriever("bm25"), retriever)
     assert {hit.id for hit in hybrid.retrieve("red signal")} >= {"0", "theirs"}
-    with pytest.raises(InputError, match="takes no filters"):
-        retriever.retrieve(pointsman.Query("signal", pointsman.parse_filter("n = 1")))
+    outside = retriever.retrieve(pointsman.Query("signal", pointsman.parse_filter("n = 1")))
+    assert outside == []
+    assert outside.degraded == ("memory takes no filters: 0 of its 1 best results match, more may",)  # type: ignore[attr-defined]
+    assert retriever.retrieve(pointsman.Query("signal", pointsman.parse_filter("n = 9")), 1) == [hit]
 
 
 async def test_what_a_retriever_of_langchain_raises_becomes_ours() -> None:

@@ -541,8 +541,7 @@ async def test_a_retriever_of_llama_index_is_one_of_ours(dataset: Dataset) -> No
     assert {hit.id for hit in hybrid.retrieve("red")} == {"0", "1", "2"}
     partly = LlamaIndexRetriever(FixedRetriever([NodeWithScore(node=TextNode(text="a")), *scored_nodes()]))
     assert [hit.score for hit in partly.retrieve("x")] == [1, 1 / 2, 1 / 3, 1 / 4]
-    with pytest.raises(InputError, match="takes no filters"):
-        retriever.retrieve(Query("x", parse_filter("n = 1")))
+    assert await retriever.aretrieve(Query("x", parse_filter("n = 77")), 2) == []
     with pytest.raises(PointsmanError, match="FixedRetriever failed: KeyError"):
         LlamaIndexRetriever(FixedRetriever(KeyError("gone"))).retrieve("x")
     with pytest.raises(PointsmanError, match="FixedRetriever failed: KeyError"):

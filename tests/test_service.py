@@ -812,9 +812,14 @@ def test_x1_a_store_with_similarity_search_is_searched(store: Similar) -> None:
     assert store.asked[-1][0] == "how do trains change tracks?"
 
 
-def test_x1_a_store_with_similarity_search_cannot_filter() -> None:
-    with EnhancedRetrievalService(None, Similar()) as service, pytest.raises(InputError, match="takes no filters"):
-        service.search_sync("trains", filters="year > 2020")
+@pytest.mark.parametrize("strategy", ["vector", "auto"])
+def test_x1_filters_over_a_store_with_similarity_search_are_applied_to_a_longer_list(strategy: str) -> None:
+    store = Similar()
+    with EnhancedRetrievalService(None, store) as service:
+        hits = service.search_sync("trains", 2, strategy, filters="n = 1")
+        assert {hit.id for hit in hits} == {"switch", "tea"}
+        assert store.asked[-1][1] >= 200
+        assert not service.search_sync("trains", 2, strategy, filters="n > 1")
 
 
 def test_the_form_of_a_question_chooses_among_the_strategies_of_the_datasets_it_names(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pointsman.retrieval.run.candidates import DEPTH
 from pointsman.tools.errors import InputError, PointsmanError
 from pointsman.tools.sync_and_async import in_thread, wait_for
 from pointsman.values.argument_checks import check_top_k
+from pointsman.values.retrieval_context import Hits
 from pointsman.values.types import (
     Document,
     Hit,
@@ -20,6 +21,11 @@ from pointsman.values.types import (
 
 if TYPE_CHECKING:
     from pointsman.values.protocols import Retriever
+
+
+_LEAST_FILTERED: Final = 200
+_TIMES_FILTERED: Final = 10
+"""How many results are asked for where a filter is applied here: so many, and so many times ``top_k``."""
 
 
 class _Interface(NamedTuple):
@@ -87,59 +93,65 @@ class ForeignRetriever(BaseRetriever):
         """Return at most ``top_k`` hits, best first.
 
         Args:
-            query: without filters.
+            query: its filters are applied here to a longer list of results, since frameworks have no common form of
+                them; `Hits.degraded` says if more could match. The retriever's own filter may be among its options.
             top_k: the number of hits.
             options: further arguments of the retriever's own method.
 
         Raises:
-            InputError: the query has filters; filter in the retriever itself.
+            InputError: ``top_k`` is invalid.
             PointsmanError: the retriever failed.
         """
-        text = without_filters(query, top_k, self.name).text
+        query, depth = Query.of(query), _depth(query, top_k)
         method = getattr(self.retriever, self._interface.method, None)
         if method is None:
             return wait_for(self.aretrieve, query, top_k, **options)
         try:
-            answer = self._call(method, text, top_k, options)
+            answer = self._call(method, query.text, depth, options)
             if inspect.isawaitable(answer):
                 answer = wait_for(_waited_for, answer)
         except Exception as error:
             raise failed(self.retriever, error) from error
-        return self._hits(answer, top_k)
+        return self._hits(answer, query, top_k, depth)
 
     async def aretrieve(self, query: str | Query, top_k: int = 10, **options: Any) -> list[Hit]:
         """Async version of `retrieve`; a retriever that has none runs in a worker thread."""
-        text = without_filters(query, top_k, self.name).text
+        query, depth = Query.of(query), _depth(query, top_k)
         twin = _by_position(self.retriever) or getattr(self.retriever, self._interface.twin, None)
         try:
             if twin is not None:
-                answer = self._call(twin, text, top_k, options)
+                answer = self._call(twin, query.text, depth, options)
             else:
                 method = getattr(self.retriever, self._interface.method)
-                answer = await in_thread(self._call, method, text, top_k, options)
+                answer = await in_thread(self._call, method, query.text, depth, options)
             if inspect.isawaitable(answer):
                 answer = await answer
         except Exception as error:
             raise failed(self.retriever, error) from error
-        return self._hits(answer, top_k)
+        return self._hits(answer, query, top_k, depth)
 
     def _call(self, method: Callable[..., Any], text: str, top_k: int, options: dict[str, Any]) -> Any:
         positional, keywords = self._interface.arguments(text, top_k if self._passes_top_k else None)
         return method(*positional, **keywords, **options)
 
-    def _hits(self, answer: Any, top_k: int) -> list[Hit]:
+    def _hits(self, answer: Any, query: Query, top_k: int, depth: int) -> list[Hit]:
         items: Sequence[Any] = answer["documents"] if isinstance(answer, dict) else answer
         documents = [self._document_and_score(item) for item in items]
         all_have_scores = all(
             score is not None for _, score in documents
         )  # otherwise ignore all: they would be on two scales
         hits = []
-        for rank, (document, own_score) in enumerate(documents[:top_k], 1):
+        for rank, (document, own_score) in enumerate(documents[:depth], 1):
             score = own_score if all_have_scores else None
             hits.append(
                 Hit(document, 1 / rank if score is None else score, None, (Provenance(self.name, rank, score),))
             )
-        return hits
+        if query.filters is None:
+            return hits
+        matching_hits = [hit for hit in hits if query.filters.matches(hit.document.fields)]
+        saw_all = self._passes_top_k and len(hits) < depth
+        note = f"{self.name} takes no filters: {len(matching_hits)} of its {len(hits)} best results match, more may"
+        return Hits(matching_hits[:top_k], degraded=() if saw_all or len(matching_hits) >= top_k else (note,))
 
     def _document_and_score(self, item: Any) -> tuple[Document, float | None]:
         """Return a result as a document, and its score if it has one."""
@@ -251,17 +263,14 @@ async def _waited_for(answer: Any) -> Any:
     return await answer
 
 
-def without_filters(query: str | Query, top_k: int, name: str) -> Query:
-    """Return the query for a retriever of another framework.
+def _depth(query: str | Query, top_k: int) -> int:
+    """The number of results to ask for; more if a filter leaves some out.
 
     Raises:
-        InputError: it has filters, which such retrievers do not support, or ``top_k`` is invalid.
+        InputError: ``top_k`` is invalid.
     """
-    query = Query.of(query)
     check_top_k(top_k)
-    if query.filters is not None:
-        raise InputError(f"{name} takes no filters; filter in the retriever itself")
-    return query
+    return top_k if Query.of(query).filters is None else max(_LEAST_FILTERED, _TIMES_FILTERED * top_k)
 
 
 def failed(source: object, error: Exception) -> PointsmanError:
