@@ -112,7 +112,7 @@ def _strategies(workspace: Workspace) -> tuple[str, ...]:
 
 def _warm(library: Library) -> None:
     """Open the datasets and load the embedder, so that the first call does not wait for it."""
-    names = library.seen(Access.open()).visible(library.workspace.names())
+    names = library.restrict(Access.open()).visible(library.workspace.names())
     try:
         if names:
             workspace = library.workspace

@@ -243,7 +243,7 @@ class Calls:
     def _run(self, tool: ServerTool, access: Access, arguments: BaseModel) -> BaseModel:
         """Run a tool, and record what it shows before that is sent."""
         with self.library.workspace.audit_log.request(tool.name, door="mcp", **access.asker):
-            return tool.run(self.library, self.library.seen(access), arguments)
+            return tool.run(self.library, self.library.restrict(access), arguments)
 
 
 def message_of(error: Exception) -> str:

@@ -58,7 +58,7 @@ class Library:
     outlines: Latest[list[Entry]] = field(default_factory=lambda: Latest(20))
     keys: Latest[tuple[list[MetadataKey], list[str]]] = field(default_factory=lambda: Latest(1_000))
 
-    def seen(self, access: Access) -> Access:
+    def restrict(self, access: Access) -> Access:
         """Restrict an access to the datasets served."""
         if self.allowed is None:
             return access
