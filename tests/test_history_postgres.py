@@ -128,24 +128,6 @@ def test_switching_off_deletes_what_was_kept_and_dropping_too(store: Any, backen
     assert not [name for name in tables_of(store) if name not in {"", "version"}]
 
 
-def test_workspace_of_before_gets_the_column_when_versions_are_first_asked_for(
-    store: Any, backend: PostgresBackend
-) -> None:
-    store.write([Document("a", "one")])
-    schema = store.tables.schema
-    store.connections.run(lambda connection: connection.execute(f'alter table "{schema}".dataset drop column kept'))
-    older: Any = backend.open("notes")
-    older.write([Document("a", "two")])
-    older.annotate(mood="calm")
-    older.keep_versions(0)
-    assert older.statistics().recorded_state is None
-    assert older.search([StoreQuery("two")])[0].rankings["bm25"]
-    older.keep_versions(30)
-    older.write([Document("a", "three")])
-    assert older._rows(f"select text from {older.tables.history}") == [("two",)]
-    assert complaints(older) == []
-
-
 def test_what_has_expired_is_deleted_by_later_writes(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     day = 86_400.0
     clock = [1_000_000 * day]

@@ -217,10 +217,6 @@ class TestFiles:
         descriptive: dict[str, Any] = {"origin": {}, "additions": {}}
         assert {**json.loads(Policy().to_json()), **descriptive} == {**json.loads(policy.to_json()), **descriptive}
 
-    def test_what_an_earlier_version_kept_besides_is_passed_over(self) -> None:
-        text = '{"name": "tuned", "feedback": 0.3, "feedback_top": 3, "feedback_below": 5.0}'
-        assert Policy.from_json(text) == Policy(name="tuned")
-
     @pytest.mark.parametrize(
         ("text", "message"),
         [

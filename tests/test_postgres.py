@@ -430,8 +430,8 @@ class TestKeeping:
 
     def test_what_a_newer_version_has_written_is_refused(self, backend: PostgresBackend, store: PostgresStore) -> None:
         name = name_of(backend, store)
-        store._connections.run(lambda c: c.execute(b"update tests.dataset set format = 2 where name = %s", (name,)))
-        with pytest.raises(errors.FormatVersionError, match="format 2"):
+        store._connections.run(lambda c: c.execute(b"update tests.dataset set format = 3 where name = %s", (name,)))
+        with pytest.raises(errors.FormatVersionError, match="format 3"):
             backend.open(name)
 
     def test_a_dataset_that_was_made_anew(self, backend: PostgresBackend, store: PostgresStore) -> None:

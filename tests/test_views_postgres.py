@@ -165,19 +165,8 @@ def test_equal_permissions_are_one_signature(workspace: Workspace) -> None:
     assert store_in_view.state != store.in_view(View.of(ANNA), lambda _: {}).state
 
 
-def test_a_dataset_of_a_version_without_signatures_gets_them_when_it_is_opened(workspace: Workspace, url: str) -> None:
+def test_a_deleted_dataset_leaves_no_table(workspace: Workspace) -> None:
     store: Any = workspace.dataset("notes").store
-    store._connections.run(
-        lambda connection: connection.execute(
-            f"alter table {store._tables.doc} drop column signature; drop table {store._tables.signature}; "
-            f"update \"{store._tables.schema}\".dataset set analyzer = 'old'".encode()
-        )
-    )
-    with pointsman.open(url, embedder=HashingEmbedder()) as other:
-        assert len(other.dataset("notes").in_view(ANNA)) == 6
-        assert ids(other, "salary timetable", ["group:money"]) >= {"pay-0", "all"}
-        other.dataset("notes").set_access({"pay-0": None})
-        assert "pay-0" not in ids(other, "salary", ["group:money"])
     workspace.drop("notes")
     tables = (
         f"starts_with(relname, 'd{store._tables.number}_') and relnamespace = '{store._tables.schema}'::regnamespace"

@@ -53,10 +53,6 @@ POLICY: Final = "policy"
 """The kind of the policy's record in a workspace; in a folder, the file ``policy.json``."""
 
 
-_RETIRED_FIELDS: Final = frozenset({"feedback", "feedback_top", "feedback_below"})
-"""Fields in policies of earlier versions for a step that was removed; the other fields remain valid."""
-
-
 @dataclass(frozen=True, slots=True)
 class Policy:
     """The constants of the automatic choice.
@@ -147,7 +143,6 @@ class Policy:
             raise InputError(f"a policy must be JSON: {error}") from None
         if not isinstance(values, dict):
             raise InputError(f"a policy is a JSON object, not {type(values).__name__}")
-        values = {name: value for name, value in values.items() if name not in _RETIRED_FIELDS}
         unknown_names = sorted(set(values) - {item.name for item in fields(cls)})
         if unknown_names:
             raise InputError(

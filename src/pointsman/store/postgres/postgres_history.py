@@ -29,10 +29,8 @@ if TYPE_CHECKING:
 
     from pointsman.store.postgres.statements import Tables
 
-RETENTION: Final = "to_jsonb(dataset) -> 'kept'"
-"""The column ``kept`` of a dataset's row, as SQL; null also in a workspace of before, which has no such column."""
-RETENTION_TEXT: Final = "to_jsonb(dataset) ->> 'kept'"
-"""The same as a text; null if nothing is kept."""
+RETENTION: Final = "kept"
+"""The column of a dataset's row that says what it keeps; null if nothing."""
 
 _VECTOR_HEAD: Final = 4  # bytes before the numbers of a vector in binary form
 _EXPIRING: Final = (("history", "until", "<="), ("moment", "seq", "<"), ("former", "seq", "<"))
@@ -81,12 +79,6 @@ def all_notes(notes: Mapping[str, str], embedder: str | None, dimensions: int | 
 def switch(connection: Connection[Any], tables: Tables, days: int) -> None:
     """Keep versions for so many days from now on; 0: keep nothing, and delete what was kept."""
     schema, number = tables.schema, tables.number
-    columns = "select from pg_attribute where attrelid = to_regclass(%s) and attname = 'kept' and not attisdropped"
-    has_column = connection.execute(columns, (f'"{schema}".dataset',)).fetchone() is not None
-    if not has_column:  # in a transaction of its own: it waits for all that write to the workspace
-        if not days:
-            return
-        connection.execute(f'alter table "{schema}".dataset add column if not exists kept jsonb')
     with connection.transaction(), connection.cursor() as cursor:
         cursor.execute(f"select seq, {RETENTION} from {tables.row} for update")
         row = cursor.fetchone()

@@ -15,7 +15,7 @@ from pointsman.store.backend import check_format
 from pointsman.store.bm25 import rarest
 from pointsman.store.postgres import postgres_history as history
 from pointsman.store.postgres.bounded_connections import without_limit
-from pointsman.store.postgres.postgres_history import RETENTION, RETENTION_TEXT
+from pointsman.store.postgres.postgres_history import RETENTION
 from pointsman.store.postgres.postgres_reader import DatasetRow, document_of
 from pointsman.store.postgres.postgres_rows import PostgresRows, copy_vectors, unused_ids, vector_digest
 from pointsman.store.postgres.postgres_view import AdmittedSignatures, PostgresViewStore, Signatures
@@ -293,7 +293,6 @@ class PostgresWriter(PostgresRows):
         def rebuild(connection: Connection[Any]) -> None:
             with connection.transaction(), connection.cursor(binary=True) as cursor:
                 state = self._lock_state(cursor)
-                cursor.execute(tables.create_signatures, binary=False)
                 cursor.execute(f"truncate {tables.term}, {tables.posting}, {tables.signature}")
                 total, last = 0, 0
                 while True:
@@ -468,7 +467,7 @@ class PostgresWriter(PostgresRows):
                 cursor.execute(insert + replace, values)
 
         def annotate_unless_kept(connection: Connection[Any]) -> int:
-            unless_kept = f" where (select {RETENTION_TEXT} from {tables.row}) is null"
+            unless_kept = f" where (select {RETENTION} from {tables.row}) is null"
             return connection.execute(insert + unless_kept + replace, values).rowcount
 
         # without versions, no note waits for a write that takes long
