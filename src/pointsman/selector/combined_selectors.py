@@ -137,22 +137,12 @@ class EnsembleSelector(BaseSelector):
         self.allow_abstain = any(getattr(selector, "allow_abstain", False) for selector in selectors)
         self._voters = [pair for pair in zip(self.selectors, self.weights, strict=True) if pair[1] > 0]
 
-    def select(self, choices: Choices, query: Query | str) -> SelectorResult:
-        """Call the selectors one after another and count the votes.
+    async def aselect(self, choices: Choices, query: Query | str) -> SelectorResult:
+        """Call all selectors concurrently, synchronous ones in worker threads, and count the votes.
 
         Raises:
             ModelError: every selector failed; the message names each with its error, and the cause contains all errors.
         """
-        outcomes: list[SelectorResult | Exception] = []
-        for selector, _ in self._voters:
-            try:
-                outcomes.append(selector.select(choices, query))
-            except Exception as error:  # noqa: BLE001  (logged, in the result, or raised)
-                outcomes.append(error)
-        return self._count(outcomes)
-
-    async def aselect(self, choices: Choices, query: Query | str) -> SelectorResult:
-        """Async version of `select`; all selectors run concurrently."""
         outcomes: dict[int, SelectorResult | Exception] = {}
 
         async def ask(index: int, selector: BaseSelector) -> None:
