@@ -50,7 +50,6 @@ KIND: Final = "keys"
 """Kind of the record in a server."""
 
 FORMAT: Final = 1
-_WITH_PRINCIPALS: Final = 2  # what knows nothing of principals must not read such keys
 ALL: Final = ("*",)
 """Datasets of a key that covers all of them, including those created later."""
 
@@ -411,8 +410,7 @@ def _state_of(stamp: _Stamp, data: bytes, location: str) -> _KeyState:
 
 def _text(entries: Mapping[str, _Entry]) -> str:
     keys = [_to_json(entry) for entry in entries.values()]
-    is_plain = all(entry.key.principals is None for entry in entries.values())
-    value = {"format": FORMAT if is_plain else _WITH_PRINCIPALS, "keys": keys, "checksum": _checksum(keys)}
+    value = {"format": FORMAT, "keys": keys, "checksum": _checksum(keys)}
     return json.dumps(value, ensure_ascii=False, indent=1)
 
 
@@ -449,17 +447,12 @@ def _parse(data: bytes) -> dict[str, _Entry]:
     value = json.loads(data)
     if not isinstance(value, dict) or "format" not in value:
         raise ValueError("no format")
-    if value["format"] not in (FORMAT, _WITH_PRINCIPALS):
+    if value["format"] != FORMAT:
         raise FormatVersionError(
-            f"is in format {value['format']!r:.20}, this version of pointsman knows formats {FORMAT} and "
-            f"{_WITH_PRINCIPALS}; "
+            f"is in format {value['format']!r:.20}, this version of pointsman knows format {FORMAT}; "
             "use the version that wrote it"
         )
-    # A file of an earlier version has no checksum.
-    if not value.keys() <= {"format", "keys", "checksum"} or value.get("checksum", "") not in (
-        "",
-        _checksum(value["keys"]),
-    ):
+    if value.keys() != {"format", "keys", "checksum"} or value["checksum"] != _checksum(value["keys"]):
         raise ValueError("it does not match its checksum")
     entries: dict[str, _Entry] = {}
     for entry in value["keys"]:
