@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from pointsman.ingest import ParsedDocument, chunk, convert
+from pointsman.ingest import ParsedDocument, Problem, chunk, convert
+from pointsman.tools.errors import InputError
 
 
 def sources(name: str, text: str | bytes) -> list[ParsedDocument]:
@@ -202,3 +204,68 @@ def test_a_cell_that_spans_a_whole_long_table_is_not_stored_with_each_row() -> N
     document: Any = sources("a.html", f"<table><tr>{cells}<td>x</tr>" + "<tr><td>y</tr>" * 5000)[0]
     assert len(document.text) < 400_000
     assert document.text.count("y") == 5000
+
+
+def records_and_lines(name: str, text: str) -> list[tuple[str, int, int]]:
+    """Return the words and the first and last line of each record."""
+    sources = [item for item in convert(name, text.encode()) if isinstance(item, ParsedDocument)]
+    passages = [passage for source in sources for passage in chunk(source)]
+    return [
+        (passage.text, passage.metadata["line"], passage.metadata.get("last_line", passage.metadata["line"]))
+        for passage in passages
+    ]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{"part": "frog"}, {"part": {"name": "frog", "parts": [{"n": "tip"}, {"n": "heel"}]}}, {"tags": ["x", "y"]}],
+)
+@pytest.mark.parametrize("indent", [None, 0, 2])
+@pytest.mark.parametrize("words", ["stroke", "стрелка", '道岔 \u2028 \\ " [ { ,'])
+def test_a_record_of_a_json_list_has_the_lines_on_which_it_stands(
+    value: dict[str, Any], indent: int | None, words: str
+) -> None:
+    records = [{"words": f"{words} {number}", **value} for number in range(4)]
+    text = json.dumps(records, indent=indent, ensure_ascii=False)
+    lines = text.split("\n")
+    records_read = records_and_lines("a.json", text)
+    assert len(records_read) == 4
+    for number, (_, first, last) in enumerate(records_read):
+        excerpt = "\n".join(lines[first - 1 : last])
+        assert json.dumps(f"{words} {number}", ensure_ascii=False) in excerpt
+        if indent is not None:
+            assert json.loads(excerpt.strip().rstrip(",")) == records[number]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("[]", "[1, 2]", "{}", '[{"a": 1}, 2]', '[{"a": 1}] x'),
+        *('[{"a": 1},]', '[{"a": 1} {"a": 2}]', '[{"a": 1}', "[[[["),
+    ],
+)
+def test_what_is_no_list_of_records_is_read_or_refused_as_json_says(text: str) -> None:
+    try:
+        json.loads(text)
+    except ValueError:
+        with pytest.raises(InputError, match="not JSON"):
+            list(convert("a.json", text.encode()))
+    else:
+        assert len(list(convert("a.json", text.encode()))) == 1
+
+
+def test_records_that_share_a_line_have_that_line() -> None:
+    text = '{"a": "frog"}\n[{"a": "clip"}, {"a": "lever"}]\n{"a": "tip"} {"a": "heel"}\n{"a": "bolt"}\n'
+    records_read = records_and_lines("a.jsonl", text)
+    assert records_read == [
+        *(("a: frog", 1, 1), ("a: clip", 2, 2), ("a: lever", 2, 2)),
+        *(("a: tip", 3, 3), ("a: heel", 3, 3), ("a: bolt", 4, 4)),
+    ]
+
+
+@pytest.mark.parametrize("line", ["7", '"word"', "[1, 2]", '{"a": 1} x', "{", '[{"a": 1}, 2]'])
+def test_a_line_that_is_no_record_is_told(line: str) -> None:
+    items = list(convert("a.jsonl", f'{{"a": "frog"}}\n{line}\n'.encode()))
+    problems = [item.reason for item in items if isinstance(item, Problem)]
+    assert len(problems) == 1
+    assert problems[0].startswith("line 2: ")

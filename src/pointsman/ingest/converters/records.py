@@ -25,7 +25,7 @@ from pointsman.ingest.source_text import (
 from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 TEXT_FIELDS = ("text", "content", "contents", "body")
 ID_FIELDS = ("_id", "id")
@@ -51,6 +51,7 @@ _WORD = re.compile(
 _SENTENCE = 5  # words of a cell that is a sentence
 _COUNTED = (["0", "1", "2"], ["1", "2", "3"])  # numbers as names of columns
 
+_DECODER = json.JSONDecoder()
 _csv_limit = threading.Lock()
 
 Label = tuple["Label | None", str, int]
@@ -58,33 +59,69 @@ Label = tuple["Label | None", str, int]
 
 
 def json_lines(path: str, text: str) -> Iterator[ParsedDocument | Problem]:
-    """Yield a document per line; a line that is not a JSON object is reported by its number."""
+    """Yield a document per line, or for each object of a line; what is no JSON object is reported by its line."""
     records = _Records(path, "jsonl")
     for number, line in enumerate(io.StringIO(text), start=1):
-        if not line.strip():
-            continue
         try:
-            value = _parse(line)
+            values = _parse(line, _values)
         except InputError as error:
             yield Problem(path, f"line {number}: {error}")
             continue
-        if isinstance(value, dict):
-            yield from records.read(value, number)
-        else:
-            yield Problem(path, f"line {number}: expected a JSON object, not {type(value).__name__}")
+        for value in values:
+            if isinstance(value, dict):
+                yield from records.read(value, number)
+            else:
+                yield Problem(path, f"line {number}: expected a JSON object, not {type(value).__name__}")
     yield from records.repetitions()
 
 
 def json_file(path: str, text: str) -> Iterator[ParsedDocument | Problem]:
-    """Yield a document for each object of a list; anything else is one document."""
+    """Yield a document for each object of a list, with its lines; anything else is one document."""
     value = _parse(text)
     records = _Records(path, "json", unit="record")
-    if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
-        for number, item in enumerate(value, start=1):
-            yield from records.read(item, number)
+    if _is_list_of_records(value):
+        for number, (item, lines) in enumerate(zip(value, _item_lines(text), strict=False), start=1):
+            yield from records.read(item, number, lines)
     else:
-        yield from records.read(value if isinstance(value, dict) else {"": value}, 1)
+        lines = 1, text.count("\n") + 1
+        yield from records.read(value if isinstance(value, dict) else {"": value}, 1, lines)
     yield from records.repetitions()
+
+
+def _is_list_of_records(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, dict) for item in value)
+
+
+def _values(line: str) -> list[Any]:
+    """Return the values that stand in a line, and in the place of a list of objects, these."""
+    values: list[Any] = []
+    position = _blank_end(line, 0)
+    while position < len(line):
+        value, end = _DECODER.raw_decode(line, position)
+        values += value if _is_list_of_records(value) else [value]
+        position = _blank_end(line, end)
+    return values
+
+
+def _item_lines(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last line of each item of a list; the text is known to be one."""
+    position = text.index("[") + 1
+    line = 1 + text.count("\n", 0, position)
+    while True:
+        start = _blank_end(text, position)
+        _, end = _DECODER.raw_decode(text, start)
+        first = line + text.count("\n", position, start)
+        last = first + text.count("\n", start, end)
+        yield first, last
+        position = _blank_end(text, end) + 1  # after the comma
+        line = last + text.count("\n", end, position)
+
+
+def _blank_end(text: str, position: int) -> int:
+    """Return where the white space of JSON ends that begins at a position."""
+    while position < len(text) and text[position] in " \t\n\r":
+        position += 1
+    return position
 
 
 def table(path: str, text: str, kind: str) -> Iterator[ParsedDocument | Problem]:
@@ -240,9 +277,9 @@ def _fields(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
     return fields
 
 
-def _parse(text: str) -> Any:
+def _parse(text: str, decode: Callable[[str], Any] = json.loads) -> Any:
     try:
-        return json.loads(text)
+        return decode(text)
     except json.JSONDecodeError as error:
         raise InputError(f"not JSON: {error.msg} at column {error.colno} of line {error.lineno}") from error
     except RecursionError as error:
@@ -285,16 +322,19 @@ class _Records:
         """Yield the source of a table's row on these lines."""
         self._room += sum(map(len, cells)) + 200
         if not header or self._labels > self._room:
-            yield from self._document("", clean(_side_by_side(cells)), first, last)
+            yield from self._document("", clean(_side_by_side(cells)), first, (first, last))
             return
         self._room -= self._labels
         names = header + [""] * (len(cells) - len(header))
-        yield from self.read(_fields(zip(names, cells, strict=False)), first, last)
+        yield from self.read(_fields(zip(names, cells, strict=False)), first, (first, last))
 
     def read(
-        self, record: Mapping[str, Any], number: int, last: int | None = None
+        self, record: Mapping[str, Any], number: int, lines: tuple[int, int] | None = None
     ) -> Iterator[ParsedDocument | Problem]:
-        """Yield the source of a record with this number or on these lines, and a problem for what is unusable."""
+        """Yield the source of a record with this number and on these lines, and a problem for what is unusable.
+
+        Without lines, the number is that of its line.
+        """
         id_field = next((name for name in ID_FIELDS if _is_id(record.get(name))), None)
         text_field = next((name for name in TEXT_FIELDS if _as_text(record.get(name))), None)
         title = record.get(TITLE_FIELD)
@@ -324,7 +364,7 @@ class _Records:
         inner_metadata = other_fields.pop("metadata", None)
         extra = {**(inner_metadata if isinstance(inner_metadata, dict) else {}), **other_fields}
         fields = self._filter_fields(extra, _LONGEST_VALUE if text_field is None else None)
-        yield from self._document(title, text, number, last or number, fields, record_id)
+        yield from self._document(title, text, number, lines or (number, number), fields, record_id)
         if not self._has_reported and (len(extra) > MOST_FIELDS or len(self._names) >= MOST_NAMES):
             self._has_reported = True
             yield Problem(
@@ -338,7 +378,7 @@ class _Records:
         title: str,
         text: str,
         number: int,
-        last: int,
+        lines: tuple[int, int],
         fields: Mapping[str, Any] = MappingProxyType({}),
         record_id: str | None = None,
     ) -> Iterator[ParsedDocument]:
@@ -348,17 +388,16 @@ class _Records:
             self._repeated_ids += 1
             self._first_repeated = self._first_repeated or number
             return
-        has_lines = self._unit == "line"
         yield ParsedDocument(
             path=self._path,
             title=title,
             sections=(Section((), text, 0),),
             text=text,
             kind=self._kind,
-            metadata=fields if has_lines else {**fields, self._unit: number},
+            metadata=fields if self._unit == "line" else {**fields, self._unit: number},
             record_id=record_id,
             record_digest=digest,
-            lines=(Lines(0, number, last, exact=False),) if has_lines else (),
+            lines=(Lines(0, *lines, exact=False),),
         )
 
     def _new_digest(self, title: str, text: str, fields: Mapping[str, Any]) -> str | None:
