@@ -238,9 +238,9 @@ def _name_of_record(metadata: Mapping[str, Any]) -> str:
 def answer_span(document: _Named, question: str) -> tuple[int, int] | None:
     """Return where the sentences begin and end that are nearest to a question, if a document spans pages; else None.
 
-    They share the most different words with it, or one fewer, or two thirds of them. With a page break in the last
-    sentence of the paragraph that answers, these sentences stand on one page in .63 of 3,452 questions in three
-    languages, and in .996 on the answer's; the nearest sentence alone in .79 and .989 (``benchmarks/places.py``).
+    They share the most different words with it, or one fewer, or two thirds of them. With the end of a page in the last
+    sentence of the paragraph that answers, these stand on one page in .63 of 3,452 questions in three languages, and in
+    .994 they hold the answer's (``benchmarks/places.py --squad``); the nearest sentence alone in .77 and .989.
     """
     if _number(document.metadata.get("page_break")) is None:
         return None
