@@ -6,10 +6,11 @@ Makes files of many formats in three languages, with sentences over the ends of 
 paragraphs over several lines, attachments and archives, indexes them by default settings, and searches each sentence.
 What stands at the cited place is read by pdftotext (with poppler-data; else by pypdf) for a page, by openpyxl,
 python-pptx, nbformat and python-docx for a row, slide, cell and heading, by Python's `csv`, `json`, `mailbox`, `email`
-and `zipfile` for the others. ``--files`` does the same for a folder's PDFs, presentations, workbooks,
-texts, tables and notebooks, whose sentences are drawn from what those programs read. ``--squad`` reads questions with
-answers in SQuAD's form, puts the end of a page into the last sentence of each paragraph, and prints whether the pages
-of `answer_span` hold the answer. Exits with 1 below .99. Needs `reportlab`, `openpyxl`, `python-pptx`, `python-docx`, `nbformat` and `pypdf`.
+and `zipfile` for the others. ``--files`` does the same for a folder's PDFs, presentations, workbooks, texts, tables and
+notebooks, whose sentences are drawn from what those programs read. ``--squad`` reads questions with answers in SQuAD's
+form, puts the end of a page into the last sentence of each paragraph, and prints whether the pages of `answer_span`
+hold the answer. Exits with 1 below .99. Needs `reportlab`, `openpyxl`, `python-pptx`, `python-docx`, `nbformat` and
+`pypdf`.
 """
 
 from __future__ import annotations
