@@ -49,13 +49,10 @@ from pointsman import (
     CalibratedReranker,
     Dataset,
     EmbeddingSelector,
-    ExtractiveCompressor,
     LLMSelector,
     Query,
-    Refuser,
     ScriptedLLM,
     SimpleHybridRetriever,
-    Threshold,
     parse_filter,
 )
 from pointsman.embedders.scripted_embedders import HashingEmbedder
@@ -63,7 +60,6 @@ from pointsman.integrations.llama_index import (
     LlamaIndexEmbedder,
     LlamaIndexRetriever,
     PointsmanEmbedding,
-    PointsmanRefine,
     PointsmanRerank,
     PointsmanRetriever,
     PointsmanSelector,
@@ -221,23 +217,6 @@ async def test_rerank_orders_nodes_and_leaves_them_alone() -> None:
     assert rerank.postprocess_nodes([], query_str="x") == []
     with pytest.raises(InputError, match="needs the question"):
         rerank.postprocess_nodes(nodes)
-
-
-async def test_refine_refuses_and_compresses() -> None:
-    nodes = scored_nodes()
-    refuse = PointsmanRefine(refiner=Refuser(thresholds=Threshold("cosine", 0.85)), scale="cosine")
-    assert [node.node_id for node in refuse.postprocess_nodes(nodes, query_str="x")] == ["0", "1"]
-    assert refuse.postprocess_nodes([], query_str="x") == []
-    long = TextNode(id_="long", text="Trains are long. Bread is baked in an oven. The sky is blue today.")
-    shorten = PointsmanRefine(refiner=ExtractiveCompressor(max_chars=30), top_k=1)
-    all_nodes = [NodeWithScore(node=long, score=1.0), *nodes]
-    for (node,) in (
-        shorten.postprocess_nodes(all_nodes, query_str="who bakes bread?"),
-        await shorten.apostprocess_nodes(all_nodes, query_str="who bakes bread?"),
-    ):
-        assert node.node.node_id == "long"
-        assert node.text == "Bread is baked in an oven."
-    assert long.text.startswith("Trains")
 
 
 # ── embedding ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -98,6 +98,17 @@ EmbedderOption = Annotated[
 ]
 
 
+HostOption = Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on; other machines need keys.")]
+PortOption = Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0: any free port.")]
+KeylessOption = Annotated[bool, typer.Option("--open", help="Allow requests from this machine without a key.")]
+AllowHostOption = Annotated[
+    list[str] | None, typer.Option(metavar="NAME", help="Host name to accept besides localhost; may be repeated.")
+]
+AllowOriginOption = Annotated[
+    list[str] | None, typer.Option(metavar="URL", help="Origin whose pages may use it; may be repeated.")
+]
+
+
 _SEARCHING: Final[Mapping[str, tuple[tuple[str, ...], dict[str, Any]]]] = {
     "k": (("-k",), {"max": 1000}),
     "datasets": (("--dataset", "-d"), {"metavar": "NAME", "help": "Only this dataset; may be repeated."}),

@@ -6,25 +6,28 @@ from typing import Annotated
 
 import typer
 
-from pointsman.cli.shared_options import DatasetsOption, EmbedderOption, WorkspaceOption, announcer, workspace_at
+from pointsman.cli.shared_options import (
+    AllowHostOption,
+    AllowOriginOption,
+    DatasetsOption,
+    EmbedderOption,
+    HostOption,
+    KeylessOption,
+    PortOption,
+    WorkspaceOption,
+    announcer,
+    workspace_at,
+)
 from pointsman.tools.errors import InputError
 
 
 def mcp(
     http: Annotated[bool, typer.Option("--http", help="Serve over HTTP instead of standard input and output.")] = False,
-    host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Address to listen on; other machines need keys.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0: any free port.")] = 8081,
-    keyless: Annotated[bool, typer.Option("--open", help="Allow requests from this machine without a key.")] = False,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Host name to accept besides localhost; may be repeated."),
-    ] = None,
-    allow_origin: Annotated[
-        list[str] | None,
-        typer.Option(metavar="URL", help="Origin whose pages may use it; may be repeated."),
-    ] = None,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8081,
+    keyless: KeylessOption = False,
+    allow_host: AllowHostOption = None,
+    allow_origin: AllowOriginOption = None,
     dataset: DatasetsOption = None,
     tools: Annotated[str | None, typer.Option(hidden=True)] = None,
     fitted: Annotated[str | None, typer.Option(hidden=True)] = None,

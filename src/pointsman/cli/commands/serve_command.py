@@ -9,26 +9,27 @@ from typing import Annotated, Any
 
 import typer
 
-from pointsman.cli.shared_options import EmbedderOption, WorkspaceOption, announcer
+from pointsman.cli.shared_options import (
+    AllowHostOption,
+    AllowOriginOption,
+    EmbedderOption,
+    HostOption,
+    KeylessOption,
+    PortOption,
+    WorkspaceOption,
+    announcer,
+)
 from pointsman.tools.errors import InputError, MissingDependencyError
 from pointsman.tools.system.locations import is_service, redacted
 
 
 def serve(
-    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on; other machines need keys.")] = (
-        "127.0.0.1"
-    ),
-    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0: any free port.")] = 8080,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8080,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Number of worker processes.")] = 1,
-    keyless: Annotated[bool, typer.Option("--open", help="Allow requests from this machine without a key.")] = False,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Host name to accept besides localhost; may be repeated."),
-    ] = None,
-    allow_origin: Annotated[
-        list[str] | None,
-        typer.Option(metavar="URL", help="Origin whose pages may use it; may be repeated."),
-    ] = None,
+    keyless: KeylessOption = False,
+    allow_host: AllowHostOption = None,
+    allow_origin: AllowOriginOption = None,
     limit: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=NUMBER", help="Such as max_k=100 or requests_per_minute=0; may be repeated."),

@@ -1,6 +1,6 @@
 """Adapters between Pointsman and LlamaIndex, in both directions.
 
-For LlamaIndex: `PointsmanRetriever`, `PointsmanSelector`, `PointsmanRerank`, `PointsmanRefine`, `PointsmanEmbedding`
+For LlamaIndex: `PointsmanRetriever`, `PointsmanSelector`, `PointsmanRerank`, `PointsmanEmbedding`
 and `PointsmanVectorStore`. For Pointsman: `LlamaIndexRetriever` and `LlamaIndexEmbedder`; LlamaIndex's language models
 need no adapter. `query_of`, `hit_of` and `node_of` convert single values.
 
@@ -25,7 +25,7 @@ except ImportError as error:
 
 from pointsman.integrations.llama_index.llama_index_embedding import LlamaIndexEmbedder, PointsmanEmbedding
 from pointsman.integrations.llama_index.llama_index_nodes import hit_of, node_of, query_of
-from pointsman.integrations.llama_index.llama_index_postprocessors import PointsmanRefine, PointsmanRerank
+from pointsman.integrations.llama_index.llama_index_postprocessors import PointsmanRerank
 from pointsman.integrations.llama_index.llama_index_retrievers import LlamaIndexRetriever, PointsmanRetriever
 from pointsman.integrations.llama_index.llama_index_selector import PointsmanSelector
 from pointsman.integrations.llama_index.llama_index_vector_store import PointsmanVectorStore
@@ -34,7 +34,6 @@ __all__ = [
     "LlamaIndexEmbedder",
     "LlamaIndexRetriever",
     "PointsmanEmbedding",
-    "PointsmanRefine",
     "PointsmanRerank",
     "PointsmanRetriever",
     "PointsmanSelector",
