@@ -81,15 +81,8 @@ _READS = problem_responses("not-found", "invalid-input")
 _WRITES = problem_responses("not-found", "conflict", "invalid-input", "too-large", "unsupported-media-type")
 
 _NUMBERS = ("documents", "vectors_due", "truncations", "kept_days", "sequence", "keyword_index_sequence", "bytes")
-_SIZES = ("bytes_by_part", "memory")
-_UNOPENED_FIELDS = {
-    "description": "",
-    "indexing_technique": "hybrid",
-    "embedder": None,
-    "relevance": None,
-    "version_problems": None,
-    **dict.fromkeys(_SIZES),
-}
+_UNKNOWN: Final = dict.fromkeys(schemas.Dataset.model_fields)
+"""The state of a dataset of which nothing is told."""
 
 _CHARACTERS = 1_000_000
 """Largest part of a text in one answer."""
@@ -150,13 +143,9 @@ async def make_dataset(state: Shared, access: Writer, body: DatasetRequest) -> R
 
     new, status = await in_writer(state, make)
     if status is not None and not access.read:  # only readers may learn what is stored
-        request_fields = {
-            "description": body.description or "",
-            "indexing_technique": body.indexing_technique or "hybrid",
-        }
-        status.update(
-            dict.fromkeys((*_NUMBERS, *_SIZES, "embedder", "relevance", "version_problems"), None), **request_fields
-        )
+        technique = body.indexing_technique or "hybrid"
+        request_fields = {"description": body.description or "", "indexing_technique": technique}
+        status = {**_UNKNOWN, "name": body.name, **request_fields}
     return Json(status, 201 if new else 200)
 
 
@@ -564,15 +553,13 @@ def _document(document: Document, *, with_root: bool = False) -> dict[str, Any]:
 
 def _status_in_view(dataset: Dataset) -> dict[str, Any]:
     return {
-        **dict.fromkeys((*_NUMBERS, *_SIZES)),
+        **_UNKNOWN,
         "name": dataset.name,
         "description": dataset.description,
         "indexing_technique": dataset.indexing_technique,
         "documents": len(dataset),
         "embedder": dataset.store.info.embedder,
         "vectors_due": dataset.vectors_due,
-        "version_problems": None,
-        "problem": None,
     }
 
 
@@ -594,4 +581,5 @@ def _status_of(state: State, access: Access | None, name: str) -> dict[str, Any]
         return None
     except (StoreError, InputError) as error:  # also a collection that is no longer in its database
         log.error("dataset %s cannot be opened: %s", name, error)  # noqa: TRY400  (the message says it all)
-        return {**dict.fromkeys(_NUMBERS, 0), **_UNOPENED_FIELDS, "name": name, "problem": type(error).__name__}
+        unopened = {"name": name, "description": "", "indexing_technique": "hybrid", "problem": type(error).__name__}
+        return {**_UNKNOWN, **dict.fromkeys(_NUMBERS, 0), **unopened}
