@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -72,7 +72,7 @@ def create(
         scopes = ("read",) if read_only or principal is not None else SCOPES  # with principals, a key only reads
         key = keys.create(name, datasets=dataset or ALL, scopes=scopes, expires=expiry_time, principals=principal)
     if as_json:
-        output.print_json({**_to_json(key.key), "text": key.text})
+        output.print_json({**key.key.to_dict(), "text": key.text})
         return
     console = output.console()
     console.print(f"Key {key.key.id} for {name}: {_may(key.key)}. It is shown only once; keep it safe.", markup=False)
@@ -85,7 +85,7 @@ def list_keys(*, workspace: WorkspaceOption, as_json: JsonOption = False) -> Non
     with _keys(workspace) as store:
         keys = store.list()
     if as_json:
-        output.print_json([_to_json(key) for key in keys])
+        output.print_json([key.to_dict() for key in keys])
         return
     time = datetime.now(UTC)
     table(
@@ -114,7 +114,7 @@ def revoke(
     """Revoke a key, at once and for good."""
     with _keys(workspace) as keys:
         key = keys.revoke(key_id)
-    output.say(_to_json(key), f"key {key.id} ({key.name}) revoked", as_json=as_json)
+    output.say(key.to_dict(), f"key {key.id} ({key.name}) revoked", as_json=as_json)
 
 
 def expiry(text: str, time_now: datetime) -> datetime:
@@ -172,19 +172,6 @@ def _keys(workspace: str, *, make: bool = False) -> Iterator[KeyStore]:
         if make:
             open_workspace.make()  # otherwise a folder with only keys would not be recognised as a workspace
         yield keys_of(open_workspace.backend)
-
-
-def _to_json(key: ApiKey) -> dict[str, Any]:
-    return {
-        "id": key.id,
-        "name": key.name,
-        "datasets": list(key.datasets),
-        "scopes": list(key.scopes),
-        "created": key.creation_time.isoformat(),
-        "expires": key.expires and key.expires.isoformat(),
-        "revoked": key.revocation_time and key.revocation_time.isoformat(),
-        "principals": None if key.principals is None else list(key.principals),
-    }
 
 
 def _may(key: ApiKey) -> str:

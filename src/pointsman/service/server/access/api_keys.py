@@ -94,6 +94,19 @@ class ApiKey:
         """Whether the key is valid at this time."""
         return self.revocation_time is None and (self.expires is None or time < self.expires)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the key in JSON form."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "datasets": list(self.datasets),
+            "scopes": list(self.scopes),
+            "created": self.creation_time.isoformat(),
+            "expires": self.expires and self.expires.isoformat(),
+            "revoked": self.revocation_time and self.revocation_time.isoformat(),
+            "principals": None if self.principals is None else list(self.principals),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
@@ -426,18 +439,10 @@ def _hash(text: str) -> str:
 def _to_json(entry: _Entry) -> dict[str, Any]:
     # A revocation replaces null by a time, and nothing is ever removed: every change makes the file longer, so its size
     # alone distinguishes two states, even if the file system's clock is coarse.
-    key = entry.key
-    return {
-        "id": key.id,
-        "name": key.name,
-        "sha256": entry.sha256,
-        "datasets": key.datasets,
-        "scopes": key.scopes,
-        "created": key.creation_time.isoformat(),
-        "expires": key.expires and key.expires.isoformat(),
-        "revoked": key.revocation_time and key.revocation_time.isoformat(),
-        **({} if key.principals is None else {"principals": key.principals}),
-    }
+    fields = {**entry.key.to_dict(), "sha256": entry.sha256}
+    if entry.key.principals is None:  # as in format 1
+        del fields["principals"]
+    return fields
 
 
 def _parse(data: bytes) -> dict[str, _Entry]:
