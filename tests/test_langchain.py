@@ -37,7 +37,6 @@ from pointsman.integrations.langchain import (
     LangChainRetriever,
     PointsmanDocumentIndex,
     PointsmanEmbeddings,
-    PointsmanLoader,
     PointsmanReranker,
     PointsmanRetriever,
     PointsmanVectorStore,
@@ -298,22 +297,6 @@ def test_mmr_by_vector_has_scores_and_a_threshold(dataset: Dataset) -> None:
     assert [document.id for document, _ in above] == ["0", "1"]
     by_text = store.max_marginal_relevance_search(TEXTS[0], 3, **options)
     assert [document.id for document in by_text] == ["0", "1"]
-
-
-def test_a_loader_reads_files_with_their_headings_and_pages(tmp_path: Path) -> None:
-    (tmp_path / "manual.md").write_text("# Signals\n\nA red signal stops trains.\n\n# Ovens\n\nBread is baked here.\n")
-    (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.7 no")
-    loader = PointsmanLoader(tmp_path)
-    with pytest.warns(UserWarning, match=r"broken\.pdf"):
-        documents = loader.load()
-    assert [problem.path for problem in loader.problems] == ["broken.pdf"]
-    assert {document.metadata["source"] for document in documents} == {"manual.md"}
-    text = "\n".join(document.page_content for document in documents)
-    assert "A red signal stops trains." in text
-    assert "Bread is baked here." in text
-    assert PointsmanVectorStore.from_documents(documents, DeterministicFakeEmbedding(size=8)).dataset.ids() == [
-        document.id for document in documents
-    ]
 
 
 def test_documents_have_the_relevance_of_their_hits(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Adapters between Pointsman and LangChain, in both directions.
 
-For LangChain: `PointsmanRetriever`, `PointsmanVectorStore`, `PointsmanDocumentIndex`, `PointsmanLoader`,
+For LangChain: `PointsmanRetriever`, `PointsmanVectorStore`, `PointsmanDocumentIndex`,
 `PointsmanEmbeddings` and `PointsmanReranker`. For Pointsman: `LangChainRetriever`,
 `LangChainEmbedder` and `LangChainLLM`.
 
@@ -13,7 +13,6 @@ from pointsman.tools.errors import MissingDependencyError
 
 try:
     import langchain_core
-    import langchain_core.document_loaders
     import langchain_core.documents.compressor
     import langchain_core.embeddings
     import langchain_core.indexing.base
@@ -22,7 +21,6 @@ try:
 except ImportError as error:
     raise MissingDependencyError("langchain-core", "langchain", "the LangChain adapter") from error
 
-from pointsman.integrations.langchain.langchain_loader import PointsmanLoader
 from pointsman.integrations.langchain.langchain_models import (
     LangChainEmbedder,
     LangChainLLM,
@@ -42,7 +40,6 @@ __all__ = [
     "LangChainRetriever",
     "PointsmanDocumentIndex",
     "PointsmanEmbeddings",
-    "PointsmanLoader",
     "PointsmanReranker",
     "PointsmanRetriever",
     "PointsmanVectorStore",

@@ -22,6 +22,7 @@ from pointsman.service.server.access.request_access import Access, access_of
 from pointsman.service.server.access.signed_tokens import TokenTrust
 from pointsman.service.server.configure import configure
 from pointsman.service.server.protocol.request_limits import Limits
+from pointsman.service.server.request_checks import secure
 from pointsman.service.server.run import Options
 from pointsman.tools.audit_log import without_record
 from pointsman.tools.version import __version__
@@ -182,9 +183,9 @@ def create_http_app(
         UnknownNameError: a dataset does not exist.
     """
     limits = limits or Limits()
-    return http_app(
-        _service(workspace, datasets, settings, limits, access_of),
-        keys or keys_of(workspace.backend),
+    return secure(
+        http_app(_service(workspace, datasets, settings, limits, access_of), limits.max_body_bytes),
+        keys=keys or keys_of(workspace.backend),
         limits=limits,
         loopback=loopback,
         keyless=keyless,

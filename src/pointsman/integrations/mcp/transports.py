@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +13,6 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from pointsman.integrations.mcp import mcp_sdk as sdk
-from pointsman.service.server.request_checks import secure
 
 if TYPE_CHECKING:
     from mcp.server import Server
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from pointsman.service.server.access.api_keys import KeyStore
-    from pointsman.service.server.access.signed_tokens import TokenTrust
-    from pointsman.service.server.protocol.request_limits import Limits
     from pointsman.service.server.run import Options
 
 PATH: Final = "/mcp"
@@ -54,19 +51,9 @@ def over_stdio(service: McpService) -> None:
     anyio.run(serve)
 
 
-def http_app(
-    service: McpService,
-    keys: KeyStore,
-    *,
-    limits: Limits,
-    loopback: bool,
-    keyless: bool,
-    hosts: Collection[str],
-    origins: Collection[str] = (),
-    tokens: TokenTrust | None = None,
-) -> ASGIApp:
-    """Return the server at `PATH`, behind the checks; see `pointsman.integrations.mcp.create_http_app`."""
-    endpoint = sdk.HttpEndpoint(service.server, limits.max_body_bytes)
+def http_app(service: McpService, max_body_bytes: int) -> Starlette:
+    """Return the server at `PATH`, with a probe and without any check."""
+    endpoint = sdk.HttpEndpoint(service.server, max_body_bytes)
 
     @asynccontextmanager
     async def running(_: Starlette) -> AsyncIterator[None]:
@@ -74,17 +61,7 @@ def http_app(
             yield
 
     routes = [Route(PATH, endpoint, methods=["POST"]), Route("/health", _health)]
-    app = Starlette(routes=routes, lifespan=running)
-    return secure(
-        app,
-        keys=keys,
-        limits=limits,
-        loopback=loopback,
-        keyless=keyless,
-        hosts=hosts,
-        origins=origins,
-        tokens=tokens,
-    )
+    return Starlette(routes=routes, lifespan=running)
 
 
 async def _health(_: Request) -> JSONResponse:
