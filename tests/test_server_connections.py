@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
@@ -11,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -22,11 +24,14 @@ import pytest
 import pointsman
 from pointsman import Document
 from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.retrieval.parallel_calls import DualCall, Threads, run
+from pointsman.retrieval.run.branches import _in_waves
 from pointsman.service.server import Limits, create_app
 from pointsman.service.server.access.api_keys import KeyStore, keys_of
 from pointsman.service.server.http_protocol import OpenConnections
 from pointsman.service.server.protocol.problems import HttpProblem
 from pointsman.service.server.protocol.request_body import Bodies
+from pointsman.tools.system import file_descriptors
 from pointsman.tools.system.file_descriptors import descriptor_limit, raise_descriptor_limit
 from pointsman.workspace.open_datasets import OpenDatasets
 from serving import serving
@@ -373,9 +378,13 @@ def batch(number: int) -> bytes:
 # ── datasets ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.fixture
+def at_most_four_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_descriptors, "most_open_datasets", lambda: 4)
+
+
 def datasets(folder: Path, count: int) -> pointsman.Workspace:
     workspace = pointsman.open(folder, embedder=HashingEmbedder())
-    workspace._open_datasets = OpenDatasets(lambda: 4)
     for number in range(count):
         workspace.dataset(f"d{number}").add([Document("x", f"number {number}"), Document("y", "another text")])
     return workspace
@@ -385,11 +394,30 @@ def opened_names(workspace: pointsman.Workspace) -> list[str]:
     return [name for name, dataset in workspace._datasets.items() if dataset.opened]
 
 
-def test_datasets_used_least_recently_are_closed_and_opened_again(tmp_path: Path) -> None:
-    with datasets(tmp_path, 12) as workspace:
+@pytest.mark.usefixtures("at_most_four_open")
+@pytest.mark.parametrize("is_async", [False, True])
+def test_datasets_are_searched_in_turn_and_opened_again(
+    tmp_path: Path, is_async: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most, close_surplus, workspace = 0, OpenDatasets.close_surplus, datasets(tmp_path, 12)
+
+    def close_and_count(self: OpenDatasets) -> None:
+        nonlocal most
+        close_surplus(self)
+        most = max(most, len(opened_names(workspace)))
+
+    with workspace:
         assert opened_names(workspace) == ["d8", "d9", "d10", "d11"]
-        answer = workspace.search("number 3", 12, refuse=False)
-        assert not answer.degraded
+        monkeypatch.setattr(OpenDatasets, "close_surplus", close_and_count)
+        if is_async:
+            answer = asyncio.run(workspace.asearch("number 3", 12, refuse=False))
+        else:
+            answer = workspace.search("number 3", 12, refuse=False)
+        assert list(answer.degraded) == [
+            "12 datasets are searched in turn, 4 at once: raise the limit of open files, or name fewer datasets"
+        ]
+        assert 4 <= most <= 4 + 4, "four are used at once, and each may be opened before another one is closed"
+        assert answer.hits[0].dataset == "d3"
         assert {hit.dataset for hit in answer.hits} == {f"d{number}" for number in range(12)}
         assert len(opened_names(workspace)) <= 4
         assert workspace.dataset("d0").get_many(["x"])[0] == Document("x", "number 0")
@@ -397,6 +425,23 @@ def test_datasets_used_least_recently_are_closed_and_opened_again(tmp_path: Path
         assert [len(workspace.dataset(f"d{number}")) for number in range(12)] == [1, *[2] * 11]
 
 
+def test_datasets_that_no_time_is_left_for_are_late_and_have_not_failed() -> None:
+    calls: list[DualCall[Any]] = [DualCall(partial(list, [n]), partial(anyio.sleep, 0)) for n in range(5)]
+    left = iter([3.0, 0.0])
+    outcomes = run(_in_waves(calls, 2, Threads(), 9.0, lambda: next(left)))
+    assert [limit for _, limit in outcomes] == [9.0, 9.0, 3.0, 3.0, 0.0]
+    assert [str(outcome.answer) for outcome, _ in outcomes] == ["[0]", "[1]", "[2]", "[3]", "None"]
+    assert isinstance(outcomes[-1][0].error, TimeoutError)
+
+
+@pytest.mark.usefixtures("at_most_four_open")
+def test_what_fits_is_not_searched_in_turn(tmp_path: Path) -> None:
+    with datasets(tmp_path, 12) as workspace:
+        names = [f"d{number}" for number in range(4)]
+        assert not workspace.search("number 3", 12, refuse=False, datasets=names).degraded
+
+
+@pytest.mark.usefixtures("at_most_four_open")
 def test_a_dataset_in_use_is_not_closed(tmp_path: Path) -> None:
     with datasets(tmp_path, 4) as workspace:
         reading = iter(workspace.dataset("d0"))
@@ -423,12 +468,12 @@ from pointsman.service.server.access.api_keys import keys_of
 with pointsman.open(sys.argv[1], embedder=HashingEmbedder()) as workspace:
     for _ in range(2):
         answer = workspace.search("number", 60, refuse=False)
-        print(len({hit.dataset for hit in answer.hits}), list(answer.degraded))
+        print(len({hit.dataset for hit in answer.hits}), len(answer.degraded))
     print(keys_of(workspace.backend).empty())
 """
     command = [sys.executable, "-c", program, str(tmp_path)]
     process = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True, env={**os.environ})
-    assert process.stdout.splitlines() == ["60 []", "60 []", "True"]
+    assert process.stdout.splitlines() == ["60 1", "60 1", "True"]
 
 
 def test_the_soft_limit_of_descriptors_is_raised_as_far_as_allowed() -> None:

@@ -71,6 +71,11 @@ WORDS: Final[Mapping[str, tuple[str, str, str]]] = {
         "问题超出嵌入模型的长度上限，只读取前 {held} 个字符（共 {characters} 个）：请缩短或分开提问",
         "вопрос слишком длинный: модель читает первые {held} знаков из {characters}; сократите или разделите его",
     ),
+    "in_turn": (
+        "{count} datasets are searched in turn, {most} at once: raise the limit of open files, or name fewer datasets",
+        "{count} 个数据集分批检索，每批 {most} 个：请提高打开文件数的上限，或指定较少的数据集",
+        "{count} наборов — по очереди, сразу {most}: повысьте предел открытых файлов или назовите меньше наборов",
+    ),
     # of the order of hits, where one stands above another that is more relevant
     "order_fuse": (
         "the order is that of all evidence together, while relevance judges each hit by itself",

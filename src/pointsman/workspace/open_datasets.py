@@ -5,37 +5,23 @@ from __future__ import annotations
 import threading
 from operator import attrgetter
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from pointsman.tools.system.file_descriptors import descriptor_limit
+from pointsman.tools.system import file_descriptors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pointsman.workspace.dataset.dataset_lifecycle import StoredDataset
-
-_ALWAYS_OPEN: Final = 4  # so many may always be open
-_SHARE: Final = 16  # descriptors for each: three to five stay open, and opening one needs more for a moment
-
-
-def default_limit() -> int:
-    """Return the number of datasets for which the process has file descriptors."""
-    return max(_ALWAYS_OPEN, descriptor_limit() // _SHARE)
 
 
 class OpenDatasets:
-    """Tracks which datasets are open.
-
-    Args:
-        limit: returns how many may be open, at least four; one that is in use is never closed, so there may be more.
+    """Tracks which datasets are open: no more than `file_descriptors.most_open_datasets`, unless more are in use.
 
     Attributes:
-        surplus: whether more than the limit were open when last counted, as a search holds all of its datasets.
+        surplus: whether more were open when last counted, as a search of views holds all of them.
     """
 
-    def __init__(self, limit: Callable[[], int] = default_limit) -> None:
+    def __init__(self) -> None:
         self.surplus = False
-        self._limit = limit
         self._lock = threading.Lock()
         self._datasets: dict[StoredDataset, None] = {}
 
@@ -55,11 +41,11 @@ class OpenDatasets:
 
         If some remain, the search that uses them calls this again when it ends.
         """
-        if len(self._datasets) <= _ALWAYS_OPEN:
+        surplus = len(self._datasets) - file_descriptors.most_open_datasets()
+        if surplus <= 0:
             self.surplus = False
             return
         with self._lock:
-            surplus = len(self._datasets) - self._limit()
             by_use = sorted(self._datasets, key=attrgetter("used"))
         for dataset in by_use[:-1]:  # never the one that has just been opened
             if surplus <= 0:

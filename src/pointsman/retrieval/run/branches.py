@@ -6,11 +6,12 @@ import logging
 import re
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import repeat
 from operator import attrgetter, itemgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from pointsman.retrieval.parallel_calls import Breaker, DualCall, Mode, describe, reporting
+from pointsman.retrieval.parallel_calls import Breaker, DualCall, Mode, Outcome, describe, reporting
 from pointsman.retrieval.run.candidates import KeyOf, Results, ScoreGap, StoreResults
 from pointsman.retrieval.run.merged_results import RetrieverResults
 from pointsman.retrieval.run.source import words_in
@@ -292,6 +293,7 @@ async def ask(
     *,
     breaker: Breaker,
     budget: Callable[[], float | None],
+    at_once: int = 0,
 ) -> list[BranchAnswers]:
     """Search all branches for all questions at once; branches that fail or are late are noted, and the others answer.
 
@@ -302,7 +304,8 @@ async def ask(
         mode: how to wait.
         journals: one per question; each gets a span, and any failure, for every branch.
         breaker: leaves out branches that keep failing, unless all do.
-        budget: returns the seconds for all of them, when they begin; None: no limit.
+        budget: returns the seconds that are left for them; None: no limit.
+        at_once: how many are searched at once; 0: all.
 
     Returns:
         The results of each question.
@@ -317,19 +320,22 @@ async def ask(
         if branch in available_branches
         for positions, call in branch.calls(questions, depth)
     ]
-    calls = [_reporting(call, branch, positions, questions, journals) for _, branch, positions, call in jobs]
     results: list[dict[int, Results]] = [{} for _ in questions]
     failures: list[dict[str, Exception]] = [{} for _ in questions]
-    outcomes, causes = [], list[tuple[str, Exception]]()
-    for wave in _waves(calls, one_each=len(calls) <= len(available_branches) or len({id(j) for j in journals}) == 1):
-        outcomes += await mode.all(wave, seconds)
-    for (number, branch, positions, _), outcome in zip(jobs, outcomes, strict=True):
+    if at_once:  # those that are open first: they may be closed for the others
+        jobs.sort(key=lambda job: isinstance(job[1], SourceBranch) and not job[1].reading.is_open)
+    calls = [_reporting(call, branch, positions, questions, journals) for _, branch, positions, call in jobs]
+    causes = list[tuple[str, Exception]]()
+    one_each = len(calls) <= len(available_branches) or len({id(journal) for journal in journals}) == 1
+    outcomes = await _in_waves(calls, (at_once or len(calls)) if one_each else _AT_ONCE, mode, seconds, budget)
+    for (number, branch, positions, _), (outcome, limit) in zip(jobs, outcomes, strict=True):
         error = outcome.error or (RuntimeError("it gave no answer") if outcome.answer is None else None)
-        if not isinstance(error, TimeoutError) or seconds is None or seconds >= _PATIENCE:
+        if not isinstance(error, TimeoutError) or limit is None or limit >= _PATIENCE:
             breaker.record(branch.name, error)  # a branch that had too little time has not failed
         if error is not None:
             causes.append((branch.name, error))
-        for position, answer in zip(positions, outcome.answer or [None] * len(positions), strict=True):
+        answers: Sequence[Results | None] = outcome.answer or [None] * len(positions)
+        for position, answer in zip(positions, answers, strict=True):
             question = questions[position]
             label = f"{branch.name}, {question.label}" if question.label else branch.name
             if answer is not None:
@@ -366,9 +372,33 @@ def _note(journal: Journal, span: Span, label: str, answer: Results | None, erro
         journal.tell(span)
 
 
-def _waves(calls: Sequence[DualCall[Any]], *, one_each: bool) -> list[Sequence[DualCall[Any]]]:
-    """All calls at once; if retrievers are asked many questions, a few at a time, so that none is overloaded."""
-    return [calls] if one_each else [calls[start : start + _AT_ONCE] for start in range(0, len(calls), _AT_ONCE)]
+async def _in_waves(
+    calls: Sequence[DualCall[list[Results]]],
+    at_once: int,
+    mode: Mode,
+    seconds: float | None,
+    budget: Callable[[], float | None],
+) -> list[tuple[Outcome[list[Results]], float | None]]:
+    """Make so many calls at a time; returns the outcome of each, and the seconds that it had.
+
+    Where many datasets, or retrievers with many questions, would all be asked at once, some wait for the others.
+
+    Args:
+        calls: at least one.
+        at_once: the size of a wave.
+        mode: how to wait.
+        seconds: for the first wave.
+        budget: returns the seconds that are left for later ones.
+    """
+    outcomes: list[tuple[Outcome[list[Results]], float | None]] = []
+    for start in range(0, len(calls), at_once):
+        wave = calls[start : start + at_once]
+        limit = budget() if start else seconds
+        if start and limit == 0:
+            outcomes += [(Outcome(None, TimeoutError("no time was left"), 0.0), limit)] * len(wave)
+        else:
+            outcomes += zip(await mode.all(wave, limit), repeat(limit), strict=False)
+    return outcomes
 
 
 def nothing_answered(failures: Mapping[str, Exception]) -> Exception:

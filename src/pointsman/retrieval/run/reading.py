@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import threading
+import weakref
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
@@ -23,9 +24,10 @@ from typing import TYPE_CHECKING, Final
 from pointsman.retrieval.fusion import CosineSpread
 from pointsman.store.store_values import SPREAD_NOTE, VERSIONS, Capability
 from pointsman.tools.errors import InputError, StoreError, UnmetNeedError
+from pointsman.tools.system import file_descriptors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -52,6 +54,8 @@ class Reading:
 
     Args:
         source: the dataset.
+        at_once: how many of the datasets that are searched may be open at once: the store of each is open only while
+            somebody uses it; 0: all, until the search ends.
 
     Attributes:
         source: the dataset.
@@ -71,13 +75,13 @@ class Reading:
     """
 
     __slots__ = (
-        *("_background_key", "_has_vector", "_store"),
+        *("_background_key", "_has_vector", "_held_store", "_store"),
         *("background", "embeds", "info", "is_local", "is_new", "name", "source", "spread", "statistics", "versions"),
-        "words_sequence",
+        *("at_once", "words_sequence"),
     )
 
-    def __init__(self, source: Source) -> None:
-        self.source, self.name = source, source.name
+    def __init__(self, source: Source, at_once: int = 0) -> None:
+        self.source, self.name, self.at_once = source, source.name, at_once
         self.info: StoreInfo | None = None
         self.statistics: Statistics | None = None
         self.spread: CosineSpread | None = None
@@ -85,15 +89,26 @@ class Reading:
         self.versions: Versions | None = None
         self.words_sequence: int | None = None
         self.embeds = self.is_local = self.is_new = self._has_vector = False
-        self._store: Store | None = None
+        self._store: weakref.ref[Store] | None = None
+        self._held_store: Store | None = None
         self._background_key = ""
 
     @property
     def store(self) -> Store:
         """The store with the documents, as it was when the search first needed it."""
-        if self._store is None:
-            self._store = self.source.store.pinned()
-        return self._store
+        store = self._held_store or (None if self._store is None else self._store())
+        if store is None:
+            store = self.source.store.pinned()
+            if self.at_once:
+                self._store = weakref.ref(store)
+            else:
+                self._held_store = store
+        return store
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the store is open already; True of one that cannot be closed."""
+        return bool(getattr(self.source, "opened", True))
 
     @property
     def recorded_state(self) -> RecordedState | None:
@@ -146,7 +161,7 @@ class Reading:
 
     def close(self) -> None:
         """Let go of the store; whoever explains the answer later opens it again."""
-        self._store = None
+        self._store = self._held_store = None
 
     # ── cosines ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -303,18 +318,30 @@ def _lock_of(source: Source) -> threading.Lock:
         return source.measuring
 
 
+def _open_at_once(sources: Sequence[Source]) -> int:
+    """Return how many of the sources are open at once, if not all can be; else 0. Views are always open."""
+    most = file_descriptors.most_open_datasets()
+    closable = sum(
+        getattr(source, "is_in_folder", False) and not getattr(source, "is_view", False) for source in sources
+    )
+    return most if closable > most else 0
+
+
 _current: ContextVar[Mapping[int, Reading]] = ContextVar("readings", default={})  # noqa: B039  (never changed)
 
 
 @contextmanager
-def reading_each(sources: Iterable[Source]) -> Iterator[dict[str, Reading]]:
+def reading_each(sources: Sequence[Source]) -> Iterator[dict[str, Reading]]:
     """Within the block, and in the threads and tasks that it starts, each of these datasets has one reading.
+
+    Of more datasets in folders than the process may have open, none is kept open: whoever uses one opens it again.
 
     Yields:
         The readings, not opened yet, by the names of the datasets.
     """
     current = _current.get()
-    readings = {source.name: Reading(source) for source in sources}
+    at_once = _open_at_once(sources) if len(sources) > file_descriptors.FEWEST_OPEN else 0
+    readings = {source.name: Reading(source, at_once) for source in sources}
     token = _current.set({**current, **{id(reading.source): reading for reading in readings.values()}})
     try:
         yield readings

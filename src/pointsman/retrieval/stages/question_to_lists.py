@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import attrgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -192,10 +193,15 @@ async def plan(routings: Sequence[Route], search: Search) -> list[SearchPlan]:
     inquiry = routings[0].inquiry
 
     def open_each() -> list[SearchPlan]:
-        for name in names:
-            if name in inquiry.readings:
-                inquiry.readings[name].source.check_searchable()
-                inquiry.readings[name].open()
+        readings = [inquiry.readings[name] for name in names if name in inquiry.readings]
+        if readings and readings[0].at_once:
+            readings.sort(key=lambda reading: not reading.is_open)  # they may be closed for the others
+            note = Reason.of("in_turn", count=f"{len(readings):,}", most=f"{readings[0].at_once:,}")
+            for routing in routings:
+                routing.inquiry.journal.degrade(note)
+        for reading in readings:
+            reading.source.check_searchable()
+            reading.open()
         return [_search_plan(routing, search) for routing in routings]
 
     return await inquiry.mode.blocking(open_each)
@@ -376,6 +382,7 @@ async def retrieve(rewritings: Sequence[Rewriting], unembedded: Mapping[int, Exc
             journals,
             breaker=inquiry.recipe.breaker,
             budget=partial(inquiry.journal.deadline.for_branches, has_later_stages=recipe.has_later_stages),
+            at_once=max(map(attrgetter("at_once"), inquiry.readings.values()), default=0),
         )
         start = 0
         for position, questions in texts.items():

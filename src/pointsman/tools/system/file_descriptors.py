@@ -15,6 +15,9 @@ _TARGET: Final = 65_536
 
 _WITHOUT_LIMIT: Final = 8_192
 
+FEWEST_OPEN: Final = 4
+_SHARE: Final = 16  # descriptors for each dataset: three to five stay open, and opening one needs more for a moment
+
 
 def descriptor_limit() -> int:
     """Return the soft limit of this process, ``RLIMIT_NOFILE``."""
@@ -22,6 +25,11 @@ def descriptor_limit() -> int:
         return _WITHOUT_LIMIT
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _TARGET if soft == resource.RLIM_INFINITY else soft
+
+
+def most_open_datasets() -> int:
+    """Return the number of datasets in folders for which the process has file descriptors."""
+    return max(FEWEST_OPEN, descriptor_limit() // _SHARE)
 
 
 def raise_descriptor_limit() -> int:
