@@ -50,8 +50,11 @@ CHECKOUTS: Final[Mapping[str, Checkout]] = {
             *("docs/ru/intro/migration/migrate-hy", "docs/ru/intro/billing/quick-start/"),
         ),
     ),
+    "studio": Checkout("basecamp/handbook", "c9536061f26d0b5bd9f2f900d63e27e9f4deb4ed", (".",)),
+    "guide": Checkout("doka-guide/content", "4346a0274c74bd54d1dccbd998e4b07c8cef257b", ("docs/",)),
 }
-"""By name of the folder: an agency's handbook, recipes in Chinese, the documentation of a cloud in Russian."""
+"""By name of the folder: an agency's handbook, recipes in Chinese, the documentation of a cloud in Russian,
+a software company's handbook, and the guide for contributors of a Russian reference."""
 
 
 def why_missing(name: str) -> str:
