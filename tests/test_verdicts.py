@@ -14,7 +14,7 @@ import pointsman
 from doors_kit import World, world
 from pointsman.cli.core_commands import app
 from pointsman.embedders.scripted_embedders import HashingEmbedder
-from pointsman.retrieval.receipts import digest_of_answer
+from pointsman.retrieval import receipts
 from pointsman.retrieval.refine.refuse import UNSURE_BELOW, Refuser
 from pointsman.retrieval.run.judging import needed_relevance
 from pointsman.tools.errors import InputError, PointsmanError
@@ -53,7 +53,7 @@ def test_the_first_hit_decides(relevance: tuple[float | None, ...], verdict: str
 
 
 @pytest.mark.parametrize(("relevance", "odds"), [
-    (1.0, "strong"), (0.7, "strong"), (0.699, "possible"), (0.4, "possible"), (0.399, "nearest"), (0.0, "nearest"),
+    (1.0, "strong"), (0.7, "strong"), (0.699, "possible"), (0.5, "possible"), (0.499, "nearest"), (0.0, "nearest"),
     (None, None),
 ])  # fmt: skip
 def test_odds_are_a_word_for_the_relevance(relevance: float | None, odds: str | None) -> None:
@@ -69,8 +69,12 @@ def test_odds_take_no_value_of_a_document() -> None:
     assert "odds" not in notes_of(Hit(Document("1", LEAVE, {"odds": "3:1"}), 1.0, relevance=0.9))
 
 
-def test_a_digest_of_an_answer_is_that_of_versions_without_odds() -> None:
-    assert digest_of_answer(answer_of(0.9, 0.2)) == "mGAEb_-Jy0atBxhN"
+def test_a_digest_of_an_answer_is_that_of_versions_without_odds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receipts, "_digest", str)
+    hit = Hit(Document("1", LEAVE), 1.0, "d", (), relevance=0.9)
+    for answer in (answer_of(0.9, 0.2), answer_of(refused=Refusal("why", hit, near_misses=(hit,)))):
+        assert '"relevance": 0.9' in receipts.digest_of_answer(answer)
+        assert "odds" not in receipts.digest_of_answer(answer)
 
 
 def test_a_refusal_is_a_verdict() -> None:
