@@ -66,7 +66,7 @@ def fill(workspace: Workspace) -> None:
     subjects = ("A switch guides trains to another track", "A red signal stops every train", "The yard opens at six")
     rails.add(
         Document(f"r{n}", f"{subjects[n % 3]}, says rule {n} of the railway. " + "It is kept. " * (n % 5),
-                 {"year": 2000 + n, "title": f"Rule {n}", "source": "https://rules.example/" + str(n)})
+                 {"year": 2000 + n, "rule number": n, "title": f"Rule {n}", "source": f"https://rules.example/{n}"})
         for n in range(45)
     )  # fmt: skip
     workspace.dataset("город", description="Городские службы").add(
@@ -469,6 +469,15 @@ def test_what_was_understood_can_be_taken_away_part_by_part(page: Page, site: Si
     page.locator(".understood .chip", has_text="-yard").wait_for()
     assert page.locator("#q").input_value() == "rule -yard year:>=2010"
     assert page.locator(".understood .chip").count() == 2
+
+
+def test_a_field_with_a_blank_in_its_name_is_one_part(page: Page, site: Site) -> None:
+    ask_page(page, site.url("ask", q="red signal rule number:40"))
+    part = page.locator(".understood a.chip")
+    assert part.inner_text().rstrip("×\n") == '"rule number":40'
+    part.click()
+    page.wait_for_url(lambda url: "40" not in url)
+    assert page.locator("#q").input_value() == "red signal"
 
 
 def test_the_hard_form_of_a_sentence_is_one_click_away(page: Page, site: Site) -> None:

@@ -97,6 +97,41 @@ def test_what_is_no_field(text: str) -> None:
     assert written_names(text) == ()
 
 
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("act record number:4", {"4"}),
+        ('act "record number":4', {"4"}),
+        ('act -"Record Number":4', {"17", "5"}),
+        ('"record number":4', {"4"}),
+        ("акт номер договора:17", {"17"}),
+        ('акт "номер договора":(17 OR 4)', {"17"}),
+        ("契约 合同 编号:5", {"5"}),
+        ('act amount "Amount (EUR)":>100', {"17"}),
+        ("what does the act record number:>=4 say?", {"4"}),
+        ("act number:4", {"4", "17", "5"}),  # there is no such field
+        ("the record number: 4", {"4", "17", "5"}),
+    ],
+)
+def test_names_of_fields_may_have_blanks(tmp_path: Path, query: str, expected: set[str]) -> None:
+    rows: dict[str, dict[str, Any]] = {
+        "4": {"record number": 4},
+        "17": {"номер договора": "17", "Amount (EUR)": 120},
+        "5": {"合同 编号": 5, "Amount (EUR)": 80},
+    }
+    with pointsman.open(tmp_path, embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("acts").add([Document(id_, f"An act of {id_}.", row) for id_, row in rows.items()])
+        assert ids(workspace, query) == expected
+
+
+def test_a_name_with_blanks_is_told_as_written(tmp_path: Path) -> None:
+    with pointsman.open(tmp_path, embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("acts").add([Document("4", "An act.", {"record number": 4})])
+        answer = workspace.search("act record number:4", refuse=False)
+        (decision,) = [decision for decision in answer.plan.decisions if decision.what == "syntax"]
+        assert decision.value == '"record number":4'
+
+
 def test_plain_reads_no_field(reports: Workspace) -> None:
     assert ids(reports, "budget author:lee", syntax="plain") == set(REPORTS)
 

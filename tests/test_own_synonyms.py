@@ -81,6 +81,17 @@ def test_a_hit_is_judged_by_the_question_that_means_the_same(folder: Path, works
     assert hit.relevance == pytest.approx(direct.relevance, abs=0.15)
 
 
+@pytest.mark.parametrize("strategy", ["auto", "bm25", "hybrid"])
+def test_own_words_that_look_like_slips_are_no_slips(folder: Path, strategy: Any) -> None:
+    path = folder / "names.txt"
+    path.write_text("clemzon, canteen\nшнурплет => приёмник\n翡麓 => 灰色柜子\n", encoding="utf-8")
+    with pointsman.open(folder / "workspace", settings=Settings(synonyms=str(path))) as workspace:
+        for question, id_ in (("clemzon", "canteen"), ("шнурплет", "receiver"), ("翡麓", "cabinet")):
+            answer = workspace.search(question, 3, strategy=strategy, refuse=False)
+            assert answer.hits[0].id == id_
+            assert len(answer.degraded) == len(set(answer.degraded))
+
+
 def test_one_way_is_one_way(workspace: Workspace) -> None:
     answer = workspace.search("where is the notebook handed out", refuse=False)
     assert "synonym" not in str(answer.trace)

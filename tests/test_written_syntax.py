@@ -91,6 +91,13 @@ def test_a_word_is_its_forms_and_a_phrase_the_very_words() -> None:
     assert WrittenTerm("насос", is_phrase=False).is_in("два насоса")
     assert WrittenTerm("锅炉", is_phrase=False).is_in("旧锅炉房")
     assert not WrittenTerm("锅炉", is_phrase=False).is_in("炉锅")
+    for word, text in (
+        ("BSkyB", "订阅BSkyB与酗酒"),
+        ("INV-2026-0417", "发票INV-2026-0417的金额"),
+        ("2025", "2025年的会议"),
+    ):
+        assert all(WrittenTerm(word, is_phrase).is_in(text) for is_phrase in (True, False)), word
+    assert not WrittenTerm("BSkyB", is_phrase=True).is_in("订阅BSkyBs与")
     code = WrittenTerm("INV-2026-0417", is_phrase=False)
     assert code.is_in("see inv-2026-0417.")
     assert not code.is_in("INV-2026-0418, INV-2026-04170")

@@ -12,6 +12,8 @@ r"""The syntax that people write into a query about the fields of documents: ``a
 ``date:2024-05``            the date is within; also ``дата:``, ``日期:``
 =========================== =====================================================================================
 
+``record number:4`` or ``"record number":4`` is a condition where documents have a field of that name.
+
 A field begins with a letter, and a value follows its colon at once, so that ``10:30``, ``note: this``, ``std::sort``,
 ``C:\temp`` and ``https://a.example`` are words. Whether there is such a field only the documents can tell; see
 `pointsman.retrieval.stages.written_filters`.

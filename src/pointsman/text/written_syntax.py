@@ -178,11 +178,11 @@ def _tokens(word: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def _pattern(words: str) -> re.Pattern[str]:
-    """The words in a row, in a folded text; Chinese characters have no bounds."""
+    """The words in a row, in a folded text; Chinese characters have no bounds, and are bounds of others."""
     pattern = r"\s+".join(map(re.escape, fold(words).split()))
     first, last = fold(words).strip()[:1], fold(words).strip()[-1:]
-    left_edge = r"(?<!\w)" if _is_bounded(first) else ""
-    right_edge = r"(?!\w)" if _is_bounded(last) else ""
+    left_edge = rf"(?<![^\W{_HAN}])" if _is_bounded(first) else ""
+    right_edge = rf"(?![^\W{_HAN}])" if _is_bounded(last) else ""
     return re.compile(f"{left_edge}{pattern}{right_edge}")
 
 

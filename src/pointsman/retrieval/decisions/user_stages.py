@@ -81,10 +81,14 @@ class Stages:
 
 
 def with_own_synonyms(recipe: Recipe, path: str) -> Recipe:
-    """Let the question be searched with the synonyms of a file, too, after all that rewrites it."""
+    """Let the question be searched with the synonyms of a file, too: as asked, and after all that rewrites it.
+
+    One's own words look like slips to whoever corrects the spelling.
+    """
     from pointsman.retrieval.plan.transform.base_transformer import QueryTransformer
     from pointsman.retrieval.plan.transform.own_synonyms import OwnSynonyms
 
-    steps = [step for step in (recipe.transformer, OwnSynonyms(path)) if step is not None]
-    recipe = replace(recipe, transformer=steps[0] if len(steps) == 1 else QueryTransformer(*steps))
+    own = OwnSynonyms(path)
+    steps = own if recipe.transformer is None else QueryTransformer(own, recipe.transformer, own)
+    recipe = replace(recipe, transformer=steps)
     return recipe.deciding("synonyms", "on", "settings", f"those of {path} are searched beside the question")

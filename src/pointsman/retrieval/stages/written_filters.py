@@ -20,7 +20,7 @@ from pointsman.values.metadata import ID, TEXT, folded, typed_values
 from pointsman.values.types import Decision
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pointsman.retrieval.run.journal import Journal
     from pointsman.store.base_store import Store
@@ -35,6 +35,9 @@ _MOST_NAMES: Final = 12
 """Names of a query that are looked for among the fields."""
 
 _FIRST_YEAR, _LAST_YEAR = 1500, 2199
+_QUOTED_NAME: Final = re.compile('\\S"[:：]\\S')
+_WORD: Final = re.compile(r"[\w.\-]+")
+_NO_LETTERS: Final = re.compile(r"\W+")
 _NUMBER: Final = re.compile(r"[-+]?\d{1,15}(?:[.,]\d{1,15})?")
 _BOUNDS: Final[dict[Comparison, str]] = {"<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
 
@@ -50,18 +53,23 @@ def with_written_filter(
         syntax: whether to insist on conditions that no document meets.
         journal: of the search; told what cannot be obeyed.
     """
-    candidates = written_names(query.text)[:_MOST_NAMES]
-    if not candidates:
+    if not written_names(query.text) and _QUOTED_NAME.search(query.text) is None:
         return None
     stores = [store for store in stores if store.info.can(Capability.FILTERS)]
-    keys = _known_keys(stores, candidates)
+    keys = {folded(key): key for store in stores for key in _keys(store)}
+    text, joined_names = _with_joined_names(query.text, keys.values())
+    candidates = written_names(text)[:_MOST_NAMES]
+    if not candidates:
+        return None
+    keys = {**joined_names, **keys}
+    _add_known(keys, stores, candidates)
     known_names = {name for name in candidates if folded(name) in keys}
     date_keys = [keys[DATE]] if DATE in keys else []
     if not date_keys and any(is_date_word(name) for name in candidates if name not in known_names):
         date_keys = _date_keys(stores)
         if len(date_keys) != 1:
             journal.degrade(_no_date(date_keys))
-    own_words, terms = read_fields(query.text, known_names, has_date=len(date_keys) == 1)
+    own_words, terms = read_fields(text, known_names, has_date=len(date_keys) == 1)
     for name in candidates:
         if name not in known_names and not is_date_word(name):
             journal.degrade(f"{absence_of(name, keys.values(), 'syntax')}; its words are searched")
@@ -79,18 +87,34 @@ def with_written_filter(
         reason = f"no document has {condition!s:.200}"
         if syntax == "auto":
             filters, reason = query.filters, f"{reason}, so the nearest without it are shown"
-    written_terms = " ".join(term.written for term in terms)
+    written_terms = " ".join(
+        term.written.replace(term.name, f'"{joined_names[folded(term.name)]}"', 1)
+        if folded(term.name) in joined_names
+        else term.written
+        for term in terms
+    )
     decision = Decision("syntax", written_terms, "request" if syntax == "hard" else "default", reason)
     return replace(query, filters=filters), decision
 
 
-def _known_keys(stores: Sequence[Store], names: Sequence[str]) -> dict[str, str]:
-    """Return the fields that are at hand and those with these names, by their names in small letters."""
-    keys = {folded(key): key for store in stores for key in _keys(store)}
+def _with_joined_names(text: str, keys: Iterable[str]) -> tuple[str, dict[str, str]]:
+    """Return a query in which fields with blanks in their names are one word, and these names by that word."""
+    joined_names = {}
+    for key in sorted(keys, key=len, reverse=True):
+        if _WORD.fullmatch(key) is None and folded(key) in folded(text):
+            name = _NO_LETTERS.sub("_", key).strip("_")
+            pattern = rf'(?<!\S)(-?)("?){re.escape(key)}\2(?=[:：][^\s:：])'
+            text, count = re.subn(pattern, rf"\g<1>{name}", text, flags=re.IGNORECASE)
+            if count:
+                joined_names[folded(name)] = key
+    return text, joined_names
+
+
+def _add_known(keys: dict[str, str], stores: Sequence[Store], names: Sequence[str]) -> None:
+    """Add the fields with these names to those at hand, which are by their names in small letters."""
     for name in names:
         if folded(name) not in keys and (name in (ID, TEXT) or any(has_key(store, name) for store in stores)):
             keys[folded(name)] = name
-    return keys
 
 
 def _keys(store: Store) -> Iterator[str]:

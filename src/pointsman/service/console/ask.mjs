@@ -177,7 +177,7 @@ const QUOTES = [['"', '"'], ["«", "»"], ["“", "”"], ["「", "」"]];
 /** A question without a part of its syntax, in whichever quotation marks it is written; null if it is not there. */
 function without(question, part) {
   const [, sign, phrase] = /^([-+]?)"(.*)"$/.exec(part) ?? [];
-  const forms = phrase === undefined ? [part]
+  const forms = phrase === undefined ? [part, part.replace(/^(-?)"([^"]*)"(?=[:：])/, "$1$2")]
     : QUOTES.flatMap(([open, close]) => [`+${open}${phrase}${close}`, `${sign}${open}${phrase}${close}`]);
   const written = forms.find((form) => question.includes(form));
   return written ? question.replace(written, " ").replace(/\s+/g, " ").trim() : null;
@@ -195,7 +195,7 @@ function hardForm({ decisions }) {
 /** What was understood of a question's syntax: each part can be taken away. */
 function understood({ asked, decisions }) {
   const parts = decisions.filter(({ what }) => what === "syntax")
-    .flatMap(({ value }) => value.match(/-?[^\s:："]+[:：][<>=]*(?:"[^"]*"|\([^)]*\))|[-+]?"[^"]*"|\S+/g) ?? []);
+    .flatMap(({ value }) => value.match(/-?(?:[^\s:："]+|"[^"]*")[:：][<>=]*(?:"[^"]*"|\([^)]*\)|[^\s"(]\S*)|[-+]?"[^"]*"|\S+/g) ?? []);
   const chips = parts.map((part) => {
     const q = without(asked, part);
     if (!q) return h("span.chip", { "data-content": true }, plain(part));

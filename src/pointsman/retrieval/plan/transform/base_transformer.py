@@ -156,7 +156,7 @@ class _TransformerRun:
     def take(self, step: BaseTransformer, result: Transformed) -> None:
         self.query = result.query
         self.variants += result.variants
-        self.degraded += result.degraded
+        self.degraded += [note for note in result.degraded if note not in self.degraded]
         self.spelling = result.spelling or self.spelling
         if result.detail:
             self.details.append(f"{type(step).__name__}: {result.detail}")
