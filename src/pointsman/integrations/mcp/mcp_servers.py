@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import anyio
 import anyio.to_thread
@@ -22,7 +22,7 @@ from pointsman.service.server.access.request_access import Access, access_of
 from pointsman.service.server.access.signed_tokens import TokenTrust
 from pointsman.service.server.configure import configure
 from pointsman.service.server.protocol.request_limits import Limits
-from pointsman.service.server.request_checks import secure
+from pointsman.service.server.request_checks import CheckOptions, secure
 from pointsman.service.server.run import Options
 from pointsman.tools.audit_log import without_record
 from pointsman.tools.version import __version__
@@ -156,10 +156,7 @@ def create_http_app(
     settings: Settings | None = None,
     limits: Limits | None = None,
     keys: KeyStore | None = None,
-    loopback: bool = True,
-    keyless: bool = False,
-    hosts: Collection[str] = (),
-    origins: Collection[str] = (),
+    **checks: Unpack[CheckOptions],
 ) -> ASGIApp:
     """Create the server over streamable HTTP at `PATH`, behind the checks of the HTTP service, as an ASGI application.
 
@@ -172,11 +169,7 @@ def create_http_app(
         settings: see `create_server`.
         limits: limits of requests.
         keys: API keys; by default those stored in the workspace.
-        loopback: whether only this machine reaches the service; then everyone may search everything as long as there
-            has never been a key.
-        keyless: everyone on this machine may search everything without a key, whatever keys exist or existed.
-        hosts: host names of the service besides the loopback ones (against DNS rebinding).
-        origins: other origins whose pages may use it.
+        checks: see `CheckOptions`.
 
     Raises:
         InputError: a host, an origin or a setting is invalid.
@@ -187,11 +180,8 @@ def create_http_app(
         http_app(_service(workspace, datasets, settings, limits, access_of), limits.max_body_bytes),
         keys=keys or keys_of(workspace.backend),
         limits=limits,
-        loopback=loopback,
-        keyless=keyless,
-        hosts=hosts,
-        origins=origins,
         tokens=TokenTrust(workspace.backend),
+        **checks,
     )
 
 

@@ -12,7 +12,7 @@ import logging
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import anyio
 import anyio.to_thread
@@ -32,7 +32,7 @@ from pointsman.service.server.protocol.request_limits import Limits
 from pointsman.service.server.protocol.responses import Heads, Json
 from pointsman.service.server.protocol.strict_routes import unknown_name
 from pointsman.service.server.record_watch import RecordWatch
-from pointsman.service.server.request_checks import secure
+from pointsman.service.server.request_checks import CheckOptions, secure
 from pointsman.service.server.routes import console_page as console
 from pointsman.service.server.routes import datasets, dify, health_and_metrics, retrieval_endpoints, vector_stores
 from pointsman.service.server.routes import search_endpoints as search
@@ -65,11 +65,8 @@ def create_app(
     settings: Settings | None = None,
     limits: Limits | None = None,
     keys: KeyStore | None = None,
-    loopback: bool = True,
-    keyless: bool = False,
-    hosts: Collection[str] = (),
-    origins: Collection[str] = (),
     worker: bool = False,
+    **checks: Unpack[CheckOptions],
 ) -> ASGIApp:
     """Create the HTTP service over a workspace, as an ASGI application; it closes the workspace on shutdown.
 
@@ -78,12 +75,8 @@ def create_app(
         settings: search settings; the workspace's own by default.
         limits: limits of requests.
         keys: API keys; by default those stored in the workspace.
-        loopback: whether only this machine reaches the service; then everyone may do everything as long as there has
-            never been a key.
-        keyless: everyone on this machine may do everything without a key, whatever keys exist or existed.
-        hosts: host names of the service besides the loopback ones.
-        origins: other origins whose pages may make changes.
         worker: whether the application is one of several processes.
+        checks: see `CheckOptions`.
 
     Raises:
         InputError: a host, an origin or a setting is invalid.
@@ -95,17 +88,7 @@ def create_app(
     state.metrics.queue_length.set_function(lambda: state.gate.waiting)
     app = describe(FastAPI(lifespan=_lifespan(state), **OPTIONS))
     app.state.pointsman = state
-    inner = Heads(app)
-    secure_app = secure(
-        inner,
-        keys=keys,
-        limits=limits,
-        loopback=loopback,
-        keyless=keyless,
-        hosts=hosts,
-        origins=origins,
-        tokens=TokenTrust(workspace.backend),
-    )
+    secure_app = secure(Heads(app), keys=keys, limits=limits, tokens=TokenTrust(workspace.backend), **checks)
     return Measuring(secure_app, state.metrics, logging.getLogger("pointsman.access"))
 
 

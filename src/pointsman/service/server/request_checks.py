@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from starlette.middleware.cors import CORSMiddleware
 
@@ -70,12 +70,29 @@ class ReadingTime:
             await refuse(problem, scope, receive, send)
 
 
+class CheckOptions(TypedDict, total=False):
+    """Whom the checks let in, as `secure` takes it.
+
+    Attributes:
+        loopback: whether only this machine reaches the service; then everyone may do everything as long as there has
+            never been a key. True by default.
+        keyless: everyone on this machine may do everything without a key, whatever keys exist or existed.
+        hosts: host names of the service besides the loopback ones (against DNS rebinding).
+        origins: other origins whose pages may send requests and read the answers.
+    """
+
+    loopback: bool
+    keyless: bool
+    hosts: Collection[str]
+    origins: Collection[str]
+
+
 def secure(
     app: ASGIApp,
     *,
     keys: KeyStore,
     limits: Limits,
-    loopback: bool,
+    loopback: bool = True,
     keyless: bool = False,
     hosts: Collection[str] = (),
     origins: Collection[str] = (),
