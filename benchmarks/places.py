@@ -47,6 +47,7 @@ WORDS = {
 }
 FONTS = {"en": "Helvetica", "ru": "DejaVu", "zh": "STSong-Light"}
 ASKED = 12  # sentences of a file
+REAL = ("pdf", "xlsx", "pptx", "ipynb", "txt", "md", "csv", "tsv")  # formats of ``--files``
 LINES = ("txt", "md", "html", "csv", "tsv", "jsonl", "json", "py")
 
 Units = dict[Hashable, str]
@@ -447,7 +448,7 @@ def real_files(folder: Path, rng: random.Random) -> dict[str, list[str]]:
     """Return sentences of the files in a folder by file, as other programs read them."""
     files: dict[str, list[str]] = {}
     for path in sorted(folder.rglob("*")):
-        if path.suffix[1:].lower() in (*READERS, "txt", "md", "csv", "tsv") and path.is_file():
+        if path.suffix[1:].lower() in REAL and path.is_file():
             try:
                 units = units_of(path)
             except Exception:  # noqa: BLE001  (any error of the other program: nothing to compare with)

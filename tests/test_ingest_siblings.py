@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from office_files import zipped
 from pointsman.ingest import ParsedDocument, Problem, convert
 from pointsman.ingest.converters.office.number_formats import shown
 from pointsman.ingest.converters.pdf_layout import Piece, _lines
@@ -252,3 +253,88 @@ def test_a_page_that_is_written_from_right_to_left_keeps_its_words(lines: tuple[
     items = list(convert("a.pdf", out.getvalue()))
     assert isinstance(items[0], ParsedDocument)
     assert set(" ".join(lines).split()) <= set(items[0].text.split())
+
+
+@pytest.mark.parametrize("words", ["Rates & fares 2024", "Тарифы 2024 года", "票价表二零二四"])
+@pytest.mark.parametrize("place", ["oddHeader", "evenFooter", "firstHeader"])
+def test_headers_and_footers_of_sheets_are_read(place: str, words: str) -> None:
+    import openpyxl
+
+    book = openpyxl.Workbook()
+    book.active.append(["Part", "Price"])
+    header = getattr(book.active, place)
+    header.left.text, header.center.text, header.right.text = "&P", words.replace("&", "&&"), "Ann"
+    header.center.font, header.center.size, header.center.color = "Arial,Bold", 12, "FF0000"
+    text = text_of_file("a.xlsx", book)
+    assert f"{words} Ann" in text
+    assert "&" not in text.replace(words, "")
+
+
+@pytest.mark.parametrize("words", ["Fares by year", "Тарифы по годам", "各年票价"])
+@pytest.mark.parametrize("kind", ["text", "spreadsheet", "presentation"])
+def test_charts_of_open_documents_are_read_where_they_stand(kind: str, words: str) -> None:
+    names = ["text", "table", "draw", "office", "chart"]
+    spaces = [f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in names]
+    head = (
+        " ".join(spaces).replace("xmlns:draw:1.0", "xmlns:drawing:1.0") + ' xmlns:xlink="http://www.w3.org/1999/xlink"'
+    )
+    chart = (
+        f"<office:document-content {head}><office:body><office:chart><chart:chart><chart:title><text:p>{words}</text:p>"
+        "</chart:title><table:table><table:table-row><table:table-cell><text:p>north</text:p></table:table-cell>"
+        "<table:table-cell><text:p>7.5</text:p></table:table-cell></table:table-row></table:table>"
+        "</chart:chart></office:chart></office:body></office:document-content>"
+    )
+    frame = '<draw:frame><draw:object xlink:href="./Object 1"/></draw:frame>'
+    body = {
+        "text": f"<text:p>First. {frame}</text:p>",
+        "spreadsheet": f'<table:table table:name="One"><table:shapes>{frame}</table:shapes></table:table>',
+        "presentation": f'<draw:page draw:name="One">{frame}</draw:page><draw:page draw:name="Two"/>',
+    }[kind]
+    content = f"<office:document-content {head}><office:body><office:{kind}>{body}</office:{kind}></office:body></office:document-content>"
+    data = zipped({"content.xml": content, "Object 1/content.xml": chart}, f"application/vnd.oasis.opendocument.{kind}")
+    (source,) = convert("a.odt", data)
+    assert isinstance(source, ParsedDocument)
+    assert words in source.text
+    assert "north | 7.5" in source.text
+    if kind == "presentation":
+        assert source.text.index(words) < source.pages[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [("Rates 2024", "Rates 2024"), ("Тарифы", "\\'d2\\'e0\\'f0\\'e8\\'f4\\'fb"), ("票价", "\\u31080?\\u20215?")],
+)
+@pytest.mark.parametrize(
+    "group", ["\\header \\pard", "\\footerf{}", "\\footnote\\pard\\plain", "\\*\\annotation{\\*\\atnref 1}"]
+)
+def test_headers_footnotes_and_comments_of_rtf_are_read_beside_the_text(group: str, words: str, code: str) -> None:
+    note = f"{{{group} {code} \\{{7\\}}\\par}}"
+    data = f"{{\\rtf1\\ansi\\ansicpg1251 {note}The frog is worn{note} out.\\par Next.}}".encode()
+    (source,) = convert("a.rtf", data)
+    assert isinstance(source, ParsedDocument)
+    assert [line.strip() for line in source.text.split("\n") if line.strip()] == [
+        "The frog is worn out.",
+        "Next.",
+        f"{words} {{7}}",
+    ]
+
+
+@pytest.mark.parametrize(
+    "data", [rb"{\rtf1 Words. {\header unclosed", rb"{\rtf1 Words. {\footnote a}", rb"{\rtf1 Words.}{\header }"]
+)
+def test_damaged_notes_of_rtf_leave_its_text(data: bytes) -> None:
+    (source,) = (item for item in convert("a.rtf", data) if isinstance(item, ParsedDocument))
+    assert "Words." in source.text
+
+
+def test_an_object_of_an_open_document_is_read_once_and_never_in_itself() -> None:
+    names = " ".join(
+        f'xmlns:{n}="urn:oasis:names:tc:opendocument:xmlns:{m}:1.0"' for n, m in (("text", "text"), ("draw", "drawing"))
+    )
+    frame = '<draw:object xlink:href="./Object 1"/><draw:object xlink:href="."/>'
+    part = f'<x {names} xmlns:xlink="http://www.w3.org/1999/xlink"><text:p>Words. {frame}</text:p></x>'
+    data = zipped({"content.xml": part.replace(frame, frame * 1000), "Object 1/content.xml": part.replace("Words", "Chart")},
+                  "application/vnd.oasis.opendocument.text")  # fmt: skip
+    (source,) = convert("a.odt", data)
+    assert isinstance(source, ParsedDocument)
+    assert source.text == "Chart.\n\nWords."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from importlib.util import find_spec
 
@@ -12,6 +13,8 @@ from pointsman.ingest.source_text import Block, ParsedDocument, Problem, clean, 
 from pointsman.tools.errors import InputError
 
 _LONGEST_RTF = 20 << 20  # bytes; the library takes time in proportion
+_NOTE = re.compile(r"\{(?:\\\*)?\\(?:header|footer|footnote|annotation)[lrf]?(?![a-z])")
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _HINT = "pip install 'pointsman[outlook]'"
 
 
@@ -28,9 +31,30 @@ def rtf(path: str, data: bytes) -> ParsedDocument:
     source = data.decode("latin-1")
     if not source.lstrip().startswith("{\\rtf"):
         source = f"{{{source}}}"  # a fragment of several groups, of which the library would read the first
-    text = rtf_to_text(source, errors="replace")  # type: ignore[no-untyped-call]  # it ships no types
+    text = rtf_to_text(_with_notes(source), errors="replace")  # type: ignore[no-untyped-call]  # it ships no types
     lines = (line.rstrip(" |") for line in text.split("\n"))
     return outline(path, "rtf", [Block(0, "\n".join(line.replace("|", " | ") for line in lines))], title=stem(path))
+
+
+def _with_notes(source: str) -> str:
+    """Return RTF whose headers, footers, footnotes and comments stand at its end; the library would leave them out."""
+    texts: list[str] = []
+    groups: list[str] = []
+    position = 0
+    while group := _NOTE.search(source, position):
+        depth = 0
+        for brace in _BRACE.finditer(source, group.start()):
+            depth += {"{": 1, "}": -1}.get(brace[0], 0)
+            if not depth:
+                break
+        else:
+            break  # it does not end: the file is damaged
+        texts.append(source[position : group.start()])
+        groups.append(source[group.end() : brace.end()])
+        position = brace.end()
+    body = "".join([*texts, source[position:]])
+    end = body.rfind("}")
+    return body[:end] + "".join(f"\\par{{{text}" for text in dict.fromkeys(groups)) + body[end:]
 
 
 def msg(path: str, data: bytes, most_files: int, convert_inner: ConvertInner) -> Iterator[ParsedDocument | Problem]:

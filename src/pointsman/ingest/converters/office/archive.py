@@ -38,7 +38,7 @@ class Archive:
 
     def __init__(self, data: bytes, description: str) -> None:
         self._description, self._size = description, 0
-        self._opened: set[str] = set()
+        self.opened: set[str] = set()
         try:
             self._zip = zipfile.ZipFile(io.BytesIO(data))
         except (zipfile.BadZipFile, ValueError, OSError) as error:
@@ -52,7 +52,7 @@ class Archive:
 
     def size_with(self, name: str) -> int:
         """Return the bytes of all parts that were opened, and of one more."""
-        return self._size + (0 if name in self._opened else self._zip.getinfo(name).file_size)
+        return self._size + (0 if name in self.opened else self._zip.getinfo(name).file_size)
 
     @contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
@@ -63,7 +63,7 @@ class Archive:
         """
         try:
             self._size = self.size_with(name)
-            self._opened.add(name)
+            self.opened.add(name)
             if self._size > MAX_UNPACKED:  # the declared size is binding: zipfile does not read beyond it
                 raise InputError(
                     f"{self._description} unpacks to {self._size >> 20} MB, more than {MAX_UNPACKED >> 20} MB"

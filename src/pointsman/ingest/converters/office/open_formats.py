@@ -29,6 +29,7 @@ _ODF = {
     "draw": "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}",
     "office": "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}",
 }
+_ODF_OBJECT, _ODF_HREF = f"{_ODF['draw']}object", "{http://www.w3.org/1999/xlink}href"
 _ODF_TABLES = {"table": "tbl", "table-row": "tr", "table-cell": "tc", "covered-table-cell": "tc"}
 _ODF_SKIPPED = (f"{_ODF['text']}tracked-changes", f"{_ODF['office']}master-styles")
 _ODF_MARKS = (f"{_ODF['text']}note-citation", f"{_ODF['office']}annotation")  # their paragraphs are read by themselves
@@ -63,17 +64,21 @@ def _odf_headers(archive: Archive) -> Iterator[Block]:
     yield from (Block(0, text, is_alone=True) for text in texts)
 
 
-def _odf_blocks(archive: Archive, kind: str) -> Iterator[Block]:
+def _odf_blocks(archive: Archive, kind: str, member: str = "content.xml") -> Iterator[Block]:
+    """Yield the blocks of a part; where another document stands in it, such as a chart, those of that one."""
     text = Paragraphs()
     skipped = page = number = 0
     tags = [_ODF["text"] + name for name in ("h", "p")]
     tags += [_ODF["table"] + name for name in _ODF_TABLES]
-    for event, element in archive.elements("content.xml", *tags, f"{_ODF['draw']}page", inline=_ODF_SKIPPED):
+    marks = [f"{_ODF['draw']}page", *([_ODF_OBJECT] if member == "content.xml" else [])]
+    for event, element in archive.elements(member, *tags, *marks, inline=_ODF_SKIPPED):
         tag = element.tag.rpartition("}")[2]
         if element.tag in _ODF_SKIPPED:
             skipped += 1 if event == "start" else -1
         elif skipped:
             continue
+        elif tag == "object":
+            yield from _inner_document(archive, element.get(_ODF_HREF, ""), page) if event == "start" else ()
         elif tag in ("h", "p"):
             if event == "end":
                 text.add(_comment_author(element) + _odf_text(element))
@@ -95,6 +100,12 @@ def _odf_blocks(archive: Archive, kind: str) -> Iterator[Block]:
                 _ODF_TABLES.get(tag, ""), page=page, number=rows, rows=tall, repeated=repeated,
                 is_covered=tag == "covered-table-cell",
             )  # fmt: skip
+
+
+def _inner_document(archive: Archive, folder: str, page: int) -> Iterator[Block]:
+    member = posixpath.normpath(f"{folder}/content.xml")
+    if member in archive.names and member not in archive.opened:  # each once: many places may name one
+        yield from (block._replace(level=0, page=page) for block in _odf_blocks(archive, "chart", member))
 
 
 def _odf_text(paragraph: _Element) -> str:

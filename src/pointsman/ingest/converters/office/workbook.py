@@ -25,6 +25,8 @@ _SHEET = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 _BY_ID = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _MERGED = re.compile(rb"<(?:\w+:)?mergeCell\s[^>]{0,200}?ref=[\"']([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})[\"']")
 _ESCAPE = re.compile(r"_x([0-9A-Fa-f]{4})_")
+_HEADER_TAGS = tuple(f"{_SHEET}{which}{part}" for which in ("odd", "even", "first") for part in ("Header", "Footer"))
+_HEADER_CODE = re.compile(r"&(?:\"[^\"]{0,200}\"|K[0-9A-Fa-f]{6}|\d{1,3}|.)")
 _MOST_MERGED = 20_000  # areas of one sheet
 
 
@@ -49,7 +51,9 @@ def _workbook_blocks(archive: Archive) -> Iterator[Block]:
     for page, (name, member) in enumerate(sheets, start=1):
         if member in archive.names:
             yield Block(1, name, page=page)
-            yield from table_blocks(_sheet_rows(archive, member, cells), page=page)
+            headers: dict[str, None] = {}
+            yield from table_blocks(_sheet_rows(archive, member, cells, headers), page=page)
+            yield from (Block(0, text, page=page, is_alone=True) for text in headers)
             yield from _beside_cells(archive, member, page)
 
 
@@ -103,12 +107,16 @@ def _formats(archive: Archive) -> list[str]:
     return styles
 
 
-def _sheet_rows(archive: Archive, member: str, cells: _Cells) -> Iterator[Row]:
+def _sheet_rows(archive: Archive, member: str, cells: _Cells, headers: dict[str, None]) -> Iterator[Row]:
+    """Yield the rows of a sheet, and add the headers and footers of its pages, which stand below them."""
     tall = _tall_areas(archive, member)
     spanning: dict[int, tuple[str, int]] = {}  # by column: the text of a cell, and the last row that it spans
     number = 0
-    for event, row in archive.elements(member, f"{_SHEET}row"):
+    for event, row in archive.elements(member, f"{_SHEET}row", *_HEADER_TAGS):
         if event == "start":
+            continue
+        if row.tag in _HEADER_TAGS:
+            headers[" ".join(_HEADER_CODE.sub(_without_code, row.text or "").split())] = None
             continue
         number = int(row.get("r", "")) if row.get("r", "").isdecimal() else number + 1
         texts: list[str] = []
@@ -126,6 +134,11 @@ def _sheet_rows(archive: Archive, member: str, cells: _Cells) -> Iterator[Row]:
             if column <= len(texts) and texts[column - 1]:
                 spanning[column] = texts[column - 1], last
         yield Row(tuple(texts), min(number, 1 << 30))
+
+
+def _without_code(code: re.Match[str]) -> str:
+    """Return what a code stands for: before the left, middle and right a space, for ``&&`` one mark, else nothing."""
+    return {"&&": "&", "&L": " ", "&C": " ", "&R": " "}.get(code[0], "")
 
 
 def _tall_areas(archive: Archive, member: str) -> dict[int, list[tuple[int, int]]]:
