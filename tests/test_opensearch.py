@@ -44,7 +44,7 @@ DESCRIPTION = {"description": "", "indexing_technique": "hybrid"}
 def open_backend(cluster: Cluster, prefix: str = "tests", shards: int = 3, replicas: int = 1) -> OpenSearchBackend:
     from pointsman.store.opensearch import OpenSearchBackend
 
-    return OpenSearchBackend(f"{cluster.url}/{prefix}", shards=shards, replicas=replicas)
+    return OpenSearchBackend(f"{cluster.url}/{prefix}?shards={shards}&replicas={replicas}")
 
 
 @contextmanager
@@ -118,7 +118,7 @@ class TestOpenSearchStore(OrderedStoreConformance):
     def _backend(cls, opensearch: Cluster) -> Iterator[None]:
         from pointsman.store.opensearch import OpenSearchBackend
 
-        cls.backend = OpenSearchBackend(f"{opensearch.url}/conformance", shards=2, replicas=1)
+        cls.backend = OpenSearchBackend(f"{opensearch.url}/conformance?shards=2&replicas=1")
         yield
         cls._filled_store = None
         cls.backend.close()

@@ -50,37 +50,27 @@ class OpenSearchBackend(Backend):
     """Datasets and records in indexes of one prefix; any number of processes may use it at once.
 
     Args:
-        url: ``opensearch+https://user:password@host1:9200,host2:9200/prefix?shards=3&replicas=1``; also ``vectors``,
+        url: ``opensearch+https://user:password@host1:9200,host2:9200/prefix?shards=3&replicas=1``. ``shards`` are the
+            primary shards of new datasets, ``replicas`` the further copies of each: with one, a node may fail.
+            ``vectors`` is what new datasets index: ``float``, or ``byte`` for a quarter of the memory. Also
             ``ca_certs``, ``client_cert`` and ``client_key``. ``opensearch://`` does not use TLS: for this machine, or
             with ``insecure=true`` for others.
         client: your own `opensearchpy.OpenSearch`, for what a URL cannot express, such as signed requests or an API
             key; the URL then gives the prefix and the cluster's name in messages.
-        shards: primary shards of new datasets.
-        replicas: further copies of each shard; with one, a node may fail.
-        vectors: what new datasets index: ``float``, or ``byte`` for a quarter of the memory.
 
     Raises:
         InputError: the URL is invalid.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        client: OpenSearch | None = None,
-        shards: int | None = None,
-        replicas: int | None = None,
-        vectors: str | None = None,
-    ) -> None:
+    def __init__(self, url: str, *, client: OpenSearch | None = None) -> None:
         address = ClusterAddress(url)
         if not _PREFIX.fullmatch(address.prefix):
             raise InputError(f"a prefix is up to 41 lower-case letters, digits and _, not {address.prefix!r:.80}")
         self.prefix = address.prefix
         secret = address.user[1] if address.user else ""
         self._cluster = Cluster(client if client is not None else address.client(), address.label, secret)
-        self._shards = _number(address, "shards", 1, shards)
-        self._replicas = _number(address, "replicas", 1, replicas)
-        self._vectors = address.options.get("vectors", FLOAT) if vectors is None else vectors
+        self._shards, self._replicas = (_number(address, name) for name in ("shards", "replicas"))
+        self._vectors = address.options.get("vectors", FLOAT)
         if self._vectors not in VECTOR_KINDS:
             raise InputError(f"vectors is {' or '.join(VECTOR_KINDS)}, not {self._vectors!r:.80}")
 
@@ -276,8 +266,8 @@ def _dataset(source: Mapping[str, Any]) -> DatasetRecord:
     )
 
 
-def _number(address: ClusterAddress, name: str, default: int, value: int | None) -> int:
-    text = address.options.get(name, str(default)) if value is None else str(value)
+def _number(address: ClusterAddress, name: str) -> int:
+    text = address.options.get(name, "1")
     if not text.isascii() or not text.isdecimal() or not (1 if name == "shards" else 0) <= int(text) <= 1024:
         raise InputError(f"{name} is a number up to 1,024, not {text!r:.80}")
     return int(text)
