@@ -439,10 +439,7 @@ def _hash(text: str) -> str:
 def _to_json(entry: _Entry) -> dict[str, Any]:
     # A revocation replaces null by a time, and nothing is ever removed: every change makes the file longer, so its size
     # alone distinguishes two states, even if the file system's clock is coarse.
-    fields = {**entry.key.to_dict(), "sha256": entry.sha256}
-    if entry.key.principals is None:  # as in format 1
-        del fields["principals"]
-    return fields
+    return {**entry.key.to_dict(), "sha256": entry.sha256}
 
 
 def _parse(data: bytes) -> dict[str, _Entry]:
