@@ -2,14 +2,16 @@
 
 Run: python benchmarks/walls.py [ROW…]. Prints a line for each case; exits with 1 if one is wrong. Times are told apart
 in a folder and in PostgreSQL, by 300 pairs each: the share of pairs, ties half, in which the one takes longer is
-between .4 and .6 where nobody can tell. What views cost in memory, and twins in PostgreSQL, ``benchmarks/views.py``
+between .4 and .6 where nobody can tell. What views cost in memory (row 1), and twins, ``benchmarks/views.py``
 measures; a stopped PostgreSQL is tried by ``tests/test_stopped_store.py``.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -22,6 +24,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
 
+import anyio
 import numpy as np
 from anyio.from_thread import start_blocking_portal
 from fastapi.testclient import TestClient
@@ -41,10 +44,12 @@ from pointsman.service.server.access.rate_limits import Gate
 from pointsman.service.server.access.request_access import Access
 from pointsman.service.server.protocol.request_limits import Limits
 from pointsman.tools.errors import InputError, PointsmanError
+from pointsman.values.settings import Settings
 from pointsman.values.views import ACCESS, AccessRule
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from cluster_kit import WorkerProcesses
+from hostile_files_kit import repeat, word
 from postgres_kit import NoServerError, PostgresServer
 from test_cluster import change_somewhere, index_with, lie_on, lying_world
 from test_outgoing_calls import CALLS, PARTS, SlowServer
@@ -53,6 +58,7 @@ Case = Callable[[Path], Iterator[tuple[str, bool]]]
 """Yields what was tried, and whether it was right."""
 
 
+_ROOT: Final = Path(__file__).parent.parent
 _LIES: Final = 500
 _PAIRS: Final = 300
 _WARM: Final = 5  # pairs that open and warm everything
@@ -135,7 +141,7 @@ class Doors:
         """Return the doors that are told a source or an id."""
         client = self._client(principals=["group:rail"], scopes=["read"])
         access = replace(Access.open(), principals=frozenset({"group:rail"}))
-        calls = Calls(Library(self._workspace, None, ("auto",), 30.0), Gate(Limits()), lambda _: access)
+        calls = _tools(self._workspace, access)
         portal = self._stack.enter_context(start_blocking_portal())
         sources, ids, root = ("not.md", "pay.md"), ("p-", "p1"), "/api/datasets/notes"
 
@@ -192,6 +198,11 @@ class Doors:
                 client.request("DELETE", path, json={"ids": [f"{'deleted' if hidden else 'unknown'}{pair}"]})
             ),
         }
+
+
+def _tools(workspace: pointsman.Workspace, access: Access) -> Calls:
+    """Return the tools of MCP, for somebody with this access."""
+    return Calls(Library(workspace, None, ("auto",), 30.0), Gate(Limits()), lambda _: access)
 
 
 def _status(response: Any) -> str:
@@ -307,8 +318,156 @@ def small_rows(folder: Path) -> Iterator[tuple[str, bool]]:
     yield from many_datasets(folder)
 
 
-def hidden_times(_: Path) -> Iterator[tuple[str, bool]]:
+def refused_operations(folder: Path) -> Iterator[tuple[str, bool]]:
+    """Row 5: no answer of 4xx leaves a change, at any operation, to any key where access is on."""
+    for place, url in _places(folder):
+        with pointsman.open(url, embedder=HashingEmbedder()) as workspace:
+            notes = workspace.dataset("notes")
+            notes.add([Document("pay", "salary", {"source": "pay.md"})], access=["group:money"])
+            workspace.switch_access(on=True)
+            kinds: dict[str, dict[str, Any]] = {
+                "reads and writes": {},
+                "only writes": {"scopes": ["write"]},
+                "asks as somebody": {"principals": ["group:rail"], "scopes": ["read"]},
+                "of another dataset": {"datasets": ["other"]},
+            }
+            app = create_app(workspace, limits=Limits(requests_per_minute=0))
+            operations = json.loads((_ROOT / "docs" / "openapi.json").read_text("utf-8"))["paths"]
+            refused, wrong = 0, list[str]()
+            with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as client:
+                for kind, options in kinds.items():
+                    key = keys_of(workspace.backend).create(kind, **options).text
+                    client.headers["Authorization"] = f"Bearer {key}"
+                    for path, methods in operations.items():
+                        for method in {"get", "post", "patch", "put", "delete"} & methods.keys():
+                            for body in BODIES:
+                                before = _contents(workspace)
+                                address = re.sub(r"\{[a-z_]+\}", "notes", path)
+                                answer = client.request(method.upper(), address, json=body)
+                                refused += 400 <= answer.status_code < 500
+                                changes = _contents(workspace) != before
+                                if answer.status_code >= 500 or (answer.status_code >= 400 and changes):
+                                    wrong.append(f"{kind}: {method} {path} {answer.status_code}")
+            yield f"{place}: {refused} requests refused; {wrong or 'none left a change'}", not wrong and refused > 100
+
+
+BODIES: Final[tuple[dict[str, Any] | None, ...]] = (
+    None,
+    {},
+    {"name": "notes", "description": "changed", "metadata": {"a": "b"}},
+    {"name": "new", "indexing_technique": "keyword"},
+    {"documents": [{"id": "pay", "text": "changed"}, {"id": "new", "text": 5}]},
+    {"metadata": {"pay": {"year": 1}, "unknown": {"_access": 5}}},
+    {"ids": ["pay"], "filters": "source = pay.md"},
+    {"query": "salary", "judgements": {"pay": 1}, "k": 5, "document_id": "pay"},
+)
+
+
+def _contents(workspace: pointsman.Workspace) -> dict[str, Any]:
+    """Return what a refused request might have changed."""
+    return {
+        name: (dataset.description, dataset.store.statistics().sequence, [*dataset.store.documents()])
+        for name in workspace.names()
+        for dataset in [workspace.dataset(name, create=False)]
+    }
+
+
+def large_bodies(folder: Path) -> Iterator[tuple[str, bool]]:
+    """Row 11: twelve large writes at once, which took the place of uploads, stay bounded in memory."""
+    program = """
+import http.client, json, sys, threading, time
+sys.path.insert(0, sys.argv[2])
+import pointsman
+from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.service.server import Limits, create_app
+from pointsman.tools.system.memory import memory_use
+from serving import serving
+texts = [" ".join(f"w{(n * 7919 + i) % 50000}" for i in range(150_000))[:950_000] for n in range(29)]
+lines = [json.dumps({"id": f"i{n}", "text": text}).encode() + b"\\n" for n, text in enumerate(texts)]
+def private():
+    use = memory_use()
+    return ((use["resident"] or 0) - (use["files"] or 0)) / 2**20
+def send(port, kind, statuses):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
+    bodies = [iter(lines)] if kind == "application/x-ndjson" else [b'{"documents":[' + line + b"]}" for line in lines]
+    for body in bodies:
+        headers = {"Content-Type": kind}
+        path, is_stream = "/api/datasets/notes/documents", kind.endswith("ndjson")
+        connection.request("POST", path, body, headers, encode_chunked=is_stream)
+        answer = connection.getresponse()
+        answer.read()
+        statuses.add(answer.status)
+with pointsman.open(sys.argv[1], embedder=HashingEmbedder()) as workspace:
+    workspace.dataset("notes", indexing_technique="keyword").make()
+    with serving(create_app(workspace, limits=Limits(requests_per_minute=0))) as address:
+        for kind in ("application/x-ndjson", "application/json"):
+            first = most = private()
+            statuses = set()
+            senders = [
+                threading.Thread(target=send, args=(int(address.rpartition(":")[2]), kind, statuses)) for _ in range(12)
+            ]
+            for sender in senders:
+                sender.start()
+            while any(sender.is_alive() for sender in senders):
+                most = max(most, private())
+                time.sleep(0.05)
+            print(kind, *statuses, round(most - first))
+"""
+    command = [sys.executable, "-c", program, str(folder / "w"), str(_ROOT / "tests")]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
+    for line in ended.stdout.splitlines() or [ended.stderr[-500:]]:
+        *_, status, megabytes = line.split()
+        yield f"12 times 29 MB at once, {line} MB more", (status, int(megabytes) < 400) == ("200", True)
+
+
+def compressed_files(folder: Path) -> Iterator[tuple[str, bool]]:
+    """Row 12: a highly compressed document is stopped by its words or its time, and named."""
+    with pointsman.open(folder / "w", embedder=HashingEmbedder()) as workspace:
+        for megabytes in (100, 200):
+            path = folder / f"{megabytes}.docx"
+            path.write_bytes(word(repeat("<w:p><w:r><w:t>Some words.</w:t></w:r></w:p>"))(megabytes << 20))
+            start = sum(os.times()[:4])  # of this process and those that read files
+            report = workspace.index(path, "files")
+            seconds, stored = sum(os.times()[:4]) - start, sum(len(item.text) for item in workspace.dataset("files"))
+            problems = "; ".join(problem.reason for problem in report.problems)
+            tried = f"{path.stat().st_size:,} bytes, {megabytes} MB unpacked: {seconds:.0f} s of the processor, {stored:,} characters"
+            yield f"{tried}; {problems}", bool(problems) and seconds < 60
+
+
+def unrecorded_metadata(folder: Path) -> Iterator[tuple[str, bool]]:
+    """Row 14: no tool of MCP shows what the audit log cannot record."""
+    for place, url in _places(folder):
+        log = folder / f"{place}.jsonl"
+        log.mkdir()  # so that nobody can write to it
+        settings = Settings(audit_log=str(log))
+        with pointsman.open(url, embedder=HashingEmbedder(), settings=settings) as workspace:
+            notes = workspace.dataset("notes")
+            notes.add([Document("a", "signal lamp", {"colour": "vermilion", "source": "a.md", "start": 0, "end": 11})])
+            access = Access("id", "agent", None, read=True, write=False)
+            calls = _tools(workspace, access)
+            questions: dict[str, dict[str, Any]] = {
+                "list_datasets": {},
+                "search": {"query": "signal", "refuse": False},
+                "fetch": {"id": "notes/a"},
+                "read": {"id": "notes/a"},
+                "outline": {"dataset": "notes"},
+                "grep": {"pattern": "signal"},
+                "explain": {"query": "signal", "id": "notes/a"},
+            }
+            for tool, arguments in questions.items():
+                result = str(anyio.run(partial(calls.call, tool, arguments, {})))
+                is_refused = "the audit log cannot be written" in result and "vermilion" not in result
+                yield f"{place}: {tool}", is_refused and "lamp" not in result
+
+
+def hidden_times(folder: Path) -> Iterator[tuple[str, bool]]:
     """Row 6: what hidden documents say of time is in no trace."""
+    for place, url in _places(folder):
+        with pointsman.open(url, embedder=HashingEmbedder()) as workspace:
+            yield from _hidden_times(place, workspace.backend.scratch)
+
+
+def _hidden_times(place: str, scratch: Callable[[], Any]) -> Iterator[tuple[str, bool]]:
     for metadata in ({"valid_from": "2020-01-01"}, {"valid_from": "2020-01-01", "version_of": "a"}):
         documents = (
             Document("a", "signal lamp", {ACCESS: {"allow": ["everyone"]}}),
@@ -316,9 +475,9 @@ def hidden_times(_: Path) -> Iterator[tuple[str, bool]]:
         )
         question = {"query": "latest signal lamp", "k": 5, "refuse": False}
         case = TwinCase({"notes": "hybrid"}, (Write("notes", documents),), (), (("search", question),))
-        with TwinPair(case, "access", ShippedEmbedder()) as twins:
+        with TwinPair(case, "access", ShippedEmbedder(), scratch) as twins:
             twins.compare(report := LeakReport(), {"with": [], "without": []})
-        yield f"Python: {', '.join(metadata)}", (report.comparisons, report.differing) == (1, 0)
+        yield f"{place}: {', '.join(metadata)}", (report.comparisons, report.differing) == (1, 0)
 
 
 def kept_calibrations(folder: Path) -> Iterator[tuple[str, bool]]:
@@ -348,7 +507,11 @@ ROWS: Final[dict[int, Case]] = {
     7: ambiguous_rules,
     9: dripped_answers,
     15: small_rows,
+    5: refused_operations,
     6: hidden_times,
+    11: large_bodies,
+    12: compressed_files,
+    14: unrecorded_metadata,
     8: kept_calibrations,
     13: alone_or_among_others,
 }

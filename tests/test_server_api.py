@@ -382,6 +382,15 @@ def test_a_stream_of_documents_is_acknowledged_batch_by_batch(client: httpx.Clie
     assert (second_reports[-1]["added"], second_reports[-1]["unchanged"]) == (0, 150)
 
 
+def test_long_lines_of_a_stream_make_smaller_batches(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dataset_routes, "_BATCH_CHARACTERS", 100)
+    client.post("/api/datasets", json={"name": "long"})
+    body = "".join(json.dumps({"id": str(n), "text": "x" * (40 if n < 5 else 100)}) + "\n" for n in range(7))
+    headers = {"content-type": "application/x-ndjson"}
+    reports = lines(client.post("/api/datasets/long/documents", content=body, headers=headers))
+    assert [report["done"] for report in reports] == [3, 6, 7, 7]
+
+
 def test_a_stream_that_breaks_off_says_where_and_keeps_what_was_acknowledged(client: httpx.Client) -> None:
     client.post("/api/datasets", json={"name": "broken"})
     good = "".join(json.dumps({"id": str(n), "text": f"text {n}"}) + "\n" for n in range(70))

@@ -96,7 +96,8 @@ _STEP_OF_ADDING: Final = 0.25
 """The same for a batch that it adds; to replace a document takes some milliseconds more than to add one."""
 
 _BATCH = 64
-"""Lines of a stream that are embedded and committed together; acknowledged lines are durable."""
+_BATCH_CHARACTERS = 1_000_000
+"""Lines and characters of a stream that are embedded and committed together; acknowledged lines are durable."""
 
 
 @router.get("", response_model=schemas.Datasets, responses=_READS, operation_id="list_datasets")
@@ -405,7 +406,7 @@ async def _ingest(
         try:
             async for number, value in json_lines(request.stream(), max_line_bytes=state.limits.max_line_bytes):
                 batch.append(_read(value, number))
-                if len(batch) >= _BATCH:
+                if len(batch) >= _BATCH or sum(len(document.text) for document in batch) >= _BATCH_CHARACTERS:
                     await write()
                     yield line()
         except HttpProblem:
