@@ -430,7 +430,9 @@ def compressed_files(folder: Path) -> Iterator[tuple[str, bool]]:
             report = workspace.index(path, "files")
             seconds, stored = sum(os.times()[:4]) - start, sum(len(item.text) for item in workspace.dataset("files"))
             problems = "; ".join(problem.reason for problem in report.problems)
-            tried = f"{path.stat().st_size:,} bytes, {megabytes} MB unpacked: {seconds:.0f} s of the processor, {stored:,} characters"
+            tried = (
+                f"{path.stat().st_size:,} bytes, {megabytes} MB unpacked: {seconds:.0f} s (CPU), {stored:,} characters"
+            )
             yield f"{tried}; {problems}", bool(problems) and seconds < 60
 
 
