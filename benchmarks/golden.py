@@ -30,7 +30,9 @@ import _golden_doors as doors
 import _golden_python as python
 from _data import DATA
 from _golden_world import Answers, World, opensearch, postgresql
+from pointsman.values.reasons import WORDS
 from pointsman.values.retrieval_context import NEAREST, UNSURE
+from pointsman.values.types import ODDS
 
 _GONE: Final = "the strategy prf is gone, and the command eval-select"
 _LISTED: Final = "its error lists the strategies that there are: prf is gone"
@@ -42,11 +44,12 @@ QUESTIONS_LEFT_OUT: Final[Mapping[str, str]] = {
 """Questions whose answers are meant to differ, with the reason."""
 
 REFUSES: Final = "answers that are refused in one and not in the other"
-_SAID_OTHERWISE: Final = {"verdict", "reason", "reasons", "detail", "means_the_same", "truncations"}
+_SAID_OTHERWISE: Final = {"verdict", "odds", "member", "reason", "reasons", "detail", "means_the_same", "truncations"}
 _NEEDED: Final = re.compile(
     r"(?:the best candidate has relevance |refused: )[\d.]+(?:, and | < )[\d.]+(?: is needed)?|"
     + re.escape(UNSURE)
-    + r"\s*"
+    + r"\s*|"
+    + "|".join(rf"\b{re.escape(WORDS[f'odds_{odds}'][0])} (?=(?:under |over )?\d+%)" for odds in ODDS)
 )
 
 LEFT_OUT: Final[Mapping[str, str]] = {
@@ -163,7 +166,7 @@ def differences(recorded: Any, now: Any, tolerance: float, place: str = "") -> I
 
 
 def comparable(value: Any) -> Any:
-    """Return an answer without what is said in other words since: verdicts, reasons, figures of what is needed."""
+    """Return an answer without what is said in other words since, or is new: verdicts, reasons, what is needed."""
     if isinstance(value, Mapping):
         members = {"summary" if name == "verdict" and "steps" in value else name: item for name, item in value.items()}
         return {name: comparable(item) for name, item in members.items() if name not in _SAID_OTHERWISE}
