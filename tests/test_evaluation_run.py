@@ -20,7 +20,7 @@ from rich.console import Console
 import pointsman
 from pointsman import RetrievalWorkflow, Settings
 from pointsman.embedders.scripted_embedders import HashingEmbedder
-from pointsman.evaluation import evaluate, evaluate_workspace, read_collection, render, run_eval
+from pointsman.evaluation import evaluate, evaluate_workspace, read_collection, render
 from pointsman.llm.scripted_llm import ScriptedLLM
 from pointsman.retrieval.refine.rerank import BaseReranker
 from pointsman.tools.errors import InputError, RetrievalError, UnknownNameError
@@ -269,8 +269,8 @@ def test_progress_ends_where_it_should(folder: Path) -> None:
     assert all(0 <= count <= total for count, total, _ in steps)
 
 
-def test_run_eval_takes_strategies_as_one_string(folder: Path) -> None:
-    assert list(run_eval(folder, " bm25, vector,", embedder=HashingEmbedder()).strategies) == ["bm25", "vector"]
+def test_strategies_may_be_one_string(folder: Path) -> None:
+    assert list(evaluate(folder, " bm25, vector,", embedder=HashingEmbedder()).strategies) == ["bm25", "vector"]
 
 
 class FewestSharedWords(BaseReranker):

@@ -23,7 +23,7 @@ from starlette.testclient import TestClient
 import pointsman
 from pointsman import Document
 from pointsman.embedders.scripted_embedders import HashingEmbedder
-from pointsman.evaluation import run_eval
+from pointsman.evaluation import evaluate
 from pointsman.service.server import Limits, create_app
 from pointsman.service.server.access.api_keys import KeyStore
 from pointsman.service.server.access.request_access import Access
@@ -495,7 +495,7 @@ def test_evaluations_that_were_kept(client: httpx.Client, workspace: pointsman.W
     (tmp_path / "corpus.jsonl").write_text('{"_id": "a", "text": "tea"}\n{"_id": "b", "text": "coffee"}\n')
     (tmp_path / "queries.jsonl").write_text('{"_id": "1", "text": "tea"}\n')
     (tmp_path / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n1\ta\t1\n")
-    report = run_eval(tmp_path, "bm25")
+    report = evaluate(tmp_path, "bm25")
     keep(workspace.backend, report.to_json())
     (workspace.path / "evaluations" / "00000000T000000.json").write_text("no JSON")
     runs = valid(client, client.get("/api/evaluations"))["runs"]

@@ -13,7 +13,7 @@ from pointsman.evaluation.question_files import (
 )
 from pointsman.evaluation.ranking_metrics import Figures, measure
 from pointsman.evaluation.report import Report, StrategyReport, render
-from pointsman.evaluation.run_collection import STRATEGIES, evaluate, evaluate_workspace, indexed, run_eval
+from pointsman.evaluation.run_collection import STRATEGIES, evaluate, evaluate_workspace, indexed
 from pointsman.evaluation.significance import SignificanceTest, compare
 from pointsman.evaluation.tune import Tuning, tune
 
@@ -38,6 +38,5 @@ __all__ = [
     "read_collection",
     "read_questions",
     "render",
-    "run_eval",
     "tune",
 ]

@@ -100,10 +100,6 @@ def evaluate(
         return replace(report, compared=names == ALL)
 
 
-run_eval = evaluate
-"""The name that scripts have for it."""
-
-
 def strategy_names(strategies: str | Sequence[str]) -> tuple[str, ...]:
     """Return the strategies to measure: their names in one text (``"bm25,vector"``) or several, or those of ``all``.
 
