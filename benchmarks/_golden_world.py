@@ -49,7 +49,7 @@ _SPACES: Final = (
 )
 
 
-NEW_FIELDS: Final = {"page_end"}
+NEW_FIELDS: Final = {"member", "page_break", "page_end"}
 """Fields that answers did not have when they were first recorded."""
 
 

@@ -155,7 +155,7 @@ class _Collector:
             text = "\n".join(" ".join(line.split()) for line in lines)
         if text.strip():
             number, self._number = self._number, ""
-            starts = () if verbatim or number else self._line_starts(raw, text)
+            starts = () if verbatim or number or "\n" not in raw else self._line_starts(raw, text)
             self.blocks.append(Block(level, number + text.replace(_BREAK, "\n"), line_starts=starts))
             self.begins.append(self._line)
 
