@@ -111,7 +111,7 @@ FILES: Final = {
 CAPTIONS: Final = {
     "psalm for organ and trumpet": ("repertoire.csv, line 3", "repertoire.csv, line 3"),
     "an alto who plays": ("Vera Lind", "singers.csv, line 2"),
-    "cellar where it is loud": ("rooms.json, record 2", "rooms.json, record 2"),
+    "cellar where it is loud": ("rooms.json, record 2, line 1", "rooms.json, record 2, line 1"),
 }
 """By question: what the first hit is called, and where it stands."""
 
