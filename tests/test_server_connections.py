@@ -24,7 +24,7 @@ import pytest
 import pointsman
 from pointsman import Document
 from pointsman.embedders.scripted_embedders import HashingEmbedder
-from pointsman.retrieval.parallel_calls import DualCall, Threads, run
+from pointsman.retrieval.parallel_calls import DualCall, SearchDeadline, Threads, run
 from pointsman.retrieval.run.branches import _in_waves
 from pointsman.service.server import Limits, create_app
 from pointsman.service.server.access.api_keys import KeyStore, keys_of
@@ -432,6 +432,20 @@ def test_datasets_that_no_time_is_left_for_are_late_and_have_not_failed() -> Non
     assert [limit for _, limit in outcomes] == [9.0, 9.0, 3.0, 3.0, 0.0]
     assert [str(outcome.answer) for outcome, _ in outcomes] == ["[0]", "[1]", "[2]", "[3]", "None"]
     assert isinstance(outcomes[-1][0].error, TimeoutError)
+
+
+@pytest.mark.usefixtures("at_most_four_open")
+def test_what_is_not_reached_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with datasets(tmp_path, 12) as workspace:
+        left = iter([30.0, 30.0, 30.0])  # for embedding, and for two waves
+        monkeypatch.setattr(SearchDeadline, "for_branches", lambda *_, **__: next(left, 0.0))
+        answer = workspace.search("number 3", 12, refuse=False)
+        assert len({hit.dataset for hit in answer.hits}) == 8
+        assert [note[:45] for note in answer.degraded] == [
+            "12 datasets are searched in turn, 4 at once: ",
+            "4 of 12 datasets were not searched, as no tim",
+        ]
+        assert sum(span.error is not None for span in answer.trace.spans if span.stage == "retrieve") == 4
 
 
 @pytest.mark.usefixtures("at_most_four_open")

@@ -345,11 +345,26 @@ async def ask(
             journal = journals[position]
             span = _span(label, answer, error, outcome.milliseconds, journal.at(start))
             _note(journal, span, label, answer, error)
-    for name, error in causes if any(results) else ():  # if nothing answers, the caller raises the error
-        log.warning("branch %s failed: %s", name, describe(error))
+    if causes and any(results):  # if nothing answers, the caller raises the error
+        _tell_failures(causes, len(jobs), journals)
     if len(available_branches) < len(branches):
         _note_left_out(left_out, journals, start)
     return [BranchAnswers(*pair) for pair in zip(results, failures, strict=True)]
+
+
+class _UnreachedError(TimeoutError):
+    """No time was left for a branch that had to wait for others; of many, one note tells all."""
+
+
+def _tell_failures(causes: Sequence[tuple[str, Exception]], count: int, journals: Sequence[Journal]) -> None:
+    """Log why branches failed, and note those for which no time was left, once in each journal."""
+    for name, error in causes:
+        if not isinstance(error, _UnreachedError):
+            log.warning("branch %s failed: %s", name, describe(error))
+    if names := [name for name, error in causes if isinstance(error, _UnreachedError)]:
+        note = f"{len(names):,} of {count:,} datasets were not searched, as no time was left ({', '.join(names[:3])} …)"
+        for journal in journals:
+            journal.degrade(f"{note}; give a longer timeout, or name fewer datasets")
 
 
 def _note_left_out(left_out: Mapping[str, str], journals: Sequence[Journal], start: float) -> None:
@@ -365,7 +380,7 @@ def _note(journal: Journal, span: Span, label: str, answer: Results | None, erro
     if answer is not None:
         if answer.degraded:
             journal.degrade(*answer.degraded)
-    elif error is not None:
+    elif error is not None and not isinstance(error, _UnreachedError):
         journal.degrade(f"{label}: {describe(error)}")
     journal.spans.append(span)
     if journal.listener is not None and label not in journal.heard:  # it is late and has not reported its end
@@ -395,7 +410,7 @@ async def _in_waves(
         wave = calls[start : start + at_once]
         limit = budget() if start else seconds
         if start and limit == 0:
-            outcomes += [(Outcome(None, TimeoutError("no time was left"), 0.0), limit)] * len(wave)
+            outcomes += [(Outcome(None, _UnreachedError("no time was left"), 0.0), limit)] * len(wave)
         else:
             outcomes += zip(await mode.all(wave, limit), repeat(limit), strict=False)
     return outcomes
