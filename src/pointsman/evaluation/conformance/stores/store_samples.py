@@ -89,7 +89,7 @@ _VALUES: Final[tuple[Any, ...]] = (
         "\\",
         "z" * 300,
         "$.a",
-        "a  b",
+        "a b",
     ),
 )
 _BOUNDS: Final = (math.inf, -math.inf, "\ud800", "b\udfff", 2003.5, 10**300)
