@@ -75,10 +75,7 @@ from pointsman.selector.choices.choice_bm25 import ChoiceIndex
 from pointsman.text import DEFAULT_ANALYZER, detect
 from pointsman.tools.errors import InputError
 from pointsman.values.argument_checks import check_top_k
-from pointsman.values.types import (
-    Ranked,
-    Refusal,
-)
+from pointsman.values.types import Ranked, Refusal
 from pointsman.workspace.dataset import DatasetRetriever
 from refiner_suites import RefinerConformance, RerankerConformance
 from router_suite import RouterConformance

@@ -24,10 +24,7 @@ from pointsman.tools.sync_and_async import in_thread
 from pointsman.tools.system.locations import is_service
 from pointsman.tools.vectors import direction_of
 from pointsman.values.argument_checks import check_top_k
-from pointsman.values.types import (
-    Hit,
-    Query,
-)
+from pointsman.values.types import Hit, Query
 from pointsman.values.wire import notes_of
 
 if TYPE_CHECKING:

@@ -17,10 +17,7 @@ from pointsman.tools.errors import FilterError, InputError
 from pointsman.values.argument_checks import check_top_k
 from pointsman.values.filters import And, Contains, Equals, Exists, Filter, In, Not, Or, Range, equal_to, one_of
 from pointsman.values.metadata import ID
-from pointsman.values.types import (
-    Hit,
-    Query,
-)
+from pointsman.values.types import Hit, Query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

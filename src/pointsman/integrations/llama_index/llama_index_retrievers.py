@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core.base.base_retriever import BaseRetriever as TheirRetriever
-from llama_index.core.vector_stores.types import (
-    MetadataFilters,
-)
+from llama_index.core.vector_stores.types import MetadataFilters
 
 from pointsman.integrations.framework_sources import ahits_of, check_source, hits_of
 from pointsman.integrations.llama_index.llama_index_nodes import hit_of, noted_node

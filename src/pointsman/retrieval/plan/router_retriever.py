@@ -14,23 +14,12 @@ from pointsman.retrieval.retrievers.foreign_retriever import as_retriever
 from pointsman.retrieval.retrievers.hybrid_retriever import TIMEOUT
 from pointsman.retrieval.run.candidates import hits_of
 from pointsman.retrieval.run.merged_results import RetrieverResults, together
-from pointsman.selector.base_selector import (
-    BaseSelector,
-    SelectorResult,
-    SingleSelection,
-    ToolMetadata,
-    as_selector,
-)
+from pointsman.selector.base_selector import BaseSelector, SelectorResult, SingleSelection, ToolMetadata, as_selector
 from pointsman.tools.errors import InputError, RetrievalError
 from pointsman.tools.sync_and_async import in_thread
 from pointsman.values.argument_checks import check_top_k
 from pointsman.values.retrieval_context import Hits
-from pointsman.values.types import (
-    Hit,
-    Query,
-    Span,
-    Trace,
-)
+from pointsman.values.types import Hit, Query, Span, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -12,12 +12,7 @@ from pointsman.tools.errors import InputError, PointsmanError
 from pointsman.tools.sync_and_async import in_thread, wait_for
 from pointsman.values.argument_checks import check_top_k
 from pointsman.values.retrieval_context import Hits
-from pointsman.values.types import (
-    Document,
-    Hit,
-    Provenance,
-    Query,
-)
+from pointsman.values.types import Document, Hit, Provenance, Query
 
 if TYPE_CHECKING:
     from pointsman.values.protocols import Retriever

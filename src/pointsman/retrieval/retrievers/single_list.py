@@ -12,11 +12,7 @@ from pointsman.store.store_values import StoreQuery
 from pointsman.tools.errors import InputError, UnmetNeedError
 from pointsman.values.argument_checks import check_top_k
 from pointsman.values.protocols import Key
-from pointsman.values.types import (
-    Hit,
-    Provenance,
-    Query,
-)
+from pointsman.values.types import Hit, Provenance, Query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,12 +21,7 @@ from pointsman.store.store_values import WORDS, Capability, StoreQuery
 from pointsman.tools.batching import batched
 from pointsman.tools.errors import InputError, ModelError, StoreError
 from pointsman.values.argument_checks import check_top_k
-from pointsman.values.types import (
-    Document,
-    Hit,
-    Provenance,
-    Query,
-)
+from pointsman.values.types import Document, Hit, Provenance, Query
 
 if TYPE_CHECKING:
     import numpy as np

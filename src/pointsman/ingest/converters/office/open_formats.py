@@ -10,10 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from pointsman.ingest.converters.office.archive import (
-    Archive,
-    document_title,
-)
+from pointsman.ingest.converters.office.archive import Archive, document_title
 from pointsman.ingest.converters.paragraphs import Paragraphs
 from pointsman.ingest.converters.web_page import html_blocks
 from pointsman.ingest.encoding import PartDecoder

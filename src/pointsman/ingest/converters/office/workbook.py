@@ -8,11 +8,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from pointsman.ingest.converters.office.archive import (
-    Archive,
-    document_title,
-    drawing_blocks,
-)
+from pointsman.ingest.converters.office.archive import Archive, document_title, drawing_blocks
 from pointsman.ingest.converters.office.number_formats import BUILT_IN_FORMATS, shown
 from pointsman.ingest.converters.paragraphs import MOST_COLUMNS
 from pointsman.ingest.source_text import Block, ParsedDocument, Row, outline, table_blocks

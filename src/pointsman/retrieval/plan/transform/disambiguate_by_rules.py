@@ -17,12 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from pointsman.retrieval.plan.transform.base_transformer import BaseTransformer, Transformed, same
 from pointsman.retrieval.plan.transform.follow_ups.chinese_follow_ups import complete_chinese
-from pointsman.retrieval.plan.transform.follow_ups.conversation import (
-    LENGTH,
-    Conversation,
-    UnclearError,
-    last_message,
-)
+from pointsman.retrieval.plan.transform.follow_ups.conversation import LENGTH, Conversation, UnclearError, last_message
 from pointsman.retrieval.plan.transform.follow_ups.english_follow_ups import complete_english
 from pointsman.retrieval.plan.transform.follow_ups.russian_follow_ups import complete_russian
 from pointsman.retrieval.run.variant import Variant
