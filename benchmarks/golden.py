@@ -30,7 +30,7 @@ import _golden_doors as doors
 import _golden_python as python
 from _data import DATA
 from _golden_world import Answers, World, opensearch, postgresql
-from pointsman.values.reasons import WORDS
+from pointsman.values.reasons import messages
 from pointsman.values.retrieval_context import NEAREST, UNSURE
 from pointsman.values.types import ODDS
 
@@ -49,7 +49,7 @@ _NEEDED: Final = re.compile(
     r"(?:the best candidate has relevance |refused: )[\d.]+(?:, and | < )[\d.]+(?: is needed)?|"
     + re.escape(UNSURE)
     + r"\s*|"
-    + "|".join(rf"\b{re.escape(WORDS[f'odds_{odds}'][0])} (?=(?:under |over )?\d+%)" for odds in ODDS)
+    + "|".join(rf"\b{re.escape(messages()[f'odds_{odds}'][0])} (?=(?:under |over )?\d+%)" for odds in ODDS)
 )
 
 LEFT_OUT: Final[Mapping[str, str]] = {

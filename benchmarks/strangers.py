@@ -575,10 +575,10 @@ def said_once() -> Iterator[tuple[str, bool]]:
     from mcp import Client as McpClient
 
     from pointsman.integrations.mcp import create_server
-    from pointsman.values.reasons import WORDS
+    from pointsman.values.reasons import messages
 
-    headings = WORDS["nearest"]
-    beginnings = [words.partition("{")[0] for words in WORDS["improbable"]]
+    headings = messages()["nearest"]
+    beginnings = [words.partition("{")[0] for words in messages()["improbable"]]
     with pointsman.open("ws") as workspace:
         workspace.dataset("rails").add([Document(str(number), f"Rail {number} is straight.") for number in range(9)])
     workspace = pointsman.open("ws", settings=pointsman.Settings(policy="heuristic"))

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import pointsman
 from doors_kit import SETTINGS, WITH_MODEL, Asked, World, fill, requests, world
 from pointsman.cli.core_commands import app
-from pointsman.values.reasons import WORDS
+from pointsman.values.reasons import messages
 
 PLAIN = Asked("what stops a train?", 5, None, "auto", None, None, None, "balanced")
 
@@ -157,7 +157,7 @@ def test_records_are_called_by_their_name_or_their_file_and_row(choir: World, qu
     assert fetched["title"] == caption
     knowledge = {"knowledge_id": "choir", "query": question, "retrieval_setting": {"top_k": 1, "score_threshold": 0}}
     (record, *_) = choir.http.post("/retrieval", json=knowledge).json()["records"]
-    assert record["title"] == caption or (record["title"] in WORDS["nearest"] and place in record["content"])
+    assert record["title"] == caption or (record["title"] in messages()["nearest"] and place in record["content"])
 
 
 def test_the_console_calls_hits_by_their_captions() -> None:

@@ -16,7 +16,7 @@ import pointsman
 from pointsman import Document, RetrievalContext
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.retrieval.plan.recommended_strategy import recommend
-from pointsman.values.reasons import WORDS, Reason, Statement, language_of
+from pointsman.values.reasons import Reason, Statement, language_of, messages
 
 QUESTIONS = {"en": "what do penguins eat?", "zh": "企鹅吃什么？", "ru": "что едят пингвины?"}
 HAN, CYRILLIC = re.compile("[\u4e00-\u9fff]"), re.compile("[а-я]")
@@ -39,9 +39,11 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield workspace
 
 
-@pytest.mark.parametrize("code", WORDS)
+@pytest.mark.parametrize("code", messages())
 def test_every_language_names_the_same_values(code: str) -> None:
-    english, *translations = ({name for _, name, _, _ in Formatter().parse(words) if name} for words in WORDS[code])
+    english, *translations = (
+        {name for _, name, _, _ in Formatter().parse(words) if name} for words in messages()[code]
+    )
     for names in translations:
         assert names == english or (code == "model" and not names)
 

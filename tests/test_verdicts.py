@@ -18,7 +18,7 @@ from pointsman.retrieval import receipts
 from pointsman.retrieval.refine.refuse import UNSURE_BELOW, Refuser
 from pointsman.retrieval.run.judging import needed_relevance
 from pointsman.tools.errors import InputError, PointsmanError
-from pointsman.values.reasons import WORDS
+from pointsman.values.reasons import messages
 from pointsman.values.retrieval_context import NEAREST, UNSURE, RetrievalContext
 from pointsman.values.trace import Trace
 from pointsman.values.types import ODDS, Document, Hit, Plan, Query, Ranked, Refusal
@@ -177,7 +177,7 @@ def test_every_door_says_it(doors: World, question: str) -> None:
     assert [hit.odds for hit in doors.client.search(question, 2, **options)] == odds
     for hits in (doors.http.post("/api/search", json=body).json()["hits"], form["hits"], called["results"]):
         assert [hit["odds"] for hit in hits] == odds
-    words = [WORDS[f"odds_{word}"][0] for word in odds]
+    words = [messages()[f"odds_{word}"][0] for word in odds]
     assert [word for line in printed_text.splitlines() for word in set(words) if f"  {word} " in line] == words
     knowledge = {"knowledge_id": "d", "query": question, "retrieval_setting": {"top_k": 2, "score_threshold": 0}}
     records = doors.http.post("/retrieval", json=knowledge).json()["records"]

@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from pointsman.retrieval.parallel_calls import SearchDeadline, describe
-from pointsman.values.reasons import WORDS, Reason
+from pointsman.values.reasons import Reason, messages
 from pointsman.values.trace import HitKey, Span, StageRecord, Trace
 from pointsman.values.types import keys_of
 
@@ -119,7 +119,7 @@ class Journal:
             if (first.relevance or 0) < (second.relevance or 0)
         }
         codes = {stage: f"order_{stage}" for stage in stages}
-        return [Reason.of(code if code in WORDS else "order_other", stage=stage) for stage, code in codes.items()]
+        return [Reason.of(code if code in messages() else "order_other", stage=stage) for stage, code in codes.items()]
 
     def _ordering_stage(self, first: HitKey, second: HitKey) -> str:
         """Return the stage that put one hit above another, where it stayed."""

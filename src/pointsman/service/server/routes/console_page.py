@@ -20,7 +20,7 @@ from starlette.responses import RedirectResponse, Response
 from pointsman.service.server.protocol.problems import HttpProblem
 from pointsman.tools.errors import MissingDependencyError
 from pointsman.tools.sync_and_async import in_thread
-from pointsman.values.reasons import WORDS
+from pointsman.values.reasons import messages
 
 router = APIRouter(include_in_schema=False)
 
@@ -53,7 +53,7 @@ def files() -> dict[str, _ConsoleFile]:
     """
     entries = resources.files("pointsman.service.console").iterdir()
     pages = {entry.name: file for entry in entries if entry.is_file() and (file := _read(entry)) is not None}
-    reasons = f"export const REASONS = {json.dumps(WORDS, ensure_ascii=False)};\n"
+    reasons = f"export const REASONS = {json.dumps(messages(), ensure_ascii=False)};\n"
     return {**pages, "reasons.mjs": _to_send(reasons.encode(), _TYPES[".mjs"])}
 
 
