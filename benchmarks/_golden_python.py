@@ -325,7 +325,6 @@ def fusion(ask: Answers, world: World) -> None:
             relevance = [chance.random() for _ in range(size)]
             likeness = [[1.0 if a == b else round(0.1 * abs(a - b), 1) for a in range(size)] for b in range(size)]
             ask(f"fusion/mmr/{number}", partial(pointsman.mmr, relevance, likeness, weight, chance.choice([None, 3])))
-            ask(f"fusion/middle/{number}", lambda: [one.id for one in pointsman.lost_in_the_middle(hits[:size])])  # noqa: B023
         ranked = pointsman.Ranked(tuple(hits), "calibrated")
         refiners: dict[str, Any] = {
             "extractive": pointsman.ExtractiveCompressor(load_embedder("hashing"), max_chars=120),
@@ -337,7 +336,6 @@ def fusion(ask: Answers, world: World) -> None:
             "by points": pointsman.LLMReranker(ScriptedLLM(lambda prompt: str(len(prompt) % 10))),
             "by a list": pointsman.LLMReranker(ScriptedLLM(lambda _: "[2] > [1] > [3]"), "listwise"),
             "threshold": pointsman.Refuser(thresholds=pointsman.Threshold("calibrated", 3.0)),
-            "middle": pointsman.LostInTheMiddle(),
         }
         for name, refiner in refiners.items():
             for number, question in enumerate(QUESTIONS[:8]):

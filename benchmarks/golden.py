@@ -58,6 +58,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "errors/search/strategy/": _LISTED, "service/client/unknown": _LISTED,
     "service/requests/3 GET /api/strategies": _GONE, "agents/tools": _GONE,
     "commands/help/mcp --help": "tools of other MCP servers are passed on no longer",
+    "fusion/middle/": _GONE, "fusion/refine/middle/": _GONE,
     "service/strategy/prf": _GONE, "service/strategy/hybird": _LISTED,
     "commands/json/16 ": _LISTED, "commands/text/16 ": _LISTED,
     "selectors/llm 6/four/": "an answer that names an option and breaks off is read, not guessed",

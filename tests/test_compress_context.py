@@ -7,16 +7,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pointsman.retrieval.refine.compress import (
     ExtractiveCompressor,
-    LostInTheMiddle,
     ParentExpander,
     PassageStore,
     WindowExpander,
-    lost_in_the_middle,
 )
 from pointsman.tools.errors import InputError
 from pointsman.values.types import Document, Excerpt, Hit, Provenance, Query, Ranked
@@ -273,23 +269,3 @@ def test_wrong_arguments_are_input_errors(expander: Any, wrong: dict[str, Any]) 
 
 def test_a_dataset_is_a_store() -> None:
     assert isinstance(Dataset("x"), PassageStore)
-
-
-# ── order ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@given(st.lists(st.integers(), unique=True, max_size=12))
-def test_the_better_a_hit_the_nearer_to_an_end(items: list[int]) -> None:
-    order = lost_in_the_middle(items)
-    assert sorted(order) == sorted(items)
-    ends = [min(index, len(items) - 1 - index) for index in map(order.index, items)]
-    assert ends == sorted(ends)
-    if items:
-        assert order[0] == items[0]
-
-
-def test_as_a_stage_it_orders_the_hits_of_the_answer() -> None:
-    outcome = refine(LostInTheMiddle(), ranking(*[passage(number) for number in range(6)]), 5)
-    assert [hit.id[-1] for hit in outcome.hits] == ["0", "2", "4", "3", "1"]
-    assert list(outcome.dropped) == [(None, "a.txt-5")]
-    assert LostInTheMiddle.stage == "order"

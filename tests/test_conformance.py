@@ -67,7 +67,7 @@ from pointsman.retrieval.plan.transform import (
     Variant,
 )
 from pointsman.retrieval.refine.base_refiner import BaseRefiner
-from pointsman.retrieval.refine.compress import ExtractiveCompressor, LLMCompressor, LostInTheMiddle
+from pointsman.retrieval.refine.compress import ExtractiveCompressor, LLMCompressor
 from pointsman.retrieval.refine.diversity import Diversifier
 from pointsman.retrieval.refine.refuse import Refuser
 from pointsman.retrieval.refine.rerank import BaseReranker, CalibratedReranker, LLMReranker
@@ -185,11 +185,6 @@ class TestExtractiveCompressor(RefinerConformance):
 class TestLLMCompressor(RefinerConformance):
     def make(self) -> BaseRefiner:
         return LLMCompressor(ScriptedLLM(lambda _: {"keep": [1]}), max_chars=120)
-
-
-class TestLostInTheMiddle(RefinerConformance):
-    def make(self) -> BaseRefiner:
-        return LostInTheMiddle()
 
 
 class SharedWords(BaseReranker):

@@ -26,7 +26,6 @@ from pointsman import (
     Hit,
     LLMCompressor,
     LLMSelector,
-    LostInTheMiddle,
     ParentExpander,
     PointsmanError,
     Query,
@@ -291,7 +290,6 @@ REFINERS: Final[dict[str, Case]] = {
     "windows": refiner(lambda: WindowExpander(SHELF), passage(4), passage(1, "b.txt"), passage(2)),
     "windows of a shelf that fails": refiner(lambda: WindowExpander(FailingShelf([passage(1)])), passage(1)),
     "parents of a shelf that fails": refiner(lambda: ParentExpander(FailingShelf([])), passage(1, parent="p")),
-    "the middle": refiner(LostInTheMiddle, *(passage(number) for number in range(5))),
 }
 
 CHOICES: Final = [

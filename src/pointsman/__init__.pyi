@@ -38,10 +38,8 @@ from pointsman.retrieval.refine.compress import (
     BaseCompressor as BaseCompressor,
     ExtractiveCompressor as ExtractiveCompressor,
     LLMCompressor as LLMCompressor,
-    LostInTheMiddle as LostInTheMiddle,
     ParentExpander as ParentExpander,
     WindowExpander as WindowExpander,
-    lost_in_the_middle as lost_in_the_middle,
 )
 from pointsman.retrieval.refine.diversity import Diversifier as Diversifier, mmr as mmr
 from pointsman.retrieval.fusion import fuse as fuse

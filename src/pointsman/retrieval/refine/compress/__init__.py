@@ -1,6 +1,6 @@
 """Compression to the parts relevant to the query, within a budget, with offsets into the source.
 
-Expanders first add context to hits; `LostInTheMiddle` orders hits so that models read them best.
+Expanders first add context to hits.
 """
 
 from pointsman.retrieval.refine.compress.base_compressor import MAX_CHARS, BaseCompressor, Compressed
@@ -8,7 +8,6 @@ from pointsman.retrieval.refine.compress.compress_prompts import COMPRESSION, Co
 from pointsman.retrieval.refine.compress.expand import ParentExpander, PassageStore, WindowExpander
 from pointsman.retrieval.refine.compress.extractive import ExtractiveCompressor
 from pointsman.retrieval.refine.compress.llm_compressor import LLMCompressor
-from pointsman.retrieval.refine.compress.reading_order import LostInTheMiddle, lost_in_the_middle
 from pointsman.retrieval.refine.compress.spans import JOINER, TextBudget
 
 __all__ = [
@@ -20,10 +19,8 @@ __all__ = [
     "CompressionPrompts",
     "ExtractiveCompressor",
     "LLMCompressor",
-    "LostInTheMiddle",
     "ParentExpander",
     "PassageStore",
     "TextBudget",
     "WindowExpander",
-    "lost_in_the_middle",
 ]
