@@ -1,12 +1,10 @@
 """What becomes of a workspace when a bit of one of its files is flipped: 2,000 flips over all files, caches included.
 
-    python benchmarks/damage.py [--flips 2000] [--seed 1] [--repair]
+    python benchmarks/damage.py [--flips 2000] [--seed 1]
 
 Promised, and checked by searching, reading, writing and asking for access after each flip: every answer is the one
 before, or a StoreError that names the file and a way back. Nothing is wrong in silence, nothing fails with a foreign
-exception. With ``--repair`` each damaged dataset is repaired
-too, but for damage in SQLite's log, which ends with the last sound transaction: it verifies, and nothing in it is
-wrong.
+exception.
 
 Exit status 1: one of these was not kept.
 """
@@ -28,7 +26,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--flips", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--repair", action="store_true")
     arguments = parser.parse_args()
     logging.disable(logging.CRITICAL)  # what heals says so there
     outcomes: dict[str, Counter[str]] = defaultdict(Counter)
@@ -46,15 +43,6 @@ def main() -> int:
             if outcome.kind in {"silent", "foreign"}:
                 broken.append(f"{outcome.kind} {flip}: {outcome.message}")
                 print(broken[-1][:400], flush=True)
-            if arguments.repair and flip.file.startswith("w/datasets/") and not flip.file.endswith("-wal"):
-                try:
-                    documents, same = patient.repair(flip)
-                    if documents != same:
-                        raise AssertionError(f"{documents - same} documents are other ones")
-                    outcomes[flip.file]["documents lost by repairing"] += patient.documents - documents
-                except Exception as error:  # noqa: BLE001  (this is what is looked for)
-                    broken.append(f"repair {flip}: {type(error).__name__}: {error}")
-                    print(broken[-1][:400], flush=True)
     for file, counts in sorted(outcomes.items()):
         print(f"{file:60} {', '.join(f'{count} {kind}' for kind, count in counts.most_common())}")
     total = sum(outcomes.values(), Counter())

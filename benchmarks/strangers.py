@@ -346,7 +346,7 @@ def edited_rows() -> Iterator[tuple[str, bool]]:
             try:
                 workspace.dataset("rails").search("rail")
             except RetrievalError as error:
-                is_right = named in str(error) and "verify --repair" in str(error)
+                is_right = named in str(error) and "pointsman restore" in str(error)
             else:
                 is_right = False
             answer = workspace.search("rail", refuse=False)

@@ -62,7 +62,6 @@ _WORDS: Final = [
 _QUERIES: Final = ("signal lamp at the bridge", "boiler valve", "tunnel gate crossing", "coal and water for the tender")
 _WAYS_BACK: Final = (
     "open it with the version that wrote it",
-    "repair",
     "restore",
     "rebuild",
     "delete",
@@ -135,24 +134,6 @@ class Patient:
         for name, ask in _QUESTIONS.items():
             outcomes.append(self._ask(copy, name, ask))
         return max(outcomes, key=lambda outcome: _BADNESS.index(outcome.kind))
-
-    def repair(self, flip: Flip) -> tuple[int, int]:
-        """Flip the bit in a copy and repair it; how many documents there are then, and how many of them are right.
-
-        Raises:
-            AssertionError: it is not sound afterwards.
-        """
-        copy = self._damaged(flip)
-        with _opened(copy) as workspace:
-            workspace.repair("notes")
-            dataset = workspace.dataset("notes", create=False)
-            report = dataset.verify()
-            assert report.problems == (), report.problems
-            documents = {document.id: document for document in dataset.store.documents()}
-        right = {document["id"] for document in self._answers["documents"]}
-        same = sum(_plain(document) in self._answers["documents"] for document in documents.values())
-        assert documents.keys() <= right, documents.keys() - right
-        return len(documents), same
 
     def _damaged(self, flip: Flip) -> Path:
         shutil.rmtree(self._flipped, ignore_errors=True)  # merging threads of the last copy may still make a file

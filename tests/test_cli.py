@@ -393,7 +393,7 @@ def test_bad_input_is_exit_2_and_one_clear_line(notes_cli: Cli, arguments: list[
 
 
 THROUGH_NO_SERVICE = [
-    *("rebuild", "verify --repair", "verify --repair notes", "tune docs -d notes", "calibrate --reset", "keys list"),
+    *("rebuild", "tune docs -d notes", "calibrate --reset", "keys list"),
     *("backup there", "restore there", "detach notes", "mcp", "serve", "demo", "eval docs"),
     "attach orders faiss:x --table x --id id --text text",
 ]
@@ -709,8 +709,8 @@ def test_json_forms_of_datasets_and_of_failures(notes_cli: Cli) -> None:
     status, [dataset] = notes_cli.json("status"), notes_cli.json("datasets")
     assert names_in(status) <= form
     assert set(dataset) <= form
-    [repair] = notes_cli.json("verify", "--repair").values()
-    assert set(repair) <= form
+    [verification] = notes_cli.json("verify").values()
+    assert set(verification) <= form
     assert set(notes_cli.json("search", "track", "--prompt", "xml")) == form_of("search --prompt")
     config = notes_cli.json("config")
     assert {name for row in config["settings"] for name in row} <= form_of("config")
@@ -726,7 +726,7 @@ def test_json_forms_of_datasets_and_of_failures(notes_cli: Cli) -> None:
     )
     [unreadable] = notes_cli.json("status", code=1)["datasets"]
     assert set(unreadable) - {"problem"} == set(status["datasets"][0])
-    assert "restore it from a backup" in unreadable["problem"]
+    assert "pointsman restore" in unreadable["problem"]
 
 
 def test_search_says_why(notes_cli: Cli) -> None:

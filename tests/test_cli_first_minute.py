@@ -100,7 +100,7 @@ def test_short_help(folder: Path, command: list[str]) -> None:
 
 def test_help_lists_every_command_in_a_group(folder: Path) -> None:
     text = run(folder, "--help").stdout
-    groups = ["Keep documents:", "Ask:", "Measure and improve:", "Serve:", "Check and repair:"]
+    groups = ["Keep documents:", "Ask:", "Measure and improve:", "Serve:", "Check and rebuild:"]
     positions = [text.index(group) for group in groups]
     assert positions == sorted(positions)
     assert "Commands:" not in text

@@ -386,7 +386,6 @@ def test_methods_take_what_those_of_the_library_take(library_class: type, client
         "attach",
         "own_names",
         "detach",
-        "repair",
         "stored_policy",
         "calibrate",
         "keep_calibration",

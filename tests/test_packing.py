@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from pointsman import Document, Workspace
 from pointsman.embedders.scripted_embedders import HashingEmbedder
-from pointsman.store.local.manifest import read_manifest, write_manifest
 from pointsman.store.local.truth import sealed_rows, writable_truth
 from pointsman.store.local.truth.packing import pack_text, pack_vectors, unpack_text, unpack_vectors
 from pointsman.tools.errors import CorruptStoreError
@@ -121,15 +120,13 @@ def answers(workspace: Workspace) -> list[Any]:
     ]
 
 
-def test_a_dataset_of_the_format_before_is_read_and_written_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_are_not_packed_are_read_beside_packed_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(writable_truth, "pack_text", lambda text: text)
         patch.setattr(sealed_rows, "pack_vectors", list)
         with open_at(tmp_path) as workspace:
             workspace.dataset("notes").add(DOCUMENTS, vectors=ROWS)
             expected = answers(workspace)
-    folder = database(tmp_path).parent
-    write_manifest(folder, {**(read_manifest(folder) or {}), "format": 2})
     with closing(sqlite3.connect(database(tmp_path))) as connection:
         assert connection.execute(
             "SELECT DISTINCT typeof(text), length(vector) FROM documents NATURAL JOIN vectors"
@@ -143,7 +140,6 @@ def test_a_dataset_of_the_format_before_is_read_and_written_on(tmp_path: Path, m
         assert dataset.add(more_documents, vectors=ROWS[:20]).added == 20
         assert dataset.verify().problems == ()
         assert list(collection_of(dataset).truth.documents()) == DOCUMENTS + more_documents
-    assert (read_manifest(folder) or {})["format"] == 3
 
 
 def test_a_bomb_in_place_of_a_text_is_damage(tmp_path: Path) -> None:
@@ -155,10 +151,9 @@ def test_a_bomb_in_place_of_a_text_is_damage(tmp_path: Path) -> None:
     )
     with open_at(tmp_path) as workspace:
         dataset = workspace.dataset("notes", create=False)
-        with pytest.raises(CorruptStoreError, match=r"d3.*cannot be unpacked.*verify --repair"):
+        with pytest.raises(CorruptStoreError, match=r"d3.*cannot be unpacked.*pointsman restore"):
             dataset.get("d3")
         assert any("d3" in problem for problem in collection_of(dataset).truth.check())
-        assert workspace.repair("notes").lost == 1
 
 
 @pytest.mark.parametrize("offset", [1, 2, 40, 150, 220, 229])
@@ -173,7 +168,5 @@ def test_any_changed_byte_of_a_packed_vector_is_found(tmp_path: Path, offset: in
     with open_at(tmp_path) as workspace:
         dataset = workspace.dataset("notes", create=False)
         assert any(f"the vector of key {key}" in problem for problem in collection_of(dataset).truth.check())
-        with pytest.raises(CorruptStoreError, match=f"the vector of key {key} .*verify --repair"):
+        with pytest.raises(CorruptStoreError, match=f"the vector of key {key} .*pointsman restore"):
             dataset.search_vector(ROWS[0], 5)
-        repair = workspace.repair("notes")
-        assert (repair.documents, repair.lost, repair.without_vector) == (60, 0, 1)

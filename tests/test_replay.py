@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import subprocess
 import uuid
 from dataclasses import replace
@@ -168,26 +167,6 @@ def test_restored_workspace_replays_the_receipts_of_the_first_one(in_folder: Wor
             assert answer_bytes(restored.replay(str(before.receipt))) == answer_bytes(before)
         with pytest.raises(NotHeldError, match="probably restored from a backup of before"):
             restored.replay(str(too_late.receipt))
-
-
-def test_repair_says_that_versions_are_lost_and_keeps_new_ones(in_folder: Workspace) -> None:
-    workspace = in_folder
-    answer = workspace.search(QUESTIONS[0])
-    rewrite(workspace)
-    workspace.close()
-    with sqlite3.connect(workspace.path / "datasets" / "clauses" / "documents.sqlite") as connection:
-        connection.execute("UPDATE documents SET text = 'forged' WHERE id = 'court'")
-    with pointsman.open(workspace.path) as repaired:
-        problems = repaired.repair("clauses").problems
-        assert "lost: the versions that were kept; receipts of before cannot be replayed" in problems
-        dataset = repaired.dataset("clauses")
-        assert dataset.kept_days == 90
-        assert dataset.verify().problems == ()
-        with pytest.raises(NotHeldError, match=r"'clauses'.* or it was repaired"):
-            repaired.replay(str(answer.receipt))
-        later = repaired.search(QUESTIONS[0])
-        dataset.delete([hit.id for hit in later])
-        assert answer_bytes(repaired.replay(str(later.receipt))) == answer_bytes(later)
 
 
 def test_replay_goes_back_and_forth_between_states(workspace: Workspace) -> None:

@@ -67,7 +67,6 @@ def test_every_operation_says_so(workspace_folder: Path, file: str) -> None:
         lambda workspace: workspace.search("rail"),
         lambda workspace: workspace.status("night"),
         lambda workspace: workspace.dataset("night").add([Document("new", "rail")]),
-        lambda workspace: workspace.repair("night"),
         lambda workspace: workspace.drop("night"),
         lambda workspace: backup(workspace_folder, workspace_folder.parent / "copy"),
     ]

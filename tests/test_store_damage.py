@@ -21,7 +21,8 @@ from pointsman.cli.core_commands import app
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.store.local.truth.writable_truth import WritableTruth
 from pointsman.store.prepared_documents import prepare
-from pointsman.tools.errors import CorruptStoreError, FormatVersionError, RetrievalError, UnknownNameError
+from pointsman.tools.errors import CorruptStoreError, FormatVersionError, RetrievalError
+from pointsman.workspace.copies.backup import backup
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["killed", "closed"])
@@ -33,14 +34,6 @@ def test_a_flipped_bit_is_never_silent_and_never_foreign(patient: Patient) -> No
     outcomes = [(flip, patient.examine(flip)) for flip in patient.flips(40, 7)]
     assert [f"{flip}: {outcome}" for flip, outcome in outcomes if outcome.kind in {"silent", "foreign"}] == []
     assert {"sound", "named"} <= {outcome.kind for _, outcome in outcomes}
-
-
-def test_what_is_repaired_is_sound_and_nothing_in_it_is_wrong(patient: Patient) -> None:
-    flips = [flip for flip in patient.flips(200, 11) if flip.file.endswith(("documents.sqlite", "manifest.json"))]
-    for flip in flips[:12]:
-        documents, right = patient.repair(flip)
-        assert documents == right, flip
-        assert documents >= patient.documents - 40, "a page has some of them"
 
 
 @pytest.fixture
@@ -136,7 +129,7 @@ def test_a_row_edited_by_hand_is_named_and_the_other_dataset_is_served(tmp_path:
                     assert isinstance(cause, CorruptStoreError), (column, value, cause)
                 except CorruptStoreError as error:
                     problems.append(str(error))
-            assert all("verify --repair" in problem for problem in problems), (column, value)
+            assert all("pointsman restore" in problem for problem in problems), (column, value)
             served = handle.search("signal", datasets=["rails"], refuse=False)
             assert [hit.id for hit in served.hits] == ["r"]
     assert edited_count
@@ -151,14 +144,10 @@ def test_a_row_edited_by_hand_is_named_and_the_other_dataset_is_served(tmp_path:
         ("UPDATE tombstones SET seq = 'text'", "the deletion of key 8 has the sequence number 'text'"),
     ],
 )
-def test_the_edited_row_is_named_by_the_search_and_repaired(workspace: Path, edit: str, named: str) -> None:
+def test_the_edited_row_is_named_by_the_search(workspace: Path, edit: str, named: str) -> None:
     change(workspace, edit)
-    with open_at(workspace) as handle:
-        with pytest.raises(RetrievalError, match=re.escape(named)):
-            handle.dataset("notes", create=False).search("signal", refuse=False)
-        handle.repair("notes")
-        assert handle.dataset("notes", create=False).verify().problems == ()
-        assert handle.search("signal", datasets=["notes"], refuse=False).hits
+    with open_at(workspace) as handle, pytest.raises(RetrievalError, match=re.escape(named)):
+        handle.dataset("notes", create=False).search("signal", refuse=False)
 
 
 @pytest.mark.parametrize(
@@ -194,17 +183,17 @@ def test_an_edited_row_of_kept_versions_is_named(tmp_path: Path, edit: str, row:
         (b"tablemetameta", b"table\xedetameta"),
     ],
 )
-def test_a_definition_that_is_no_text_is_named_and_repaired(workspace: Path, was: bytes, becomes: bytes) -> None:
+def test_a_definition_that_is_no_text_is_named(workspace: Path, was: bytes, becomes: bytes) -> None:
     """SQLite quotes it, and Python cannot decode the message."""
     path = workspace / "datasets" / "notes" / "documents.sqlite"
     content = path.read_bytes()
     assert was in content
     path.write_bytes(content.replace(was, becomes))
-    with open_at(workspace) as handle:
-        with pytest.raises(CorruptStoreError, match=r"documents\.sqlite is damaged \(malformed"):
-            len(handle.dataset("notes", create=False))
-        assert handle.repair("notes").lost == 0
-        assert len(handle.dataset("notes", create=False)) == 49
+    with (
+        open_at(workspace) as handle,
+        pytest.raises(CorruptStoreError, match=r"documents\.sqlite is damaged \(malformed"),
+    ):
+        len(handle.dataset("notes", create=False))
 
 
 def hide_last(workspace: Path, tree: str) -> None:
@@ -237,11 +226,11 @@ HIDDEN: dict[str, tuple[str, Callable[[Dataset], object]]] = {
 def test_an_index_that_hides_a_document_is_named_before_it_is_relied_on(workspace: Path, what: str) -> None:
     tree, action = HIDDEN[what]
     hide_last(workspace, tree)
-    with open_at(workspace) as changed:
-        with pytest.raises((CorruptStoreError, RetrievalError), match=r"documents\.sqlite is damaged"):
-            action(changed.dataset("notes", create=False))
-        assert changed.repair("notes").documents == 49
-        assert changed.dataset("notes", create=False).verify().problems == ()
+    with (
+        open_at(workspace) as changed,
+        pytest.raises((CorruptStoreError, RetrievalError), match=r"documents\.sqlite is damaged"),
+    ):
+        action(changed.dataset("notes", create=False))
 
 
 def test_a_hit_is_compared_when_it_is_read(workspace: Path) -> None:
@@ -262,11 +251,8 @@ def test_a_list_of_ids_is_compared_too(workspace: Path) -> None:
 def test_the_manifest_has_a_checksum(workspace: Path) -> None:
     path = workspace / "datasets" / "notes" / "manifest.json"
     path.write_text(path.read_text().replace("Notes on trains", "Notes on trams"))
-    with open_at(workspace) as handle:
-        with pytest.raises(CorruptStoreError, match=r"manifest\.json.*verify --repair"):
-            handle.dataset("notes", create=False)
-        assert handle.repair("notes").documents == 49
-        assert handle.dataset("notes", create=False).description == "Notes on trams"
+    with open_at(workspace) as handle, pytest.raises(CorruptStoreError, match=r"manifest\.json.*pointsman restore"):
+        handle.dataset("notes", create=False)
 
 
 def test_a_dataset_of_another_format_is_refused(workspace: Path) -> None:
@@ -276,77 +262,49 @@ def test_a_dataset_of_another_format_is_refused(workspace: Path) -> None:
         handle.dataset("notes", create=False)
 
 
-class TestRepair:
-    def test_a_sound_dataset_stays_as_it_is(self, workspace: Path) -> None:
-        content_before = (workspace / "datasets" / "notes" / "documents.sqlite").read_bytes()
-        with open_at(workspace) as sound:
-            repair = sound.repair("notes")
-        assert (repair.documents, repair.lost, repair.problems, repair.aside) == (49, 0, (), None)
-        assert (workspace / "datasets" / "notes" / "documents.sqlite").read_bytes() == content_before
+@pytest.mark.parametrize("offset", [0, 16, 31])
+def test_a_damaged_head_is_named(workspace: Path, offset: int) -> None:
+    Flip("datasets/notes/documents.sqlite", offset, 0).apply(workspace)
+    with (
+        open_at(workspace) as handle,
+        pytest.raises((CorruptStoreError, RetrievalError), match=r"documents\.sqlite.*pointsman restore"),
+    ):
+        handle.dataset("notes", create=False).search("signal", refuse=False)
 
-    def test_damaged_documents_are_left_out_and_the_others_saved(self, workspace: Path) -> None:
-        change(workspace, CHANGES["text"])
-        change(workspace, "UPDATE vectors SET vector = zeroblob(length(vector)) WHERE key = 9")
-        with open_at(workspace) as handle:
-            handle.dataset("notes", create=False).store.annotate(remark="kept")
-            repair = handle.repair("notes")
-            assert (repair.documents, repair.lost, repair.without_vector) == (48, 1, 1)
-            assert any("'d5'" in problem for problem in repair.problems)
-            notes = handle.dataset("notes", create=False)
-            assert notes.verify().problems == ()
-            assert notes.get("d5") is None
-            assert notes.get("d6") == Document("d6", "signal number 6", {"page": 6})
-            assert notes.store.statistics().notes["remark"] == "kept"
-            assert notes.description == "Notes on trains"
-            assert repair.aside is not None
-            assert (repair.aside / "documents.sqlite").exists()
-            assert handle.names() == ["notes"]
 
-    @pytest.mark.parametrize("offset", [0, 16, 18, 20, 31, 56])
-    def test_the_head_of_the_file_is_made_anew(self, workspace: Path, offset: int) -> None:
-        Flip("datasets/notes/documents.sqlite", offset, 0).apply(workspace)
-        with open_at(workspace) as handle:
-            repair = handle.repair("notes")
-            assert (repair.documents, repair.lost, repair.without_vector) == (49, 0, 0)
+def test_a_dataset_without_its_manifest_is_reported(workspace: Path) -> None:
+    (workspace / "datasets" / "notes" / "manifest.json").unlink()
+    with open_at(workspace) as handle:
+        handle.dataset("more").add([Document("one", "signal")])
+        assert handle.names() == ["more", "notes"]
+        answer = handle.search("signal", refuse=False)
+        assert {hit.dataset for hit in answer} == {"more"}
+        assert any("manifest.json is missing" in note for note in answer.degraded)
+        with pytest.raises(CorruptStoreError, match="pointsman restore"):
+            handle.dataset("notes").add([Document("new", "x")])
+    process = CliRunner().invoke(app, ["verify", "-w", str(workspace), "--json"])
+    assert process.exit_code == 1
+    assert "manifest.json is missing" in json.loads(process.stdout)["notes"]["problems"][0]
 
-    def test_damaged_indexes_are_built_anew(self, workspace: Path) -> None:
-        shutil.rmtree(workspace / "datasets" / "notes" / "keyword")
-        with open_at(workspace) as handle:
-            assert handle.repair("notes").aside is None
-            assert handle.dataset("notes", create=False).verify().problems == ()
 
-    def test_a_dataset_without_its_manifest_is_reported_and_repaired(self, workspace: Path) -> None:
-        (workspace / "datasets" / "notes" / "manifest.json").unlink()
-        with open_at(workspace) as handle:
-            handle.dataset("more").add([Document("one", "signal")])
-            assert handle.names() == ["more", "notes"]
-            answer = handle.search("signal", refuse=False)
-            assert {hit.dataset for hit in answer} == {"more"}
-            assert any("manifest.json is missing" in note for note in answer.degraded)
-            with pytest.raises(CorruptStoreError, match="verify --repair"):
-                handle.dataset("notes").add([Document("new", "x")])
-        workspace_options = ["-w", str(workspace), "--json"]
-        process = CliRunner().invoke(app, ["verify", *workspace_options])
-        assert process.exit_code == 1
-        assert "manifest.json is missing" in json.loads(process.stdout)["notes"]["problems"][0]
-        repaired = json.loads(CliRunner().invoke(app, ["verify", "--repair", *workspace_options]).stdout)["notes"]
-        assert (repaired["documents"], repaired["lost"], repaired["aside"]) == (49, 0, None)
-        assert repaired["problems"] == ["manifest.json was missing; describe the dataset again"]
-        with open_at(workspace) as repaired_handle:
-            assert repaired_handle.dataset("notes", create=False).verify().problems == ()
-
-    def test_a_name_that_is_none(self, workspace: Path) -> None:
-        with open_at(workspace) as handle, pytest.raises(UnknownNameError, match="known: notes"):
-            handle.repair("other")
-
-    def test_on_the_command_line(self, workspace: Path) -> None:
-        change(workspace, CHANGES["text"])
-        workspace_options = ["-w", str(workspace)]
-        assert CliRunner().invoke(app, ["verify", *workspace_options]).exit_code == 1
-        result = CliRunner().invoke(app, ["verify", "--repair", "--json", *workspace_options])
-        assert result.exit_code == 0, result.output
-        assert json.loads(result.stdout)["notes"]["lost"] == 1
-        assert CliRunner().invoke(app, ["verify", *workspace_options]).exit_code == 0
+def test_the_remedies_that_errors_name_bring_the_documents_back(workspace: Path, tmp_path: Path) -> None:
+    with open_at(workspace) as handle:
+        backup(handle, tmp_path / "backup")
+    change(workspace, CHANGES["text"])
+    options = ["-w", str(workspace), "--json"]
+    process = CliRunner().invoke(app, ["verify", *options])
+    assert process.exit_code == 1
+    assert any("'d5'" in problem for problem in json.loads(process.stdout)["notes"]["problems"])
+    restored = ["-w", str(tmp_path / "restored")]
+    assert CliRunner().invoke(app, ["restore", str(tmp_path / "backup"), *restored]).exit_code == 0
+    assert CliRunner().invoke(app, ["verify", *restored]).exit_code == 0
+    with open_at(tmp_path / "restored") as handle:
+        assert handle.dataset("notes", create=False).get("d5") == Document("d5", "signal number 5", {"page": 5})
+    with open_at(workspace) as handle:
+        again = handle.dataset("again")
+        again.add([Document("d5", "signal number 5", {"page": 5})])
+        assert again.verify().problems == ()
+        assert [hit.id for hit in again.search("signal", refuse=False).hits] == ["d5"]
 
 
 HARM: dict[str, Callable[[Path], object]] = {
@@ -377,10 +335,6 @@ def test_a_damaged_dataset_hides_no_other_from_the_commands_and_can_be_deleted(w
         assert re.search(r"^z\W", output, re.MULTILINE)
     by_name = json.loads(run("verify", "--json"))
     assert (by_name["a"]["documents"], by_name["z"]["documents"], by_name["notes"]["problems"]) == (None, 1, [])
-    if harm == "documents gone":
-        repairs = json.loads(run("verify", "--repair", "--json"))
-        assert "documents.sqlite is missing" in repairs["a"]["problems"][0]
-        assert [repairs[name]["documents"] for name in ("a", "notes", "z")] == [None, 49, 1]
     assert (
         run("delete", "-d", "a", "--all", "--yes", code=0)
         == "dataset 'a' deleted; its documents could not be counted\n"
@@ -412,7 +366,7 @@ def test_an_entry_of_the_index_of_sources_that_leads_to_another_row(tmp_path: Pa
     path.write_bytes(content)
     with (
         Workspace(tmp_path / "w", embedder=HashingEmbedder()) as workspace,
-        pytest.raises(CorruptStoreError, match=r"index of sources lists document 'd6' for 's1.md'.*repair"),
+        pytest.raises(CorruptStoreError, match=r"index of sources lists document 'd6' for 's1.md'.*pointsman restore"),
     ):
         workspace.dataset("notes").ids(source="s1.md")
 
@@ -426,7 +380,7 @@ FOREIGN_SCHEMA = {
 
 
 @pytest.mark.parametrize("statements", FOREIGN_SCHEMA.values(), ids=FOREIGN_SCHEMA)
-def test_what_others_have_added_to_the_tables_is_refused_and_repaired(tmp_path: Path, statements: str) -> None:
+def test_what_others_have_added_to_the_tables_is_refused(tmp_path: Path, statements: str) -> None:
     path = tmp_path / "w" / "datasets" / "notes" / "documents.sqlite"
     with Workspace(tmp_path / "w", embedder=HashingEmbedder()) as workspace:
         workspace.dataset("notes").add([Document("a", "signal"), Document("b", "switches")])
@@ -434,14 +388,9 @@ def test_what_others_have_added_to_the_tables_is_refused_and_repaired(tmp_path: 
         connection.executescript(statements)
     with (
         Workspace(tmp_path / "w", embedder=HashingEmbedder()) as workspace,
-        pytest.raises(CorruptStoreError, match=r"tables were changed.*--repair"),
+        pytest.raises(CorruptStoreError, match=r"tables were changed.*pointsman restore"),
     ):
         workspace.dataset("notes").delete(["a"])
-    CliRunner().invoke(app, ["verify", "--repair", "-w", str(tmp_path / "w")])
-    with Workspace(tmp_path / "w", embedder=HashingEmbedder()) as workspace:
-        notes = workspace.dataset("notes")
-        assert notes.delete(["a"]) == 1
-        assert notes.ids() == ["b"]
 
 
 @pytest.mark.parametrize("name", ["columns.bin", "vectors.bin", "keyword/meta.json", "keyword/checksums.json"])

@@ -11,7 +11,7 @@ SEARCHING: Final = "Ask"
 KEEPING: Final = "Keep documents"
 MEASURING: Final = "Measure and improve"
 SERVING: Final = "Serve"
-CHECKING: Final = "Check and repair"
+CHECKING: Final = "Check and rebuild"
 
 
 class CommandGroups(TyperGroup):

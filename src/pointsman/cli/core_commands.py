@@ -413,35 +413,27 @@ def delete(
 def verify(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="Datasets; all by default.")] = None,
     *,
-    repair: Annotated[
-        bool, typer.Option("--repair", help="Repair damaged datasets first; damaged files are kept.")
-    ] = False,
     workspace: WorkspaceOption,
     as_json: JsonOption = False,
 ) -> None:
     """Check that documents and indexes agree; exit 1 if not."""
-    with workspace_at(workspace, service="repair datasets" if repair else None) as open_workspace:
-        if repair:
-            repairs, failures = of_each(names or open_workspace.own_names(), open_workspace.repair)
-            output.repairs(repairs, failures, as_json=as_json)
-            problems = bool(failures)
-        else:
-            targets = names or (open_workspace.names() if is_service(workspace) else open_workspace.own_names())
-            refused: list[UnmetNeedError] = []
+    with workspace_at(workspace) as open_workspace:
+        targets = names or (open_workspace.names() if is_service(workspace) else open_workspace.own_names())
+        refused: list[UnmetNeedError] = []
 
-            def check(name: str) -> Verification | None:
-                try:
-                    return open_workspace.dataset(name, create=False).verify()
-                except UnmetNeedError as error:  # an attached collection; a service lists them among the others
-                    refused.append(error)
-                    return None
+        def check(name: str) -> Verification | None:
+            try:
+                return open_workspace.dataset(name, create=False).verify()
+            except UnmetNeedError as error:  # an attached collection; a service lists them among the others
+                refused.append(error)
+                return None
 
-            results, failures = of_each(targets, check)
-            verifications = {name: result for name, result in results.items() if result is not None}
-            if refused and (names or not verifications):
-                raise refused[0]
-            output.verification(verifications, failures, as_json=as_json)
-            problems = bool(failures) or any(result.problems for result in verifications.values())
+        results, failures = of_each(targets, check)
+        verifications = {name: result for name, result in results.items() if result is not None}
+        if refused and (names or not verifications):
+            raise refused[0]
+        output.verification(verifications, failures, as_json=as_json)
+        problems = bool(failures) or any(result.problems for result in verifications.values())
     if problems:
         raise typer.Exit(1)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pointsman.evaluation import Report
     from pointsman.evaluation.tune import Tuning
-    from pointsman.store.store_values import Repair, Verification
+    from pointsman.store.store_values import Verification
     from pointsman.values.settings import Settings
     from pointsman.workspace.calibration.dataset_calibration import Calibrating
     from pointsman.workspace.dataset import Dataset
@@ -407,34 +407,6 @@ def verification(verifications: Mapping[str, Verification], failures: Mapping[st
         terminal.print(f"[bold]{name}[/]: {counts}, {result.in_vector_index} in the vector index: {verdict}")
         for problem in result.problems:
             terminal.print(f"  {problem}", style="red", markup=False)
-    print_problems(failures)
-
-
-def repairs(results: Mapping[str, Repair], failures: Mapping[str, str], *, as_json: bool) -> None:
-    """Print the results of repairing each dataset, and which datasets cannot be repaired."""
-    if as_json:
-        values = {
-            name: {**asdict(repair), "aside": repair.aside and str(repair.aside)} for name, repair in results.items()
-        }
-        unknown_counts = dict.fromkeys(("documents", "lost", "without_vector", "aside"))
-        print_json(
-            {**values, **{name: {**unknown_counts, "problems": [problem]} for name, problem in failures.items()}}
-        )
-        return
-    terminal = console()
-    for name, repair in results.items():
-        if not repair.problems:
-            terminal.print(f"[bold]{name}[/]: {with_noun(repair.documents, 'document')}, [green]intact[/]")
-            continue
-        terminal.print(f"[bold]{name}[/]: {with_noun(repair.documents, 'document')} saved, {repair.lost} lost")
-        for problem in repair.problems:
-            terminal.print(f"  {problem}", style="red", markup=False)
-        if repair.without_vector:
-            terminal.print(
-                f"  without a vector: {with_noun(repair.without_vector, 'document')}; add again", markup=False
-            )
-        if repair.aside is not None:
-            terminal.print(f"  the damaged files are in {repair.aside}", markup=False)
     print_problems(failures)
 
 

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from pointsman.store.base_store import Store
-    from pointsman.store.store_values import Repair
 
 NEW: Final = ""
 """The version of a record that does not exist."""
@@ -63,7 +62,7 @@ class DatasetRecord:
 
     @property
     def created_at(self) -> int | None:
-        """When it was created, in seconds since 1970; None for a dataset of an earlier version, and after a repair."""
+        """When it was created, in seconds since 1970; None for a dataset of an earlier version."""
         value = self.settings.get("created_at")
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
@@ -209,14 +208,6 @@ class Backend(ABC):
         """Return where the last records of a kind are, by name and latest first, each with what reads it."""
         records = sorted(self.records(kind).items(), reverse=True)[:limit]
         return [(name, partial(str, record.value)) for name, record in records]
-
-    def repair(self, name: str) -> Repair:  # noqa: ARG002
-        """Recover the intact part of a damaged dataset; see `Workspace.repair`.
-
-        Raises:
-            UnmetNeedError: the workspace is in a server.
-        """
-        raise UnmetNeedError(f"the workspace at {self.url} is in a server, which repairs its own storage")
 
     @contextmanager
     def scratch(self) -> Iterator[Backend]:

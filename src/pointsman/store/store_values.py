@@ -8,8 +8,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import numpy as np
     from numpy.typing import NDArray
 
@@ -208,22 +206,6 @@ class Verification:
     in_keyword_index: int
     in_vector_index: int
     problems: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Repair:
-    """The result of repairing a dataset."""
-
-    documents: int
-    """Number of documents after the repair."""
-    lost: int
-    """Number of lost documents; if the tombstones are damaged too, it includes deleted ones."""
-    without_vector: int
-    """Number of documents without a vector where others have one; adding them again restores it."""
-    problems: tuple[str, ...]
-    """The problems; empty if there were none, and then nothing was changed."""
-    aside: Path | None
-    """The folder that holds the damaged files; None if the documents were intact."""
 
 
 @dataclass(frozen=True, slots=True)

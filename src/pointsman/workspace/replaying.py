@@ -110,7 +110,7 @@ class Replays:
                 reasons.append(f"dataset {state.name!r}, which was deleted")
                 continue
             if dataset.store.info.identity != state.identity:
-                reason = "which was deleted, and there is a new one of the same name; or it was repaired"
+                reason = "which was deleted, and there is a new one of the same name"
                 reasons.append(f"dataset {state.name!r}, {reason}")
             else:
                 datasets[state.name] = dataset

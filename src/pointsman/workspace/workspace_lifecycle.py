@@ -1,4 +1,4 @@
-"""The datasets of a workspace: made, opened, attached, repaired and closed."""
+"""The datasets of a workspace: made, opened, attached and closed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from pointsman.retrieval.run.source import TECHNIQUES, check_all_searchable
 from pointsman.store.backend import NEW, DatasetRecord
-from pointsman.store.external.attachment import ATTACHED, Attachment, UnusableStore, maintains_itself
+from pointsman.store.external.attachment import ATTACHED, Attachment, UnusableStore
 from pointsman.store.store_values import Capability
 from pointsman.tools.errors import (
     CorruptStoreError,
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from pointsman.retrieval.request import SearchRequest
     from pointsman.retrieval.run.source import IndexingTechnique
-    from pointsman.store.store_values import Repair
     from pointsman.values.protocols import Embedder
 
 log = logging.getLogger(__name__)
@@ -344,31 +343,6 @@ class StoredWorkspace(FittedWorkspace):
         return existing(partial(self.dataset, create=False), self.names())
 
     adatasets = async_twin(datasets)
-
-    def repair(self, name: str) -> Repair:
-        """Repair a damaged dataset in a folder; an intact one stays unchanged.
-
-        Damaged indexes are rebuilt. If documents are damaged, those with correct checksums move into new files with
-        their vectors; the old files are kept in the folder named in the result. Other users of the dataset then get a
-        `ReplacedError` and open it again.
-
-        Raises:
-            UnknownNameError: there is no such dataset.
-            UnmetNeedError: the workspace is in a server, or the dataset is attached.
-            CorruptStoreError: the file with the documents is missing.
-            LockedError: another process is writing to it.
-        """
-        name = check_name(name)
-        if not self.backend.is_remote and self._attachment(name) is not None:
-            raise UnmetNeedError(maintains_itself(name))
-        with self._opening:
-            dataset = self._datasets.pop(name, None)
-            if dataset is not None:
-                dataset.release()
-            self._forget_records()
-            return self.backend.repair(name)
-
-    arepair = async_twin(repair)
 
     def drop(self, name: str) -> None:
         """Delete a dataset with all its documents.

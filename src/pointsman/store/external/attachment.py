@@ -286,7 +286,7 @@ class UnusableStore(AttachedStore):
 
 
 def maintains_itself(name: str) -> str:
-    """Return why an attached collection is neither checked, rebuilt nor repaired here."""
+    """Return why an attached collection is neither checked nor rebuilt here."""
     return f"{name!r} is attached; it maintains itself"
 
 

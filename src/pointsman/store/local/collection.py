@@ -24,6 +24,7 @@ from pointsman.store.local.columns.followed_columns import COLUMNS, FollowedColu
 from pointsman.store.local.columns.permissions import PermissionTable
 from pointsman.store.local.files_and_locks import (
     POLL_SECONDS,
+    WAY_BACK,
     WriterLock,
     file_stamp,
     make_directory,
@@ -488,8 +489,7 @@ class Collection:
             if self.keyword.applied > self.truth.sequence():  # transactions are on disk before they are indexed
                 raise CorruptStoreError(
                     f"{self._directory / TRUTH} or its log is damaged: the last transactions are missing (there are "
-                    f"{self.truth.sequence()}, and {self.keyword.applied} were indexed); 'pointsman verify --repair' "
-                    "continues without them, or restore it from a backup"
+                    f"{self.truth.sequence()}, and {self.keyword.applied} were indexed); {WAY_BACK}"
                 )
         except BaseException:
             self._lock.release()

@@ -33,6 +33,8 @@ _NO_HANDLES: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _LEAST_FREE_SPACE: Final = 1 << 20  # bytes; with less free space, an unexplained failure is attributed to a full disk
 _HOLD_SECONDS: Final = 10.0  # for a process that is changing a directory, which takes milliseconds
 _HEALING_SECONDS: Final = 2.0  # for a reader that is bringing the indexes up to date, which takes milliseconds
+WAY_BACK: Final = "restore a backup ('pointsman restore'), or index the documents again into a new dataset"
+"""What errors say of documents that are damaged."""
 POLL_SECONDS: Final = 0.005
 """Interval at which waiters check a lock, in seconds; a check costs some 20 microseconds."""
 

@@ -17,14 +17,13 @@ from urllib.parse import quote, unquote
 from filelock import FileLock, Timeout
 
 from pointsman.store.backend import NEW, SURROGATE, Backend, DatasetRecord, Record, bm25_of, check_record, check_version
-from pointsman.tools.errors import CorruptStoreError, FormatVersionError, InputError, LockedError, UnknownNameError
+from pointsman.tools.errors import CorruptStoreError, FormatVersionError, InputError, LockedError
 from pointsman.tools.system.locations import with_home
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pointsman.store.local.local_store import LocalStore
-    from pointsman.store.store_values import Repair
 
 FORMAT: Final = 1
 
@@ -125,15 +124,6 @@ class LocalBackend(Backend):
         if not drop_collection(self.folder(name)):
             raise self.unknown_dataset(name)
 
-    def repair(self, name: str) -> Repair:
-        """See `Backend`."""
-        from pointsman.store.local.repair import repair_collection
-
-        try:
-            return repair_collection(self.folder(name))
-        except UnknownNameError:
-            raise self.unknown_dataset(name) from None
-
     def bytes_by_part(self, name: str) -> dict[str, int]:
         """See `Backend`."""
         from pointsman.store.local.disk_use import bytes_by_part
@@ -207,7 +197,7 @@ class LocalBackend(Backend):
 
     def about(self, name: str) -> DatasetRecord | None:
         """See `Backend`."""
-        from pointsman.store.local.files_and_locks import file_stamp
+        from pointsman.store.local.files_and_locks import WAY_BACK, file_stamp
 
         if name.startswith("."):  # a dataset that is being deleted
             return None
@@ -215,9 +205,7 @@ class LocalBackend(Backend):
         stamp = file_stamp(manifest)
         if stamp == "absent":
             if _has_documents(f"{self._datasets}/{name}") and not _exists(manifest):  # not just created
-                raise CorruptStoreError(
-                    f"{manifest} is missing; 'pointsman verify --repair' makes a new one, or restore it from a backup"
-                )
+                raise CorruptStoreError(f"{manifest} is missing; {WAY_BACK}")
             return None
         cached_stamp, record = self._abouts.get(name, (None, None))
         if stamp != cached_stamp:

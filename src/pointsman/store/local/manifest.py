@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import xxhash
 
 from pointsman.store.local.files_and_locks import (
+    WAY_BACK,
     WriterLock,
     collect_leftovers,
     directory_aside,
@@ -66,10 +67,7 @@ def read_manifest(directory: Path) -> dict[str, Any] | None:
         )
     check = manifest.pop("checksum", None)
     if check != _checksum(manifest):
-        raise CorruptStoreError(
-            f"{path} does not match its checksum; 'pointsman verify --repair' accepts it unchanged, "
-            "or restore it from a backup"
-        )
+        raise CorruptStoreError(f"{path} does not match its checksum; {WAY_BACK}")
     return manifest
 
 

@@ -17,7 +17,14 @@ from urllib.parse import quote
 
 import xxhash
 
-from pointsman.store.local.files_and_locks import disk_full_error, has_free_space, make_private, steady, store_error
+from pointsman.store.local.files_and_locks import (
+    WAY_BACK,
+    disk_full_error,
+    has_free_space,
+    make_private,
+    steady,
+    store_error,
+)
 from pointsman.store.local.truth.tally import Tally
 from pointsman.tools.errors import CorruptStoreError, LockedError, ReplacedError, StoreError
 from pointsman.tools.sqlite import SQLITE_ERRORS, damage, error_code
@@ -59,10 +66,6 @@ _EXCLUSIVE = "PRAGMA locking_mode = EXCLUSIVE;"
 
 
 _NO_ROOM: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
-_REMEDY: Final = (
-    "'pointsman verify --repair' recovers the intact documents; or restore it from a backup, or delete the dataset and "
-    "index it again"
-)
 VALUE: Final = "SELECT value FROM meta WHERE name = ?"
 """Asks for one value of ``meta``."""
 _SCHEMA_OF = (
@@ -100,7 +103,7 @@ def connect(path: Path, *, create: bool = False, identity: str = "") -> TruthCon
             if not (path.exists() or (create and exists)):
                 if identity:
                     raise _replaced_error(path)
-                raise CorruptStoreError(f"{path} is missing; {_REMEDY}")
+                raise CorruptStoreError(f"{path} is missing; {WAY_BACK}")
             mode = _mode(path, create=create)
             if create and not path.exists():
                 make_private(path)
@@ -227,7 +230,7 @@ def close(connection: TruthConnection, directory: Path) -> None:
 
 def damaged_error(path: Path, reason: str) -> CorruptStoreError:
     """Return the error about a damaged file."""
-    return CorruptStoreError(f"{path} is damaged ({reason}); {_REMEDY}")
+    return CorruptStoreError(f"{path} is damaged ({reason}); {WAY_BACK}")
 
 
 def _replaced_error(path: Path) -> ReplacedError:
