@@ -513,7 +513,7 @@ def test_a_damaged_truth_is_exit_1_and_says_what_to_do(notes_cli: Cli) -> None:
     for extra in ("-wal", "-shm"):
         path.with_name(path.name + extra).unlink(missing_ok=True)
     process = notes_cli("search", "x", code=1)
-    assert "restore it from a backup" in process.stderr
+    assert "pointsman restore" in process.stderr
 
 
 def test_a_workspace_of_an_unknown_format_is_refused(notes_cli: Cli) -> None:
