@@ -46,7 +46,6 @@ from pointsman.integrations.haystack import (
     PointsmanJoiner,
     PointsmanRanker,
     PointsmanRetriever,
-    PointsmanRouter,
     PointsmanTextEmbedder,
     filter_of,
 )
@@ -465,30 +464,6 @@ def test_the_joiner_fuses() -> None:
     assert answer[0].score == pytest.approx(1 / 61 + 1 / 62)
     weighted_answer = PointsmanJoiner("weighted_rrf", [1.0, 0.0], top_k=1).run([ranking("a", "b"), ranking("b", "c")])
     assert [document.id for document in weighted_answer["documents"]] == ["a"]
-
-
-ROUTES = {"bread": "recipes for baking bread and cakes", "trains": "how trains change tracks at switches"}
-
-
-async def test_the_router_sends_a_question_on() -> None:
-    router = PointsmanRouter(ROUTES, embedder="hashing")
-    assert router.run("baking bread") == {"bread": "baking bread"}
-    assert await router.run_async("trains and tracks") == {"trains": "trains and tracks"}
-    assert set(PointsmanRouter(ROUTES, top_k=2, embedder="hashing").run("bread")) == set(ROUTES)
-    for routes, top_k in (({}, 1), (ROUTES, 0), (ROUTES, 3)):
-        with pytest.raises(ValueError, match="route"):
-            PointsmanRouter(routes, top_k)
-
-
-def test_a_routed_pipeline_goes_to_yaml_and_back() -> None:
-    pipeline = Pipeline()
-    pipeline.add_component("router", PointsmanRouter(ROUTES, embedder="hashing"))
-    for name in ROUTES:
-        pipeline.add_component(name, PointsmanTextEmbedder("hashing"))
-        pipeline.connect(f"router.{name}", f"{name}.text")
-    copy = Pipeline.loads(pipeline.dumps())
-    assert copy.to_dict()["components"] == pipeline.to_dict()["components"]
-    assert set(copy.run({"router": {"query": "baking bread"}})) == {"bread"}
 
 
 def test_a_pipeline_goes_to_yaml_and_back(tmp_path: Path) -> None:

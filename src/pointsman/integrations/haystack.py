@@ -18,7 +18,6 @@ try:
         PointsmanHybridRetriever,
         PointsmanRetriever,
     )
-    from haystack_integrations.components.routers.pointsman import PointsmanRouter
     from haystack_integrations.document_stores.pointsman import PointsmanDocumentStore, filter_of
 except ImportError as error:
     raise MissingDependencyError("haystack-ai", "haystack", "the Haystack adapter") from error
@@ -33,7 +32,6 @@ __all__ = [
     "PointsmanJoiner",
     "PointsmanRanker",
     "PointsmanRetriever",
-    "PointsmanRouter",
     "PointsmanTextEmbedder",
     "filter_of",
 ]
