@@ -196,19 +196,6 @@ def test_a_large_base_of_an_earlier_version_is_searched_until_it_is_written_anew
     second.close()
 
 
-def test_vectors_without_checksums_are_read_among_others(store: Collection, tmp_path: Path) -> None:
-    """A version without checksums has written them."""
-    keys = [8, 3, 4, 7]
-    for key in (3, 7):
-        vector = units(corpus(COUNT))[key - 1].astype(np.float32).tobytes()
-        in_truth(tmp_path, "UPDATE vectors SET vector = ? WHERE key = ?", vector, key)
-    found_keys, content = store.truth.vectors_of(keys, store.truth.sequence())
-    assert found_keys == sorted(keys)
-    rows = np.frombuffer(content, np.float32).reshape(-1, DIMENSIONS)
-    assert rows.tolist() == units(corpus(COUNT))[[2, 3, 6, 7]].tolist()
-    assert store.truth.vectors_of([], 0) == ([], b"")
-
-
 def test_vectors_of_many_keys_in_any_order(store: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(truth_rows, "_PAGE", 30)
     keys = np.random.default_rng(4).permutation(np.arange(1, COUNT + 1)).tolist()
