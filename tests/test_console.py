@@ -398,7 +398,8 @@ def test_every_text_is_used_and_every_used_one_is_there(modules: Page) -> None:
 def test_what_the_console_translates_is_what_the_library_says() -> None:
     """A pattern without a group is a text of the library, word for word, or the part of one before a colon."""
     patterns = re.findall(r"^  \[/\^([^$(\\]*)\$/, ", (CONSOLE / "messages.mjs").read_text("utf-8"), re.MULTILINE)
-    library = "\n".join(path.read_text("utf-8") for path in CONSOLE.parents[1].rglob("*.py"))
+    sources = [path for path in CONSOLE.parents[1].rglob("*") if path.suffix in {".py", ".json"}]
+    library = "\n".join(path.read_text("utf-8") for path in sources)
     assert len(patterns) > 5
     assert [text for text in patterns if f'"{text}' not in library and f"; {text}" not in library] == []
 

@@ -409,6 +409,11 @@ MUTANTS = (
             lambda docs, *arguments: ([Document(d.id.strip(), d.text, d.metadata) for d in docs], *arguments)
         ),
     ),
+    Mutant(
+        "test_identical_documents_are_written_if_that_is_asked_for",
+        "write",
+        lambda method: lambda docs, *arguments, **_: method(docs, *arguments),
+    ),
     Mutant("test_vectors_come_and_go", "unchanged", lambda _: lambda docs: [True] * len(docs)),
     Mutant("test_metadata_is_changed_in_the_store", "set_metadata", embed_wrongly),
     Mutant("test_writers_of_every_kind_leave_what_some_order_leaves", "set_metadata", written_back),

@@ -326,9 +326,9 @@ class StoredDataset(Source):
     def verify(self) -> Verification:
         """Compare documents and indexes, and the dimensions of the vectors with those of the embedder."""
         verification = self._own_store.verify()
-        if not verification.in_vector_index:
-            return verification
         stored = self._own_store.info
+        if not verification.in_vector_index or stored.dimensions is None:  # others may have removed the last vector
+            return verification
         try:
             dimensions = self.embedder.dimensions if self.embedder.name == stored.embedder else stored.dimensions
         except (PointsmanError, OSError) as error:  # its server is away, or its files are
