@@ -13,7 +13,7 @@ from disk_kit import NoSmallDiskError, small_disk
 from soak_kit import Soak
 
 
-def test_eight_seconds_of_everything(tmp_path: Path) -> None:
+def test_six_seconds_of_everything(tmp_path: Path) -> None:
     disk, other_folder = tmp_path / "disk", tmp_path / "beside"
     disk.mkdir()
     other_folder.mkdir()
@@ -23,7 +23,7 @@ def test_eight_seconds_of_everything(tmp_path: Path) -> None:
         except NoSmallDiskError:
             small = False
         soak = stack.enter_context(closing(Soak(disk, other_folder, small=small, seed=4)))
-        soak.run(8, calm=0.3)
+        soak.run(6, calm=0.3)
     assert soak.problems == []
     assert soak.counts["POST documents 200"] > 10
     assert soak.counts["POST search 200"] > 10
