@@ -76,6 +76,14 @@ SPANNING = {
 }
 
 
+def spanning_hit(language: str) -> Hit:
+    """A hit from page 4 to 6, whose second text begins on page 5."""
+    first_text, last_text = SPANNING[language]
+    text = f"{first_text} {last_text}"
+    pages = {"page": 4, "page_end": 6, "page_break": len(first_text) + 1}
+    return hit(text, source="a.pdf", start=0, end=len(text), **pages)
+
+
 @pytest.mark.parametrize(
     ("language", "question", "expected"),
     [
@@ -93,35 +101,16 @@ def test_a_hit_that_spans_pages_cites_the_page_of_the_sentence_that_answers(
     language: str, question: str, expected: str
 ) -> None:
     """K4; where several sentences may answer, all their pages are named."""
-    first_text, last_text = SPANNING[language]
-    text = f"{first_text} {last_text}"
-    location = {
-        "source": "a.pdf",
-        "page": 4,
-        "page_end": 6,
-        "page_break": len(first_text) + 1,
-        "start": 0,
-        "end": len(text),
-    }
-    (located_hit,) = with_places((hit(text, **location),), question)
+    (located_hit,) = with_places((spanning_hit(language),), question)
     assert str(located_hit.citation) == f"a.pdf, {expected}"
-    assert located_hit.citation.quote == text
+    assert located_hit.citation.quote == " ".join(SPANNING[language])
 
 
 @pytest.mark.parametrize(("words", "expected"), [("The lever locks the points.", "page 4"), ("dusk.", "pages 5-6")])
 def test_an_excerpt_of_a_hit_that_spans_pages_cites_its_own_page(words: str, expected: str) -> None:
-    first_text, last_text = SPANNING["en"]
-    text = f"{first_text} {last_text}"
-    location = {
-        "source": "a.pdf",
-        "page": 4,
-        "page_end": 6,
-        "page_break": len(first_text) + 1,
-        "start": 0,
-        "end": len(text),
-    }
-    span = text.index(words), text.index(words) + len(words)
-    assert str(cite(replace(hit(text, **location), excerpt=Excerpt(words, (span,))))) == f"a.pdf, {expected}"
+    spanning = spanning_hit("en")
+    span = spanning.text.index(words), spanning.text.index(words) + len(words)
+    assert str(cite(replace(spanning, excerpt=Excerpt(words, (span,))))) == f"a.pdf, {expected}"
 
 
 @pytest.mark.parametrize(

@@ -204,6 +204,19 @@ def choose_name(history: Conversation, fits: Callable[[Name], bool], *, lately: 
     return None
 
 
+def person_or_role(history: Conversation, person: str | None, role: re.Pattern[str]) -> str | None:
+    """The person who is named, else the role of somebody who is not: «the author of this book».
+
+    Raises:
+        UnclearError: the question asks who it was, and has no answer: «Who wrote Anna Karenina?».
+    """
+    if role_match := None if person else role.search(history.question):
+        return role_match[0].strip()
+    if history.asks_who and not history.answer:
+        raise UnclearError
+    return person
+
+
 _ORDER = late(
     r"[^\W\d_]+\s+(?:the|an?|your|my|our|this|that|these|those|it|them|to|on|in|at|for|with|from|by|up|down|off|all)\b"
     r"|[а-яё]+(?:те|ть)(?!\w)",

@@ -15,14 +15,15 @@ from pointsman.retrieval.plan.transform.follow_ups.conversation import (
     is_person,
     is_thing,
     names_in,
+    person_or_role,
     sure_names,
 )
 from pointsman.retrieval.plan.transform.follow_ups.substitution import (
     asks,
-    bare_question,
     capitalised,
     has_content,
     substituted,
+    with_bare_question,
     with_other_number,
 )
 from pointsman.text import fold
@@ -72,8 +73,8 @@ def complete_english(text: str, history: Conversation) -> str | None:
     Raises:
         UnclearError: it may refer to several things.
     """
-    if (bare := bare_question(text, _EN_LEAD)) and history.question:
-        return f"{bare}: {history.question}"
+    if with_question := with_bare_question(text, _EN_LEAD, history.question):
+        return with_question
     visible = _EN_EXPLETIVE.sub(lambda match: "#" * len(match[0]), text)
     pronoun = _EN_PRONOUN.search(visible)
     if pronoun is not None:
@@ -151,11 +152,7 @@ def _person(history: Conversation) -> str | None:
     answer = re.fullmatch(r"(?:an?|the)\s+((?:[a-z-]+\s+){0,3}[a-z-]+)", history.answer.strip(" ."), re.IGNORECASE)
     if answer and history.asks_who:
         return str(answer[1])
-    person = choose_name(history, is_person)
-    if role := None if person else _EN_ROLE.search(history.question):
-        return role[0].strip()
-    if history.asks_who and not history.answer:
-        raise UnclearError  # «Who wrote Anna Karenina?»
+    person = person_or_role(history, choose_name(history, is_person), _EN_ROLE)
     return person or choose_name(history, lambda name: len(name.words) == 1 and name.text.istitle())
 
 

@@ -15,14 +15,15 @@ from pointsman.retrieval.plan.transform.follow_ups.conversation import (
     choose_name,
     is_person,
     names_in,
+    person_or_role,
     sure_names,
 )
 from pointsman.retrieval.plan.transform.follow_ups.substitution import (
     asks,
-    bare_question,
     capitalised,
     has_content,
     substituted,
+    with_bare_question,
     with_other_number,
 )
 from pointsman.text import fold
@@ -70,8 +71,8 @@ def complete_russian(text: str, history: Conversation) -> str | None:
     Raises:
         UnclearError: it may refer to several things.
     """
-    if (bare := bare_question(text, _RU_LEAD)) and history.question:
-        return f"{bare}: {history.question}"
+    if with_question := with_bare_question(text, _RU_LEAD, history.question):
+        return with_question
     if pronoun := _RU_PRONOUN.search(text):
         return _russian_pronoun(text, pronoun, history)
     return _complete(text, history.question) if history.question else None
@@ -197,11 +198,7 @@ def _person(history: Conversation, agrees: Callable[[Name], bool]) -> str | None
     """Whom *он* or *она* means: the answer to *кто*, somebody named, or the role of somebody who is not."""
     answer = choose_name(history, is_person) if WHO.match(history.question) else None
     person = answer or choose_name(history, lambda name: is_person(name) and agrees(name))
-    if role := None if person else _RU_ROLE.search(history.question):
-        return role[0].strip()
-    if history.asks_who and not history.answer:
-        raise UnclearError  # «Кто написал „Анну Каренину“?»
-    return person
+    return person_or_role(history, person, _RU_ROLE)
 
 
 _RU_WITH_PREPOSITION = late(

@@ -26,13 +26,13 @@ _ADVERBS_OF_QUESTIONS_TEXT = """since by in not much many long often old far yea
 _ADVERBS_OF_QUESTIONS = frozenset(_ADVERBS_OF_QUESTIONS_TEXT.split())
 
 
-def bare_question(text: str, lead: re.Pattern[str]) -> str:
-    """The question words of a text that consists only of them: «And since when exactly?» is «Since when»."""
+def with_bare_question(text: str, lead: re.Pattern[str], question: str) -> str:
+    """The question words of a text that consists only of them, before the question: «And since when exactly?»."""
     words = [word for word in WORD.findall(plain(lead.sub("", text))) if word != "exactly"]
     asking = any(word in QUESTION for word in words)
     if not asking or len(words) > 4 or not all(word in QUESTION or word in _ADVERBS_OF_QUESTIONS for word in words):
         return ""
-    return " ".join(words).capitalize()
+    return f"{' '.join(words).capitalize()}: {question}" if question else ""
 
 
 def has_content(text: str, stop: frozenset[str]) -> bool:
@@ -65,7 +65,7 @@ def substituted(
     names = sure_names(names_in(body), body)
     if preposition := prepositions.match(topic):
         return _with_preposition(topic, preposition, body, names)
-    new = re.sub(rf"^(?:the|an?)\s+(?=[{UPPER}])", "", topic)
+    new = _ARTICLE.sub("", topic)
     likeness = sorted(((_likeness(new, name), number) for number, name in enumerate(names)), reverse=True)
     if likeness and likeness[0][0] > 0:
         if len(likeness) > 1 and likeness[0][0] == likeness[1][0]:
@@ -77,6 +77,10 @@ def substituted(
         suffix = suffix.removeprefix(next((noun for noun in reversed(nouns) if new.endswith(noun)), ""))
         return f"{prefix}{new}{suffix}?"
     return other_thing(new, body)
+
+
+_ARTICLE = late(rf"^(?:the|an?)\s+(?=[{UPPER}])")
+"""Before a name, which needs none in its new place."""
 
 
 def _with_preposition(topic: str, preposition: re.Match[str], body: str, names: Sequence[Name]) -> str | None:
@@ -91,7 +95,7 @@ def _with_preposition(topic: str, preposition: re.Match[str], body: str, names: 
     if name := next((name for name in names if start <= name.start < old[0].end()), None):
         if not re.match(rf"(?:(?:the|an?)\s+)?(?:[a-z]*[{UPPER}]|[\d«\"“])", new):
             return None  # «in Python», «in reverse»
-        new = re.sub(rf"^(?:the|an?)\s+(?=[{UPPER}])", "", new)
+        new = _ARTICLE.sub("", new)
         start = start if re.fullmatch(r"(?:the\s+|an?\s+)?", body[start : name.start]) else name.start
         noun = re.match(r"\s+[\w-]+", body[name.end :])
         end = name.end + (noun.end() if noun and new.endswith(noun[0]) else 0)
