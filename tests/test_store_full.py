@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -102,6 +103,23 @@ def test_searching_goes_on_and_writing_says_what_was_kept(
     reopened_store = opened(disk)
     sound(reopened_store)
     reopened_store.close()
+
+
+def test_threads_that_open_it_at_once_do_not_hold_one_another_up(disk: Path) -> None:
+    store = opened(disk)
+    add(store, corpus(50))
+    store.close()
+    fill(disk, 0)
+
+    def read(_: int) -> int:
+        reader = opened(disk)
+        try:
+            return len(reader.truth)
+        finally:
+            reader.close()
+
+    with ThreadPoolExecutor(4) as threads:  # two that waited for one another would end with LockedError
+        assert list(threads.map(read, range(20))) == [50] * 20
 
 
 def test_a_service_says_that_the_disk_is_full_and_goes_on_searching(disk: Path) -> None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import sqlite3
+import time
 import uuid
 from contextlib import closing
 from functools import cache
@@ -112,9 +114,7 @@ def connect(path: Path, *, create: bool = False, identity: str = "") -> TruthCon
             except sqlite3.OperationalError as error:
                 if error_code(error) not in _NO_ROOM or create:
                     raise
-                # There is no room for SQLite's shared-memory index of readers. An exclusive lock needs none.
-                connection = _connect_with(path, mode, _EXCLUSIVE + _SETTINGS, create=False)
-                connection.alone = True
+                connection = _connect_alone(path, mode)
     except SQLITE_ERRORS as error:
         raise translated_error(path, error) from error
     except OSError as error:
@@ -123,6 +123,24 @@ def connect(path: Path, *, create: bool = False, identity: str = "") -> TruthCon
         close(connection, path.parent)
         raise _replaced_error(path)
     return connection
+
+
+def _connect_alone(path: Path, mode: str) -> TruthConnection:
+    """Return a connection where there is no room for SQLite's shared-memory index of readers: a lock needs none.
+
+    Two that waited for one another's locks would wait forever: each lets go at once, and tries again.
+    """
+    deadline = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection = _connect_with(path, mode, _EXCLUSIVE + _SETTINGS, create=False, timeout=0)
+        except sqlite3.OperationalError as error:
+            if error_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(random.uniform(0.001, 0.03))  # noqa: S311
+        else:
+            connection.alone = True
+            return connection
 
 
 def _mode(path: Path, *, create: bool) -> str:
@@ -149,14 +167,16 @@ def can_be_written_beside(path: Path) -> bool:
     return os.access(path.parent, os.W_OK, effective_ids=True)
 
 
-def _connect_with(path: Path, mode: str, settings: str, *, create: bool) -> TruthConnection:
+def _connect_with(
+    path: Path, mode: str, settings: str, *, create: bool, timeout: float = _BUSY_SECONDS
+) -> TruthConnection:
     """Return a connection with these settings that knows the head of its file."""
     connection = sqlite3.connect(
         f"file:{quote(str(path))}?{mode}",
         uri=True,
         isolation_level=None,
         check_same_thread=False,
-        timeout=_BUSY_SECONDS,
+        timeout=timeout,
         factory=TruthConnection,
     )
     connection.immutable = mode == "immutable=1"
