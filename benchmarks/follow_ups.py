@@ -1,8 +1,10 @@
 """Follow-up questions: which are rewritten in full, which become another question, and which find the right document.
 
-Run: python benchmarks/follow_ups.py [--half A|B] [--show]. The 201 follow-ups in follow_ups.txt, in English, Chinese
-and Russian, were written before the rules; those of half A were looked at while these were made, those of B never.
-Exits with 1 if more than one in a hundred became another question.
+Run: python benchmarks/follow_ups.py [--half A|B|C] [--show]. The 301 follow-ups in follow_ups.txt, in English, Chinese
+and Russian, were written before the rules; those of half A were looked at while these were made, those of B never. The
+100 of C came later, and are not looked at either: by the rules that stood then, 9 became another question, .51 of those
+that can be resolved were in full, and the right document was first for .90. Exits with 1 if more than one in a hundred
+became another question.
 """
 
 from __future__ import annotations
@@ -117,7 +119,7 @@ def measure(corpus: Corpus, workspace: Any, *, show: bool) -> Counter[str]:
 def main(arguments: list[str]) -> int:
     """Print a line for each language and half."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--half", choices=("A", "B"), help="only this half")
+    parser.add_argument("--half", choices=("A", "B", "C"), help="only this half")
     parser.add_argument("--show", action="store_true", help="print each that is not right")
     options = parser.parse_args(arguments)
     workspace = pointsman.open(Path(tempfile.mkdtemp()) / "workspace")
