@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -111,3 +113,13 @@ def test_code_goes_before_a_plugin_and_the_first_package_before_others(install: 
 
 def test_there_is_one_registry_of_strategies() -> None:
     assert STRATEGIES.kind == "strategy"
+
+
+def test_a_thread_waits_for_names_that_another_is_loading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "import time\ntime.sleep(0.3)\nfrom shapes_of_a_test import registry\nregistry.register('ours', str)\n"
+    (tmp_path / "names_that_load_slowly.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    registry = Registry[str]("shape", builtin="names_that_load_slowly")
+    monkeypatch.setitem(sys.modules, "shapes_of_a_test", SimpleNamespace(registry=registry))
+    with ThreadPoolExecutor(4) as threads:
+        assert set(threads.map(lambda _: registry.names(), range(4))) == {("ours",)}

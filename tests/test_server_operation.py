@@ -24,11 +24,16 @@ from hypothesis import strategies as st
 pytest.importorskip("fastapi", reason="the packages of the extra 'server' are not installed")
 pytest.importorskip("prometheus_client", reason="the package prometheus-client is not installed")
 
-from pointsman import Dataset, Document, Workspace, router_select
+from fastapi.testclient import TestClient
+
+from pointsman import Dataset, Document, Settings, Workspace, router_select
 from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.llm.scripted_llm import ScriptedLLM
 from pointsman.retrieval.judge.kept_calibrations import Calibration
 from pointsman.retrieval.judge.relevance import shipped
 from pointsman.retrieval.plan.policy import POLICY, measured
+from pointsman.service.server import create_app
+from pointsman.service.server.protocol.request_limits import Limits
 from pointsman.service.server.record_watch import RecordWatch
 from pointsman.service.server.request_log import LineFormatter, configure_logging, redact, request_id, trace_text
 from pointsman.service.server.service_metrics import Measuring, Metrics
@@ -272,6 +277,24 @@ class TestMetrics:
         text = metrics.render()[0].decode()
         assert "private" not in text
         assert "confidential" not in text
+
+    def test_models_and_what_they_compress(self, tmp_path: Path) -> None:
+        text = "Signals are red at night. Bakers bake bread. " * 9
+        workspace = Workspace(
+            tmp_path, embedder=HashingEmbedder(), llm=ScriptedLLM(lambda _: "Signals are red at night.")
+        )
+        workspace.dataset("rail").add([Document("a", text)])
+        app = create_app(workspace, settings=Settings(), limits=Limits(requests_per_minute=0))
+        with TestClient(app, base_url="http://localhost") as client:
+            body = {"query": "red signals", "strategy": "compression", "refuse": "never"}
+            hits = client.post("/api/search", json=body).json()["hits"]
+            client.post("/api/search", json={**body, "strategy": "bm25"})
+            figures = dict(re.findall(r"^(\w+(?:{[^}]*})?) (\S+)$", client.get("/metrics").text, re.MULTILINE))
+        assert float(figures["pointsman_llm_calls_total"]) == 1
+        assert float(figures["pointsman_llm_tokens_total"]) > len(text) / 8
+        assert float(figures['pointsman_compressed_characters_total{text="document"}']) == len(text)
+        assert float(figures['pointsman_compressed_characters_total{text="excerpt"}']) == len(hits[0]["text"])
+        assert len(hits[0]["text"]) < len(text)
 
     def test_documents(self) -> None:
         metrics = Metrics()

@@ -114,9 +114,9 @@ class Registry(Generic[T]):
         return name in self.names()
 
     def _load_builtin(self) -> None:
-        if self._builtin is not None:
-            module, self._builtin = self._builtin, None
-            import_module(module)
+        if (module := self._builtin) is not None:
+            import_module(module)  # waits for another thread that is loading it
+            self._builtin = None
 
     def _all_plugins(self) -> dict[str, EntryPoint]:
         """Return the plugins of this kind, found once; of two with the same name, that of the first package by name."""

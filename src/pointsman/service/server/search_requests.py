@@ -10,6 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pointsman.retrieval.fusion import METHODS
+from pointsman.retrieval.refine.budget import accounts
 from pointsman.retrieval.request import OPTIONS, SearchRequest
 from pointsman.service.server.protocol.problems import HttpProblem
 from pointsman.service.server.state import check_text
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from pointsman.service.server.access.request_access import Access
     from pointsman.service.server.schemas import SearchOptions
+    from pointsman.service.server.service_metrics import Metrics
     from pointsman.service.server.state import State
     from pointsman.values.retrieval_context import RetrievalContext
     from pointsman.workspace.dataset import Dataset
@@ -41,6 +43,7 @@ class Search:
         chosen_again: looks them up again, when others have recreated them.
         seconds: time for all queries together.
         is_hurried: whether the request allows less time than the service.
+        metrics: counts the calls of language models.
     """
 
     workspace: Workspace
@@ -49,6 +52,7 @@ class Search:
     chosen_again: Callable[[], Sequence[Dataset]]
     seconds: float
     is_hurried: bool
+    metrics: Metrics
 
     def run(self) -> RetrievalContext:
         """Search for the only query.
@@ -87,12 +91,15 @@ class Search:
     @contextmanager
     def _in_time(self) -> Iterator[None]:
         try:
-            yield
+            with accounts() as accounts_of_searches:
+                yield
         except RetrievalError as error:
             if self.is_hurried and all(isinstance(cause, TimeoutError) for cause in error.causes.values()):
                 detail = f"no answer within the {self.request.timeout:g} seconds asked for; allow more time"
                 raise HttpProblem("invalid-input", detail) from error
             raise
+        finally:
+            self.metrics.record_models(accounts_of_searches)
 
 
 def prepare(state: State, access: Access, texts: Sequence[str], options: SearchOptions) -> Search:
@@ -124,7 +131,7 @@ def prepare(state: State, access: Access, texts: Sequence[str], options: SearchO
     queries = [Query(text, history=history) for text in texts]
     request = SearchRequest.of(queries, k, {**values, "timeout": timeout})
     choose = partial(state.datasets, access, names, principals)
-    return Search(workspace, request, choose(), choose, limits.search_seconds, is_hurried)
+    return Search(workspace, request, choose(), choose, limits.search_seconds, is_hurried, state.metrics)
 
 
 def describe(state: State, access: Access) -> list[dict[str, Any]]:

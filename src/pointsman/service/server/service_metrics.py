@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from pointsman.retrieval.refine.budget import Spending
     from pointsman.selector.heuristic_route import RouteChoice
     from pointsman.values.retrieval_context import RetrievalContext
     from pointsman.values.types import AddResult
@@ -104,6 +105,11 @@ class Metrics:
             registry=registry,
         )
         self._hits = Histogram("pointsman_search_hits", "Hits of a search.", buckets=_HITS, registry=registry)
+        self._llm_calls = Counter("pointsman_llm_calls", "Calls of language models by searches.", registry=registry)
+        self._llm_tokens = Counter("pointsman_llm_tokens", "Tokens of their prompts and answers.", registry=registry)
+        self._compressed = Counter(
+            "pointsman_compressed_characters", "Characters of compressed hits.", ["text"], registry=registry
+        )
         self._writes = Counter(
             "pointsman_documents_written", "Documents written, by outcome.", ["outcome"], registry=registry
         )
@@ -140,6 +146,14 @@ class Metrics:
         self._hits.observe(len(context.hits))
         for span in context.trace.spans:
             _child(self._by_stage, self._stages, span.stage).observe(span.milliseconds / 1000)
+        if any(span.stage == "compress" for span in context.trace.spans):
+            self._compressed.labels("document").inc(sum(len(hit.document.text) for hit in context.hits))
+            self._compressed.labels("excerpt").inc(sum(len(hit.text) for hit in context.hits))
+
+    def record_models(self, accounts: Sequence[Spending]) -> None:
+        """Count the calls and tokens of language models that searches made."""
+        self._llm_calls.inc(sum(account.calls for account in accounts))
+        self._llm_tokens.inc(sum(account.tokens for account in accounts))
 
     def record_route(self, choice: RouteChoice) -> None:
         """Count a route, and the reasons for it."""
