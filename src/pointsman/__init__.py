@@ -11,7 +11,6 @@ if sys.argv[:1] == ["-m"] and not sys.flags.safe_path and sys.orig_argv[-len(sys
     del sys.path[0]
 
 from pointsman.tools.lazy_imports import lazily
-from pointsman.tools.version import __version__ as __version__
 
 __getattr__, __dir__, __all__ = lazily(
     __name__,

@@ -40,6 +40,7 @@ from typing import TYPE_CHECKING, Final
 
 from pointsman.text.quantities import UNITS, WIDE_DIGITS, dates_with_year
 from pointsman.text.unicode import fold
+from pointsman.tools.late_regex import late
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,33 +48,33 @@ if TYPE_CHECKING:
     from pointsman.text.quantities import Quantity
 
 _NUMBER: Final = r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)*(?:,[0-9]+)?)"
-_ONE_NUMBER: Final = re.compile(_NUMBER)
-_WITH_HYPHENS: Final = re.compile(r"[0-9]+(?:[.‐‑-][0-9]+)*[‐‑-][0-9]+(?:[.‐‑-][0-9]+)*")
-_AMOUNT: Final = re.compile(rf"({_NUMBER})([^\W\d_]{{1,12}})")
-_DECADE_OR_YEAR: Final = re.compile("([0-9]*0)s|([12][0-9]{3}|[0-9]+(?:[.][0-9]+){2})[гГ]")
+_ONE_NUMBER: Final = late(_NUMBER)
+_WITH_HYPHENS: Final = late(r"[0-9]+(?:[.‐‑-][0-9]+)*[‐‑-][0-9]+(?:[.‐‑-][0-9]+)*")
+_AMOUNT: Final = late(rf"({_NUMBER})([^\W\d_]{{1,12}})")
+_DECADE_OR_YEAR: Final = late("([0-9]*0)s|([12][0-9]{3}|[0-9]+(?:[.][0-9]+){2})[гГ]")
 _MORE_UNITS: Final = (
     "v kv mv w kw mw kwh a ma mah hz khz mhz ghz l ml dl bar psi dpi px rpm fps mbps gbps bit kb mb gb tb pb nm um ft "
     "lb oz в кв мв вт квт ач мач гц кгц мгц ггц л мл бар бит кб мб гб тб нм мкм"
 )
 _UNITS: Final = frozenset([*map(str.lower, UNITS), *_MORE_UNITS.split()])
-_VERSION: Final = re.compile(r"v([0-9]+(?:\.[0-9]+)+)", re.IGNORECASE)
-_NAME_AND_NUMBER: Final = re.compile(r"([^\W\d_]{2,})([0-9]{3,12})")
+_VERSION: Final = late(r"v([0-9]+(?:\.[0-9]+)+)", re.IGNORECASE)
+_NAME_AND_NUMBER: Final = late(r"([^\W\d_]{2,})([0-9]{3,12})")
 
-_GROUPS_THEN_POINT: Final = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+\.[0-9]+")
-_GROUPS_THEN_COMMA: Final = re.compile(r"[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]+")
-_GROUPS: Final = re.compile(r"[1-9][0-9]{0,2}(?:(?:,[0-9]{3})+|(?:\.[0-9]{3})+)")
+_GROUPS_THEN_POINT: Final = late(r"[0-9]{1,3}(?:,[0-9]{3})+\.[0-9]+")
+_GROUPS_THEN_COMMA: Final = late(r"[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]+")
+_GROUPS: Final = late(r"[1-9][0-9]{0,2}(?:(?:,[0-9]{3})+|(?:\.[0-9]{3})+)")
 
 _LETTERS: Final = "A-Za-zА-Яа-яЁё"
 _BLANK: Final = "[ \u00a0\u202f\u2009]"
-SIGN_OF_FURTHER_TERMS: Final = re.compile(
+SIGN_OF_FURTHER_TERMS: Final = late(
     rf"[0-9０-９](?:(?:[0-9０-９]{{3}}|{_BLANK}[0-9]{{3}})(?![0-9])|[0-9][ \u00a0\u202f\u2009)(-]{{1,2}}[0-9]{{2}})"
 )
 """Where a text has none of these, it has no further terms."""
-_THREE_GROUPS: Final = re.compile("[0-9]{2}[ \u00a0\u202f\u2009)(-]{1,2}[0-9]+[ \u00a0\u202f\u2009)-]{1,2}[0-9]{2}")
-_GROUPS_WITH_BLANKS: Final = re.compile(
+_THREE_GROUPS: Final = late("[0-9]{2}[ \u00a0\u202f\u2009)(-]{1,2}[0-9]+[ \u00a0\u202f\u2009)-]{1,2}[0-9]{2}")
+_GROUPS_WITH_BLANKS: Final = late(
     rf"[1-9](?<![0-9].)(?<![0-9][.,-].)[0-9]{{0,2}}(?:{_BLANK}[0-9]{{3}})+(?:[.,][0-9]+)?(?![0-9])(?!{_BLANK}?[-(][0-9])"
 )
-_NUMBER_OF_ONE: Final = re.compile(  # account, card or person
+_NUMBER_OF_ONE: Final = late(  # account, card or person
     rf"""(?<![{_LETTERS}0-9])(?<![0-9][.,/-]) (?:
         [A-Z]{{2}}[0-9]{{2}} (?:{_BLANK}[A-Z0-9]{{4}})? (?:{_BLANK}[0-9]{{4}}){{2,7}} (?:{_BLANK}[0-9]{{1,4}})?
       | [0-9]{{4}} (?P<card>{_BLANK}|-) [0-9]{{4}}(?P=card)[0-9]{{4}}(?P=card)[0-9]{{4}} (?:(?P=card)[0-9]{{1,4}})?
@@ -87,9 +88,9 @@ _NUMBER_OF_ONE: Final = re.compile(  # account, card or person
 )
 FEWEST_DIGITS: Final = 9
 """Of the number of an account, card or person, in groups."""
-_WIDE_DIGIT: Final = re.compile("[０-９]")
-_MONTH_IN_WORDS: Final = re.compile(r"[^\W\d_]{3}")
-_NO_DIGITS_OR_LETTERS: Final = re.compile(r"[\W_]+")
+_WIDE_DIGIT: Final = late("[０-９]")
+_MONTH_IN_WORDS: Final = late(r"[^\W\d_]{3}")
+_NO_DIGITS_OR_LETTERS: Final = late(r"[\W_]+")
 
 
 def further_terms(text: str) -> list[tuple[int, list[str]]]:

@@ -24,6 +24,7 @@ from pointsman.text.grammar import CONVERSATIONAL, FUNCTION
 from pointsman.text.grammar.match import count, plain
 from pointsman.text.tokens import DEFAULT_ANALYZER
 from pointsman.text.unicode import fold
+from pointsman.tools.late_regex import late
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +38,7 @@ LONGEST_KEYWORDS: Final = 12
 
 _HAN: Final = "\u3400-\u9fff"
 _MARKS: Final = ",.?!;:…，。？！；：、"
-_OPERATOR: Final = re.compile(
+_OPERATOR: Final = late(
     rf"""(?: (?<!\S) (?P<sign>[-+]?) | (?<=[{_HAN}]) )
         (?: "(?P<straight>[^"\n]*\w[^"\n]*)" | «(?P<french>[^»\n]*\w[^»\n]*)» | “(?P<curly>[^”\n]*\w[^”\n]*)”
           | 「(?P<corner>[^」\n]*\w[^」\n]*)」
@@ -46,9 +47,9 @@ _OPERATOR: Final = re.compile(
         (?=[\s{_MARKS}{_HAN}]|$)""",
     re.VERBOSE,
 )
-_SENTENCE: Final = re.compile(r"[.?!;:…](?:\s|$)|[。？！；：]|,(?:\s|$)|，")
-_QUOTE: Final = re.compile('["«»“”「」]')
-_LETTERS: Final = re.compile(r"\w+")
+_SENTENCE: Final = late(r"[.?!;:…](?:\s|$)|[。？！；：]|,(?:\s|$)|，")
+_QUOTE: Final = late('["«»“”「」]')
+_LETTERS: Final = late(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)

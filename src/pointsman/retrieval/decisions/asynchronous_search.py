@@ -10,7 +10,8 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
-from anyio import CapacityLimiter, to_thread
+import anyio  # its limiter is loaded when it is first used: that takes 20 ms
+from anyio import to_thread
 from anyio.lowlevel import RunVar
 
 from pointsman.retrieval.parallel_calls import Tasks, Threads, run
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 _AT_ONCE: Final = 4
 """Each thread keeps the interpreter for 5 ms when the loop wants it."""
 _LEAST_SECONDS: Final = 0.001
-_limiter: RunVar[CapacityLimiter] = RunVar("searches beside the event loop")
+_limiter: RunVar[anyio.CapacityLimiter] = RunVar("searches beside the event loop")
 
 
 async def carry_out(resolve: Callable[[], Recipe], search: Search, query: Query) -> RetrievalContext:
@@ -49,7 +50,7 @@ async def carry_out(resolve: Callable[[], Recipe], search: Search, query: Query)
     try:
         limiter = _limiter.get()
     except LookupError:
-        limiter = CapacityLimiter(_AT_ONCE)
+        limiter = anyio.CapacityLimiter(_AT_ONCE)
         _limiter.set(limiter)
 
     def search_here() -> list[RetrievalContext]:

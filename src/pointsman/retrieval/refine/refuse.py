@@ -31,6 +31,7 @@ from pointsman.text import DEFAULT_ANALYZER, query_tokens
 from pointsman.text.designations import designations, holds_one
 from pointsman.text.unicode import fold
 from pointsman.tools.errors import InputError
+from pointsman.tools.late_regex import late
 from pointsman.values.reasons import Reason
 from pointsman.values.types import Hit, HitKey, Provenance, Query, Ranked, Refusal
 
@@ -63,11 +64,11 @@ RARE: Final = 2.0
 """The frequency below which a word is rare: one in ten million, as `pointsman.text.lexicon.Lexicon.zipf` states it.
 *Orchid* has 3.3, *sourdough* 2.8, *capelin* 1.6."""
 
-_RUN: Final = re.compile(rf"(?=([\u3400-\u9fff]{{{RUN}}}))")
-_WEEKDAY: Final = re.compile("(mon|tues|wednes|thurs|fri|satur|sun)day", re.IGNORECASE)
-_LISTED: Final = re.compile(r"[a-zа-яё]{3,}", re.IGNORECASE)  # the words that lists of English and Russian could have
-_WORD: Final = re.compile(r"\w(?:[\w./:-]*\w)?")
-_CODE: Final = re.compile(r"(?=.*\d)(?=.*[^\W\d]|.*\d[._/:-]|\d{5})|.*_|.*[a-zа-я][A-ZА-Я]")
+_RUN: Final = late(rf"(?=([\u3400-\u9fff]{{{RUN}}}))")
+_WEEKDAY: Final = late("(mon|tues|wednes|thurs|fri|satur|sun)day", re.IGNORECASE)
+_LISTED: Final = late(r"[a-zа-яё]{3,}", re.IGNORECASE)  # the words that lists of English and Russian could have
+_WORD: Final = late(r"\w(?:[\w./:-]*\w)?")
+_CODE: Final = late(r"(?=.*\d)(?=.*[^\W\d]|.*\d[._/:-]|\d{5})|.*_|.*[a-zа-я][A-ZА-Я]")
 
 
 @dataclass(frozen=True, slots=True)
