@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import io
-import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from pointsman.embedders.base_embedder import image_embedder_of
 from pointsman.embedders.cached_embedder import CachedEmbedder
 from pointsman.embedders.scripted_embedders import ColourEmbedder, HashingEmbedder
 from pointsman.retrieval.plan.routers import ImageRouter
-from pointsman.tools.errors import InputError, ModelError, UnmetNeedError
+from pointsman.tools.errors import InputError, MissingDependencyError, ModelError, UnmetNeedError
 from pointsman.values.protocols import Embedder, MultimodalEmbedder
 
 if TYPE_CHECKING:
@@ -28,61 +28,37 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.skipif(find_spec("PIL") is None, reason="Pillow is not installed")
 
-# ── a pair of ONNX models: colours as words and as pictures ──────────────────────────────────────────────────────────
-
-WORDS = {"[UNK]": (0, 0, 0.2), "red": (1, -1, -1), "green": (-1, 1, -1), "blue": (-1, -1, 1), "white": (1, 1, 1)}
-PREPROCESSING = {
-    "do_resize": True, "size": {"shortest_edge": 8}, "resample": 3, "do_center_crop": True,
-    "crop_size": {"height": 8, "width": 8}, "do_rescale": True, "do_normalize": True,
-    "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5],
-}  # fmt: skip
+# ── CLIP, by a fake of the package, which brings PyTorch ─────────────────────────────────────────────────────────────
 
 
-def write_clip(folder: Path, *, output: str = "image_embeds", dimensions: int = 3, **preprocessing: Any) -> Path:
-    """Write a text model, which adds the vectors of words, and a picture model, which takes the mean colour."""
-    tokenizers = pytest.importorskip("tokenizers")
-    pytest.importorskip("onnx")
-    from onnx import TensorProto, helper, numpy_helper
+class FakeClip:
+    """A fake of `sentence_transformers.SentenceTransformer` with a CLIP model: colours as words and as pictures."""
 
-    def save(name: str, nodes: list[Any], inputs: list[Any], result: str, constants: dict[str, Any]) -> None:
-        graph = helper.make_graph(
-            nodes,
-            "tiny",
-            inputs,
-            [helper.make_tensor_value_info(result, TensorProto.FLOAT, None)],
-            [numpy_helper.from_array(value, key) for key, value in constants.items()],
-        )
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
-        (folder / "onnx" / name).write_bytes(model.SerializeToString())
+    dimensions = 3
 
-    (folder / "onnx").mkdir(parents=True, exist_ok=True)
-    save(
-        "text_model.onnx",
-        [
-            helper.make_node("Gather", ["table", "input_ids"], ["states"]),
-            helper.make_node("ReduceSum", ["states", "axis"], ["text_embeds"], keepdims=0),
-        ],
-        [helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "tokens"])],
-        "text_embeds",
-        {"table": np.array(list(WORDS.values()), np.float32), "axis": np.array([1], np.int64)},
-    )
-    save(
-        "vision_model.onnx",
-        [
-            helper.make_node("ReduceMean", ["pixel_values", "axes"], ["colour"], keepdims=0),
-            helper.make_node("MatMul", ["colour", "projection"], [output]),
-        ],
-        [helper.make_tensor_value_info("pixel_values", TensorProto.FLOAT, ["batch", 3, "height", "width"])],
-        output,
-        {"axes": np.array([2, 3], np.int64), "projection": np.eye(3, dimensions, dtype=np.float32)},
-    )
-    tokenizer = tokenizers.Tokenizer(
-        tokenizers.models.WordLevel({word: number for number, word in enumerate(WORDS)}, "[UNK]")
-    )
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "preprocessor_config.json").write_text(json.dumps({**PREPROCESSING, **preprocessing}))
-    return folder
+    def __init__(self, name_or_path: str, *, device: str | None = None) -> None:
+        if name_or_path == "missing":
+            raise OSError("no such model")
+
+    def get_embedding_dimension(self) -> int:
+        return 3
+
+    def encode(
+        self, batch: list[Any], *, batch_size: int, convert_to_numpy: bool, show_progress_bar: bool
+    ) -> NDArray[np.float32]:
+        texts = [item for item in batch if isinstance(item, str)]
+        if texts:
+            return np.array([ColourEmbedder().embed(text)[:3] for text in texts])
+        colours = [np.asarray(image).reshape(-1, 3).mean(axis=0) - 128 for image in batch]
+        return np.array(colours, np.float32)[:, : self.dimensions]
+
+
+@pytest.fixture
+def clip(monkeypatch: pytest.MonkeyPatch) -> type[FakeClip]:
+    package = ModuleType("sentence_transformers")
+    monkeypatch.setattr(package, "SentenceTransformer", FakeClip, raising=False)
+    monkeypatch.setitem(sys.modules, "sentence_transformers", package)
+    return FakeClip
 
 
 def nearest(embedder: Any, text: str, colours: tuple[str, ...] = ("red", "green", "blue", "white")) -> str:
@@ -90,73 +66,45 @@ def nearest(embedder: Any, text: str, colours: tuple[str, ...] = ("red", "green"
     return colours[int(np.argmax(pictures @ embedder.embed_queries([text])[0]))]
 
 
-def test_text_finds_picture_by_clip_in_a_folder(tmp_path: Path) -> None:
-    embedder = load_embedder(f"clip:{write_clip(tmp_path / 'tiny')}")
+@pytest.mark.usefixtures("clip")
+def test_text_finds_picture_by_clip() -> None:
+    embedder = load_embedder("clip:any")
     assert isinstance(embedder, ClipEmbedder)
     assert isinstance(embedder, MultimodalEmbedder)
-    assert embedder.dimensions == 3
+    assert (embedder.name, embedder.dimensions) == ("clip:any", 3)
     assert [nearest(embedder, word) for word in ("red", "blue", "white")] == ["red", "blue", "white"]
 
 
-def test_pixels_are_cropped_in_the_middle_and_normalised(tmp_path: Path) -> None:
-    from PIL import Image
-
-    embedder = ClipEmbedder(write_clip(tmp_path))
-    image = Image.new("RGB", (30, 10), "red")
-    image.paste("blue", (10, 0, 20, 10))
-    data = io.BytesIO()
-    image.save(data, "PNG")
-    assert np.allclose(embedder.embed_images([data.getvalue()])[0], np.array([-1, -1, 1]) / 3**0.5, atol=0.02)
-    full_picture = ClipEmbedder(write_clip(tmp_path / "whole", do_center_crop=False, size={"height": 4, "width": 4}))
-    assert full_picture.embed_images([data.getvalue()])[0][0] > 0, "two thirds are red"
-    assert full_picture.name != embedder.name
-
-
-def test_size_of_preprocessing_may_be_a_number(tmp_path: Path) -> None:
-    embedder = ClipEmbedder(write_clip(tmp_path, size=16, crop_size=8))
-    assert nearest(embedder, "green") == "green"
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"dimensions": 2}, "no shared space: texts have 3 dimensions, pictures 2"),
-        ({"output": "pooler_output"}, "no output named image_embeds"),
-        ({"image_mean": [0.5]}, "does not say how pictures become the model's input"),
-        ({"image_std": [0, 1, 1]}, "image_std is not 0"),
-        ({"size": {"shortest_edge": 4}}, "a crop of 8 × 8 pixels exceeds the shorter side, 4"),
-        ({"crop_size": {"height": 100_000, "width": 100_000}}, "1 to 1024 pixels"),
-        ({"size": None}, "does not say"),
-        ({"size": {"longest_edge": 8}, "do_center_crop": False}, "does not say"),
-    ],
-)
-def test_clip_without_shared_space_is_refused_at_construction(
-    tmp_path: Path, change: dict[str, Any], message: str
+def test_model_without_a_shared_space_is_refused_at_construction(
+    clip: type[FakeClip], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ModelError, match=message):
-        ClipEmbedder(write_clip(tmp_path, **change))
+    monkeypatch.setattr(clip, "dimensions", 2)
+    with pytest.raises(ModelError, match="no space that texts and pictures share: texts have 3 dimensions, pictures 2"):
+        ClipEmbedder("any")
 
 
-@pytest.mark.parametrize("file", ["onnx/text_model.onnx", "onnx/vision_model.onnx", "preprocessor_config.json"])
-def test_clip_without_a_file_is_refused_at_construction(tmp_path: Path, file: str) -> None:
-    (write_clip(tmp_path) / file).unlink()
-    with pytest.raises(InputError, match=Path(file).name):
-        ClipEmbedder(tmp_path)
+def test_model_of_texts_alone_is_refused_at_construction(clip: type[FakeClip], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(clip, "encode")
+    with pytest.raises(ModelError, match="failed"):
+        ClipEmbedder("any")
 
 
-def test_family_with_padded_texts_is_refused_with_the_remedy(tmp_path: Path) -> None:
-    (write_clip(tmp_path) / "config.json").write_text('{"model_type": "siglip"}')
-    with pytest.raises(ModelError, match="infinity:MODEL@URL"):
-        ClipEmbedder(tmp_path)
+@pytest.mark.usefixtures("clip")
+def test_model_that_is_not_there_is_named() -> None:
+    with pytest.raises(ModelError, match="cannot load 'missing'"):
+        ClipEmbedder("missing")
 
 
+def test_without_pillow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(MissingDependencyError, match=r"pointsman\[images\]"):
+        ClipEmbedder("any")
+
+
+@pytest.mark.usefixtures("clip")
 class TestClip(MultimodalEmbedderConformance):
-    @pytest.fixture(autouse=True)
-    def in_a_folder(self, tmp_path: Path) -> None:
-        self.folder = write_clip(tmp_path)
-
     def make(self) -> MultimodalEmbedder:
-        return ClipEmbedder(self.folder)
+        return ClipEmbedder("any")
 
 
 # ── hostile pictures ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -185,20 +133,19 @@ def png_of(width: int, height: int) -> bytes:
         (b"", "a damaged picture"),
     ],
 )
-@pytest.mark.parametrize("kind", ["clip", "colours"])
-def test_hostile_picture_is_refused_by_every_embedder(tmp_path: Path, kind: str, data: bytes, reason: str) -> None:
-    embedder: Any = {
-        "clip": lambda: ClipEmbedder(write_clip(tmp_path)),
-        "colours": ColourEmbedder,
-    }[kind]()
+@pytest.mark.parametrize("make", [lambda: ClipEmbedder("any"), ColourEmbedder], ids=["clip", "colours"])
+@pytest.mark.usefixtures("clip")
+def test_hostile_picture_is_refused_by_every_embedder(make: Callable[[], Any], data: bytes, reason: str) -> None:
+    embedder = make()
     with pytest.raises(InputError, match=reason):
         embedder.embed_images([data])
 
 
-def test_picture_of_one_row_takes_no_more_memory_than_others(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("clip")
+def test_picture_of_one_row_takes_no_more_memory_than_others() -> None:
     import tracemalloc
 
-    embedder = ClipEmbedder(write_clip(tmp_path, size={"shortest_edge": 512}, crop_size=512))
+    embedder = ClipEmbedder("any")
     data = picture_file("red", "PNG", (60_000, 1))
     tracemalloc.start()
     embedder.embed_images([data])
@@ -408,7 +355,7 @@ def test_without_an_embedder_of_pictures_texts_are_answered_and_pictures_name_th
     work.close()
     with pointsman.open(tmp_path / "work", embedder=HashingEmbedder(256)) as workspace:
         assert sources(workspace.search("when does the blue bus leave", refuse=False)) == ["seven"]
-        with pytest.raises(UnmetNeedError, match="set image_embedder to clip:DIRECTORY"):
+        with pytest.raises(UnmetNeedError, match="set image_embedder to clip:NAME"):
             workspace.search("a red photo")
         with pytest.raises(UnmetNeedError, match="POINTSMAN_IMAGE_EMBEDDER"):
             workspace.dataset("more", images=True)

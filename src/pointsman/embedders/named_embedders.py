@@ -22,7 +22,7 @@ _SPECS = (
     "openai:MODEL[@BASE_URL]",
     "sentence-transformers:NAME",
     "colours",
-    "clip:DIRECTORY",
+    "clip:NAME",
 )
 
 
@@ -90,7 +90,7 @@ def load_embedder(spec: str, *, api_key: str | None = None) -> BaseEmbedder:
     Args:
         spec: ``default`` or ``e5-small``, ``hashing``, ``onnx:DIRECTORY``, ``sentence-transformers:NAME``, or
             ``openai:MODEL@BASE_URL`` (without ``@BASE_URL``: OpenAI's own server, or ``OPENAI_BASE_URL``); for texts
-            and pictures, ``clip:DIRECTORY`` or, for tests, ``colours``.
+            and pictures, ``clip:NAME`` or, for tests, ``colours``.
         api_key: for a server; see `OpenAIEmbedder` for what one with OpenAI's interface gets without it.
 
     Raises:
@@ -132,14 +132,10 @@ def _load_with_argument(kind: str, argument: str, api_key: str | None) -> BaseEm
         from pointsman.embedders.onnx_directory import OnnxEmbedder
 
         return OnnxEmbedder(argument)
-    if kind == "clip":
-        from pointsman.embedders.clip import ClipEmbedder
+    if kind in {"clip", "sentence-transformers"}:
+        from pointsman.embedders.sentence_transformers import ClipEmbedder, SentenceTransformersEmbedder
 
-        return ClipEmbedder(argument)
-    if kind == "sentence-transformers":
-        from pointsman.embedders.sentence_transformers import SentenceTransformersEmbedder
-
-        return SentenceTransformersEmbedder(argument)
+        return ClipEmbedder(argument) if kind == "clip" else SentenceTransformersEmbedder(argument)
     from pointsman.embedders.openai_embedder import OpenAIEmbedder
 
     # From the right, as a model's name may contain an "@"; a server's address without user and password does not.

@@ -33,14 +33,13 @@ class OnnxTextModel:
         outputs: the model's outputs, with ``name`` and ``shape``.
     """
 
-    def __init__(self, directory: str | Path, threads: int | None, needed_for: str, file: str = "model.onnx") -> None:
+    def __init__(self, directory: str | Path, threads: int | None, needed_for: str) -> None:
         """Open the files.
 
         Args:
             directory: the folder; the model and ``tokenizer.json`` are in it or in its ``onnx/``.
             threads: cores a run may use; None lets onnxruntime choose.
             needed_for: the feature to name if a package is missing.
-            file: the name of the model's file.
 
         Raises:
             InputError: a file is absent.
@@ -48,13 +47,13 @@ class OnnxTextModel:
             ModelError: a file has an invalid format.
         """
         self.folder = Path(directory)
-        path = existing_file(self.folder, file, f"onnx/{file}")
-        tokens_path = existing_file(self.folder, "tokenizer.json", "onnx/tokenizer.json")
+        path = _existing_file(self.folder, "model.onnx", "onnx/model.onnx")
+        tokens_path = _existing_file(self.folder, "tokenizer.json", "onnx/tokenizer.json")
         try:
             import tokenizers
         except ImportError as error:
             raise MissingDependencyError("tokenizers", "onnx", needed_for) from error
-        self._session = onnx_session(path, threads)
+        self._session = _onnx_session(path, threads)
         try:
             self.tokenizer = tokenizers.Tokenizer.from_file(str(tokens_path))
         except Exception as error:  # the package has no common base error
@@ -63,7 +62,7 @@ class OnnxTextModel:
         self.tokenizer.no_truncation()
         self._inputs = {item.name: item.type for item in self._session.get_inputs()}
         self.outputs: Sequence[Any] = self._session.get_outputs()
-        self.name = f"onnx:{self.folder.name}|{digest_of(path, tokens_path)}"
+        self.name = f"onnx:{self.folder.name}|{_digest_of(path, tokens_path)}"
 
     def run(self, output: str, ids: list[list[int]], types: list[list[int]] | None = None) -> NDArray[np.float32]:
         """Return one output for texts with the same number of tokens; the model gets the inputs that it declares.
@@ -94,48 +93,14 @@ class OnnxTextModel:
         return result
 
 
-class OnnxTextEmbedder(PrefixedEmbedder):
-    """The base of embedders whose texts an `OnnxTextModel` embeds; a subclass sets what is declared here.
-
-    Only texts with the same number of tokens share a run, so nothing is padded, and a vector does not depend on its
-    batch, unless the quantisation of the model makes it depend on it. Of a longer text, the head is embedded.
-    """
-
-    _model: OnnxTextModel
-    _max_tokens: int
-    _output: str
-
-    def truncated_at(self, text: str, *, as_query: bool = False) -> int | None:
-        """See `BaseEmbedder`; the limit is that of the tokens."""
-        prefix = self._prefixes[0 if as_query else 1]
-        most_characters = self._max_tokens * _CHARACTERS_PER_TOKEN - len(prefix)
-        return length_of_head(text, lambda head: self._tokens(prefix + head), self._max_tokens, most_characters)
-
-    def _embed(self, prefix: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
-        vectors = np.empty((len(texts), self.dimensions), np.float32)
-        (source,) = names_for_people(self._name)
-        tokens = [self._tokens(prefix + text) for text in texts]
-        for run in equal_runs([len(ids) for ids in tokens], _RUN_TOKENS):
-            vectors[run] = unit_rows(self._run([tokens[position] for position in run]), source)
-            if on_progress is not None:
-                on_progress(len(run))
-        return vectors
-
-    def _tokens(self, text: str) -> list[int]:
-        # Lone surrogates become "?".
-        clean = text[: self._max_tokens * _CHARACTERS_PER_TOKEN].encode("utf-8", "replace").decode()
-        ids: list[int] = self._model.tokenizer.encode(clean).ids
-        return ids or [0]  # a tokenizer without markers returns nothing for an empty text
-
-    def _run(self, batch: list[list[int]]) -> NDArray[np.float32]:
-        return self._model.run(self._output, batch)
-
-
-class OnnxEmbedder(OnnxTextEmbedder):
+class OnnxEmbedder(PrefixedEmbedder):
     """An embedder for a local ONNX model, run on the CPU.
 
     The folder holds ``model.onnx`` (or ``onnx/model.onnx``) and ``tokenizer.json``. An output of rank 2 is the
     embedding; one of rank 3, with a vector per token, is pooled.
+
+    Only texts with the same number of tokens share a run, so nothing is padded, and a vector does not depend on its
+    batch, unless the quantisation of the model makes it depend on it. Of a longer text, the head is embedded.
     """
 
     only_computes = True
@@ -178,14 +143,36 @@ class OnnxEmbedder(OnnxTextEmbedder):
         self._name = f"{self._model.name}|{self._pooling}|{max_tokens}|{query_prefix}|{document_prefix}"
         self._dimensions = len(self._run([self._tokens("dimensions")])[0])
 
+    def truncated_at(self, text: str, *, as_query: bool = False) -> int | None:
+        """See `BaseEmbedder`; the limit is that of the tokens."""
+        prefix = self._prefixes[0 if as_query else 1]
+        most_characters = self._max_tokens * _CHARACTERS_PER_TOKEN - len(prefix)
+        return length_of_head(text, lambda head: self._tokens(prefix + head), self._max_tokens, most_characters)
+
+    def _embed(self, prefix: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
+        vectors = np.empty((len(texts), self.dimensions), np.float32)
+        (source,) = names_for_people(self._name)
+        tokens = [self._tokens(prefix + text) for text in texts]
+        for run in equal_runs([len(ids) for ids in tokens], _RUN_TOKENS):
+            vectors[run] = unit_rows(self._run([tokens[position] for position in run]), source)
+            if on_progress is not None:
+                on_progress(len(run))
+        return vectors
+
+    def _tokens(self, text: str) -> list[int]:
+        # Lone surrogates become "?".
+        clean = text[: self._max_tokens * _CHARACTERS_PER_TOKEN].encode("utf-8", "replace").decode()
+        ids: list[int] = self._model.tokenizer.encode(clean).ids
+        return ids or [0]  # a tokenizer without markers returns nothing for an empty text
+
     def _run(self, batch: list[list[int]]) -> NDArray[np.float32]:
-        output = super()._run(batch)
+        output = self._model.run(self._output, batch)
         if output.ndim == 3:
             output = output[:, 0] if self._pooling == "cls" else output.mean(axis=1)
         return output
 
 
-def onnx_session(path: Path, threads: int | None) -> Any:
+def _onnx_session(path: Path, threads: int | None) -> Any:
     """Open a model of onnxruntime on the CPU.
 
     Raises:
@@ -201,7 +188,7 @@ def onnx_session(path: Path, threads: int | None) -> Any:
         raise ModelError(f"the model in {path.parent} cannot be opened: {error}") from error
 
 
-def digest_of(*paths: Path) -> str:
+def _digest_of(*paths: Path) -> str:
     """Return 16 hexadecimal digits of the SHA-256 of files one after the other."""
     digest = hashlib.sha256()
     for path in paths:
@@ -211,7 +198,7 @@ def digest_of(*paths: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def existing_file(folder: Path, *names: str) -> Path:
+def _existing_file(folder: Path, *names: str) -> Path:
     """Return the path of the first of these files that a folder holds.
 
     Raises:

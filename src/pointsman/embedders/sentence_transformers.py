@@ -1,19 +1,29 @@
-"""Any sentence-transformers model, if that package is installed."""
+"""Any sentence-transformers model, of texts or of texts and pictures, if that package is installed."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pointsman.embedders.base_embedder import PrefixedEmbedder, Progress, length_of_head, names_for_people, unit_rows
-from pointsman.tools.errors import MissingDependencyError, ModelError
+from pointsman.embedders.base_embedder import (
+    PrefixedEmbedder,
+    Progress,
+    image_list,
+    length_of_head,
+    names_for_people,
+    unit_rows,
+)
+from pointsman.tools.errors import InputError, MissingDependencyError, ModelError
+from pointsman.tools.images import open_image
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+_LONGEST_SIDE: Final = 2048  # pixels; larger pictures are scaled down first
 
 
 class SentenceTransformersEmbedder(PrefixedEmbedder):
@@ -78,14 +88,69 @@ class SentenceTransformersEmbedder(PrefixedEmbedder):
 
     def _embed(self, prefix: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
         vectors = np.empty((len(texts), self.dimensions), np.float32)
-        (source,) = names_for_people(self._name)
         for start in range(0, len(texts), self._batch_size):
             batch = [prefix + text for text in texts[start : start + self._batch_size]]
-            try:
-                rows = self._model.encode(batch, batch_size=len(batch), convert_to_numpy=True, show_progress_bar=False)
-            except Exception as error:  # as above
-                raise ModelError(f"{source} failed: {error}") from error
-            vectors[start : start + len(batch)] = unit_rows(rows, source)
+            vectors[start : start + len(batch)] = self._encode(batch)
             if on_progress is not None:
                 on_progress(len(batch))
+        return vectors
+
+    def _encode(self, batch: list[Any]) -> NDArray[np.float32]:
+        """Return the vectors of texts, or of pictures."""
+        (source,) = names_for_people(self._name)
+        try:
+            rows = self._model.encode(batch, batch_size=len(batch), convert_to_numpy=True, show_progress_bar=False)
+        except Exception as error:  # as above
+            raise ModelError(f"{source} failed: {error}") from error
+        return unit_rows(rows, source)
+
+
+class ClipEmbedder(SentenceTransformersEmbedder):
+    """A CLIP model of sentence-transformers, such as ``clip-ViT-B-32``: a text finds the pictures that show it.
+
+    Each picture has its own run, so its vector does not depend on others.
+    """
+
+    def __init__(self, name_or_path: str, *, batch_size: int = 32, device: str | None = None) -> None:
+        """Load the model.
+
+        Args:
+            name_or_path: A model's name, or its folder.
+            batch_size: Texts per run.
+            device: A PyTorch device name; None lets the package choose.
+
+        Raises:
+            MissingDependencyError: The package, or Pillow, is not installed.
+            ModelError: The model cannot be loaded, or has no space that texts and pictures share.
+        """
+        try:
+            from PIL import Image
+        except ImportError as error:
+            raise MissingDependencyError("pillow", "images", "ClipEmbedder") from error
+        super().__init__(name_or_path, batch_size=batch_size, device=device)
+        self._name = f"clip:{name_or_path}"
+        dimensions = self._encode([Image.new("RGB", (8, 8))]).shape[1]
+        if dimensions != self.dimensions:
+            raise ModelError(
+                f"the model {name_or_path!r} has no space that texts and pictures share: texts have {self.dimensions} "
+                f"dimensions, pictures {dimensions}"
+            )
+
+    def embed_images(self, images: Sequence[bytes]) -> NDArray[np.float32]:
+        """Return vectors of shape ``(len(images), dimensions)``, float32, L2-normalised.
+
+        Args:
+            images: the contents of picture files: PNG, JPEG, TIFF, WebP, BMP or GIF, at most 60 million pixels.
+
+        Raises:
+            InputError: one is no such picture.
+            ModelError: the model failed.
+        """
+        vectors = np.empty((len(images), self.dimensions), np.float32)
+        for row, data in enumerate(image_list(images)):
+            try:
+                picture = open_image(data, _LONGEST_SIDE)
+            except InputError as error:
+                raise InputError(f"image {row}: {error}") from error
+            vectors[row] = self._encode([picture])
         return vectors

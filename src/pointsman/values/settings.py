@@ -170,7 +170,7 @@ def _reranker(value: str) -> str:
 
 def _image_embedder(value: str) -> str:
     if not _IMAGE_EMBEDDER.fullmatch(value):
-        raise ValueError("clip:DIRECTORY; a model behind a server is given as an object with embed_images")
+        raise ValueError("clip:NAME; a model behind a server is given as an object with embed_images")
     return value
 
 
@@ -290,9 +290,7 @@ class Settings:
         "environment variable with its key; empty: OPENAI_API_KEY for OpenAI alone, or the server in OPENAI_BASE_URL",
         reaches=True,
     )
-    image_embedder: str = _setting(
-        "", _or_empty(_image_embedder), "of datasets of pictures: clip:DIRECTORY", reaches=True
-    )
+    image_embedder: str = _setting("", _or_empty(_image_embedder), "of datasets of pictures: clip:NAME", reaches=True)
     calibrate_automatically: bool = _setting(
         True, _flag, "make a calibration from the documents where the embedder has no built-in one"
     )

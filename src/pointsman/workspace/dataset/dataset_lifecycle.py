@@ -447,7 +447,7 @@ def no_image_embedder(name: str) -> UnmetNeedError:
     """Return the error of a dataset of pictures without anything that embeds them."""
     return UnmetNeedError(
         f"dataset {name!r} is for pictures, and no embedder of pictures is configured; set image_embedder to "
-        "clip:DIRECTORY (POINTSMAN_IMAGE_EMBEDDER), or give an embedder with embed_images"
+        "clip:NAME (POINTSMAN_IMAGE_EMBEDDER), or give an embedder with embed_images"
     )
 
 
