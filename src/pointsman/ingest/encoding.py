@@ -126,7 +126,8 @@ def decode_file(data: bytes, *, may_declare: bool = False, encoding: str | None 
             pass  # the declaration may be wrong; the bytes decide
     lenient_text = data.decode("utf-8", errors="replace")
     wrong = lenient_text.count("\ufffd")
-    if wrong * 50 <= sum(not char.isascii() for char in lenient_text[:_SAMPLE]) - wrong:
+    beginning = lenient_text[:_SAMPLE]
+    if wrong * 50 <= len(beginning) - len(beginning.encode("ascii", "ignore")) - wrong:
         return lenient_text, ""  # UTF-8 with a few damaged bytes
     return _guess_text(data) if encoding is None else _as_told(data, encoding)
 
@@ -256,4 +257,5 @@ def _is_western(data: bytes) -> bool:
         text = data[:_SAMPLE].decode("cp1252")
     except UnicodeDecodeError:
         return False
-    return _WESTERN.sub("", text).isascii()
+    foreign_lines = (line for line in text.split("\n") if not line.isascii())  # the others would only take time
+    return all(_WESTERN.sub("", f"\n{line}\n").isascii() for line in foreign_lines)

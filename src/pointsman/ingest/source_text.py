@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _LINE_END = re.compile(r"\r\n?")
 _SPACE = re.compile(r"[\x0b\x0c\u2028\u2029]")  # an editor's count of lines, and a table's rows, go on over these
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufeff]")
+_ASCII_SPACES = bytes.maketrans(b"\x0b\x0c", b"  ")
+_ASCII_CONTROLS = bytes(code for code in range(128) if _CONTROL.match(chr(code)))
 _CJK = r"[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef]"
 _CJK_WRAP = re.compile(rf"(?<={_CJK})[ \t]*\n[ \t]*(?={_CJK})")
 
@@ -170,7 +172,9 @@ def clean(text: str) -> str:
     >>> clean("a\r\nb\x00c")
     'a\nbc'
     """
-    text = _LINE_END.sub("\n", text)
+    text = _LINE_END.sub("\n", text) if "\r" in text else text
+    if text.isascii():  # most blocks are, and this is ten times faster
+        return text.encode("ascii").translate(_ASCII_SPACES, _ASCII_CONTROLS).decode("ascii")
     text = _CONTROL.sub("", _SPACE.sub(" ", text))
     return repair(text)
 
@@ -181,7 +185,7 @@ def join_wrapped(text: str) -> str:
     >>> join_wrapped("铁路道\n岔 and\nmore")
     '铁路道岔 and\nmore'
     """
-    return _CJK_WRAP.sub("", text)
+    return text if text.isascii() else _CJK_WRAP.sub("", text)
 
 
 def stem(path: str) -> str:

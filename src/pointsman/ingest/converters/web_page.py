@@ -151,8 +151,7 @@ class _Collector:
         raw = text = "".join(self._buffer)
         self._buffer.clear()
         if not verbatim:
-            lines = join_wrapped(text).replace("\n", " ").split(_BREAK)
-            text = "\n".join(" ".join(line.split()) for line in lines)
+            text = "\n".join(map(_one_line, text.split(_BREAK)))
         if text.strip():
             number, self._number = self._number, ""
             starts = () if verbatim or number or "\n" not in raw else self._line_starts(raw, text)
@@ -178,6 +177,10 @@ class _Collector:
             starts.append((offset, line))
             offset += len(" ".join(words))
         return tuple(starts) if len(starts) > 1 and starts[0][0] == 0 and offset == len(text) else ()
+
+
+def _one_line(text: str) -> str:
+    return " ".join(join_wrapped(text).split())
 
 
 def _words(element: _Element) -> str:
@@ -215,6 +218,8 @@ def _is_data(table: _Element) -> bool:
 
 
 def _inner_text(element: _Element) -> str:
+    if len(element) == 0:
+        return _one_line(element.text or "")
     collector = _Collector([])
     collector.read(element)
     return " ".join(block.text for block in collector.blocks)

@@ -82,8 +82,8 @@ class Archive:
         if rels not in self.names:
             return {}
         targets = {}
-        for event, element in self.elements(rels, f"{_RELATIONS}Relationship"):
-            if event == "end" and element.get("TargetMode") != "External":
+        for element in self.ends(rels, f"{_RELATIONS}Relationship"):
+            if element.get("TargetMode") != "External":
                 target = posixpath.normpath(posixpath.join("/", folder, element.get("Target", "")))
                 targets[element.get("Id", "")] = target.lstrip("/")
         return targets
@@ -93,14 +93,20 @@ class Archive:
         with self.open(name) as stream:
             return stream.read()
 
-    def elements(self, name: str, *tags: str, inline: tuple[str, ...] = ()) -> Iterator[tuple[str, _Element]]:
+    def ends(self, name: str, *tags: str) -> Iterator[_Element]:
+        """Yield elements where they end, with all that is in them; see `elements`."""
+        return (element for _, element in self.elements(name, *tags, events=("end",)))
+
+    def elements(
+        self, name: str, *tags: str, skipped: tuple[str, ...] = (), events: tuple[str, ...] = ("start", "end")
+    ) -> Iterator[tuple[str, _Element]]:
         """Yield starts and ends of elements in order; an element is emptied after its end, so memory stays bounded.
 
         Args:
             name: Name of the part.
             tags: Tags of the elements.
-            inline: Tags of elements within these that are also reported and emptied, while the text around them still
-                has to be read.
+            skipped: Tags of elements that are left out with all that is in them.
+            events: What is yielded of them.
 
         Raises:
             InputError: see `open`; or the part is not XML.
@@ -110,18 +116,24 @@ class Archive:
         with self.open(name) as stream:
             # Entities are not expanded: a document type may define some that grow into gigabytes.
             walk = etree.iterparse(
-                stream, ("start", "end"), tag=(*tags, *inline), resolve_entities=False, no_network=True, huge_tree=True
+                stream, events, tag=(*tags, *skipped), resolve_entities=False, no_network=True, huge_tree=True
             )
             reported_tags: set[str] = set()
+            skipped_depth = 0
             try:
                 for event, element in walk:
-                    yield event, element
+                    tag = element.tag
+                    if tag in skipped:
+                        skipped_depth += 1 if event == "start" else -1
+                    elif not skipped_depth:
+                        yield event, element
                     if event == "end":
                         element.clear(keep_tail=True)
-                        parent, sibling = element.getparent(), element.getprevious()
-                        reported_tags.update({element.tag} - set(inline))
-                        if parent is not None and sibling is not None and {sibling.tag, element.tag} <= reported_tags:
-                            parent.remove(sibling)
+                        sibling = element.getprevious()
+                        if tag not in reported_tags and tag not in skipped:
+                            reported_tags.add(tag)
+                        if sibling is not None and sibling.tag in reported_tags and tag in reported_tags:
+                            element.getparent().remove(sibling)
             except etree.XMLSyntaxError as error:
                 raise InputError(f"damaged {self._description}: {error}") from error
 
@@ -130,8 +142,7 @@ def document_title(archive: Archive, member: str = "docProps/core.xml") -> str:
     """Return the title in the properties of a document, or an empty text."""
     if member not in archive.names:
         return ""
-    titles = archive.elements(member, _DC_TITLE)
-    return next((element.text or "" for event, element in titles if event == "end"), "")
+    return next((element.text or "" for element in archive.ends(member, _DC_TITLE)), "")
 
 
 _MATH = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
@@ -155,10 +166,7 @@ def drawing_blocks(archive: Archive, member: str, *, page: int = 0) -> Iterator[
     texts: list[str] = []
     names: list[str] = []
     table: dict[str, dict[int, str]] = {}  # by category: the value of each series
-    tags = (f"{_DRAW}p", f"{_CHART}ser")
-    for event, element in archive.elements(member, *tags):
-        if event == "start":
-            continue
+    for element in archive.ends(member, f"{_DRAW}p", f"{_CHART}ser"):
         if element.tag == f"{_DRAW}p":
             texts.append("".join(node.text or "" for node in element.iter(f"{_DRAW}t")))
             continue

@@ -27,10 +27,16 @@ _ODF = {
     "office": "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}",
 }
 _ODF_OBJECT, _ODF_HREF = f"{_ODF['draw']}object", "{http://www.w3.org/1999/xlink}href"
-_ODF_TABLES = {"table": "tbl", "table-row": "tr", "table-cell": "tc", "covered-table-cell": "tc"}
+_ODF_PAGE, _ODF_TABLE, _ODF_ROW = f"{_ODF['draw']}page", f"{_ODF['table']}table", f"{_ODF['table']}table-row"
+_ODF_HEADING, _ODF_PARAGRAPH = f"{_ODF['text']}h", f"{_ODF['text']}p"
+_ODF_COVERED = f"{_ODF['table']}covered-table-cell"
+_ODF_CELLS = (f"{_ODF['table']}table-cell", _ODF_COVERED)
+_ODF_TAGS = (_ODF_HEADING, _ODF_PARAGRAPH, _ODF_PAGE, _ODF_TABLE, _ODF_ROW, *_ODF_CELLS)
 _ODF_SKIPPED = (f"{_ODF['text']}tracked-changes", f"{_ODF['office']}master-styles")
 _ODF_MARKS = (f"{_ODF['text']}note-citation", f"{_ODF['office']}annotation")  # their paragraphs are read by themselves
 _ODF_CHARACTERS = {f"{_ODF['text']}tab": "\t", f"{_ODF['text']}line-break": "\n"}
+_ODF_SPACES = f"{_ODF['text']}s"
+_ODF_HEADER_ENDS = (b"header>", b"footer>", b"-left>", b"-first>", b"\x00")  # the last one in UTF-16
 
 
 def opendocument(path: str, data: bytes, kind: str) -> ParsedDocument:
@@ -51,52 +57,62 @@ def opendocument(path: str, data: bytes, kind: str) -> ParsedDocument:
 def _odf_headers(archive: Archive) -> Iterator[Block]:
     """Yield the headers and footers of pages, each text once."""
     member = "styles.xml" if "styles.xml" in archive.names else "content.xml"
+    data = archive.read(member)
+    if not any(mark in data for mark in _ODF_HEADER_ENDS):
+        return  # most have none, and large styles
     style = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
     tags = [f"{style}{place}{of}" for place in ("header", "footer") for of in ("", "-left", "-first")]
     texts: dict[str, None] = {}
-    for event, element in archive.elements(member, *tags):
-        if event == "end":
-            paragraphs = element.iter(f"{_ODF['text']}p", f"{_ODF['text']}h")
-            texts["\n".join(_odf_text(paragraph) for paragraph in paragraphs)] = None
+    for element in archive.ends(member, *tags):
+        texts["\n".join(map(_odf_text, element.iter(_ODF_PARAGRAPH, _ODF_HEADING)))] = None
     yield from (Block(0, text, is_alone=True) for text in texts)
 
 
 def _odf_blocks(archive: Archive, kind: str, member: str = "content.xml") -> Iterator[Block]:
     """Yield the blocks of a part; where another document stands in it, such as a chart, those of that one."""
     text = Paragraphs()
-    skipped = page = number = 0
-    tags = [_ODF["text"] + name for name in ("h", "p")]
-    tags += [_ODF["table"] + name for name in _ODF_TABLES]
-    marks = [f"{_ODF['draw']}page", *([_ODF_OBJECT] if member == "content.xml" else [])]
-    for event, element in archive.elements(member, *tags, *marks, inline=_ODF_SKIPPED):
-        tag = element.tag.rpartition("}")[2]
-        if element.tag in _ODF_SKIPPED:
-            skipped += 1 if event == "start" else -1
-        elif skipped:
-            continue
-        elif tag == "object":
-            yield from _inner_document(archive, element.get(_ODF_HREF, ""), page) if event == "start" else ()
-        elif tag in ("h", "p"):
-            if event == "end":
-                text.add(_comment_author(element) + _odf_text(element))
-                level = element.get(f"{_ODF['text']}outline-level", "1") if tag == "h" else "0"
-                yield from text.paragraph(int(level) if level.isdecimal() and len(level) < 3 else 1, page=page)
-        elif event == "start" and tag == ("table" if kind == "ods" else "page"):
-            page, number = page + 1, 0
-            yield Block(1, element.get(element.tag.partition("}")[0] + "}name", ""), page=page)
-        if event == "start":
-            yield from text.open(_ODF_TABLES.get(tag, ""))
-        else:
-            if tag == "table-row":
-                repeat = element.get(f"{_ODF['table']}number-rows-repeated", "1")
-                number += int(repeat) if repeat.isdecimal() and len(repeat) < 9 else 1
-            rows = number if kind == "ods" else None
-            spans = [element.get(f"{_ODF['table']}number-{name}", "1") for name in _ODF_SPANS]
-            tall, repeated = (min(int(span), 1 << 20) if span.isdecimal() else 1 for span in spans)
-            yield from text.close(
-                _ODF_TABLES.get(tag, ""), page=page, number=rows, rows=tall, repeated=repeated,
-                is_covered=tag == "covered-table-cell",
-            )  # fmt: skip
+    page = number = 0
+    page_tag = _ODF_TABLE if kind == "ods" else _ODF_PAGE
+    tags = (*_ODF_TAGS, _ODF_OBJECT) if member == "content.xml" else _ODF_TAGS
+    for event, element in archive.elements(member, *tags, skipped=_ODF_SKIPPED):
+        tag = element.tag
+        is_start = event == "start"
+        if tag in (_ODF_PARAGRAPH, _ODF_HEADING):
+            yield from () if is_start else _paragraph(text, element, page)
+        elif tag in _ODF_CELLS:
+            yield from text.open("tc") if is_start else _close_cell(text, element)
+        elif tag == _ODF_ROW:
+            if not is_start:
+                number += _whole_number(element, _ODF_EQUAL_ROWS, 1 << 30)
+                yield from text.close("tr", number=number if kind == "ods" else None)
+        elif tag == _ODF_OBJECT:
+            yield from _inner_document(archive, element.get(_ODF_HREF, ""), page) if is_start else ()
+        elif is_start:
+            if tag == page_tag:
+                page, number = page + 1, 0
+                yield Block(1, element.get(tag.partition("}")[0] + "}name", ""), page=page)
+            yield from text.open("tbl") if tag == _ODF_TABLE else ()
+        elif tag == _ODF_TABLE:
+            yield from text.close("tbl", page=page)
+
+
+def _paragraph(text: Paragraphs, element: _Element, page: int) -> Iterator[Block]:
+    text.add(_comment_author(element) + _odf_text(element))
+    return text.paragraph(_whole_number(element, _ODF_LEVEL, 99) if element.tag == _ODF_HEADING else 0, page=page)
+
+
+def _close_cell(text: Paragraphs, cell: _Element) -> Iterator[Block]:
+    tall, repeated = _whole_number(cell, _ODF_TALL, 1 << 20), _whole_number(cell, _ODF_EQUAL, 1 << 20)
+    return text.close("tc", rows=tall, repeated=repeated, is_covered=cell.tag == _ODF_COVERED)
+
+
+_ODF_LEVEL, _ODF_TALL = f"{_ODF['text']}outline-level", f"{_ODF['table']}number-rows-spanned"
+_ODF_EQUAL, _ODF_EQUAL_ROWS = f"{_ODF['table']}number-columns-repeated", f"{_ODF['table']}number-rows-repeated"
+
+
+def _whole_number(element: _Element, attribute: str, most: int) -> int:
+    value = element.get(attribute)
+    return 1 if value is None or not value.isdecimal() or len(value) > 11 else min(int(value), most)
 
 
 def _inner_document(archive: Archive, folder: str, page: int) -> Iterator[Block]:
@@ -106,6 +122,10 @@ def _inner_document(archive: Archive, folder: str, page: int) -> Iterator[Block]
 
 
 def _odf_text(paragraph: _Element) -> str:
+    if len(paragraph) == 0:
+        return paragraph.text or ""
+    if next(paragraph.iterdescendants(*_ODF_MARKS, *_ODF_CHARACTERS, _ODF_SPACES), None) is None:
+        return "".join(map(str, paragraph.itertext()))
     from lxml import etree  # only these formats need it
 
     texts: list[str] = []
@@ -115,7 +135,7 @@ def _odf_text(paragraph: _Element) -> str:
         if is_mark and event == "start":
             mark_depth += 1
         elif event == "start" and not mark_depth:
-            if node.tag == f"{_ODF['text']}s":
+            if node.tag == _ODF_SPACES:
                 count = node.get(f"{_ODF['text']}c", "1")
                 texts.append(" " * min(int(count) if count.isdecimal() else 1, 100))
             texts.append(_ODF_CHARACTERS.get(node.tag, "") + (node.text or ""))
@@ -134,9 +154,6 @@ def _comment_author(paragraph: _Element) -> str:
     return f"Comment by {parent.findtext('{http://purl.org/dc/elements/1.1/}creator') or 'somebody'}: "
 
 
-_ODF_SPANS = ("rows-spanned", "columns-repeated")
-
-
 def epub(path: str, data: bytes, encoding: str | None) -> Iterator[ParsedDocument | Problem]:
     """Yield the chapters of a book in reading order; an unreadable chapter is reported, the others are kept.
 
@@ -144,16 +161,16 @@ def epub(path: str, data: bytes, encoding: str | None) -> Iterator[ParsedDocumen
     """
     decoder = PartDecoder(encoding)
     archive = Archive(data, "EPUB book")
-    containers = archive.elements("META-INF/container.xml", "{urn:oasis:names:tc:opendocument:xmlns:container}rootfile")
-    package = next((element.get("full-path", "") for _, element in containers), "")
+    containers = archive.ends("META-INF/container.xml", "{urn:oasis:names:tc:opendocument:xmlns:container}rootfile")
+    package = next((element.get("full-path", "") for element in containers), "")
     opf = "{http://www.idpf.org/2007/opf}"
     items: dict[str, str] = {}
     chapters: list[str] = []
-    for event, element in archive.elements(package, f"{opf}item", f"{opf}itemref"):
-        if event == "start" and element.tag == f"{opf}item":
+    for element in archive.ends(package, f"{opf}item", f"{opf}itemref"):
+        if element.tag == f"{opf}item":
             target = posixpath.join(posixpath.dirname(package), unquote(element.get("href", "")))
             items[element.get("id", "")] = posixpath.normpath(target)
-        elif event == "start":
+        else:
             chapters.append(items.get(element.get("idref", ""), ""))
     blocks: list[Block] = []
     for chapter in dict.fromkeys(chapters):

@@ -24,9 +24,7 @@ def pptx(path: str, data: bytes, most_pages: int) -> Iterator[ParsedDocument | P
     archive = Archive(data, "PowerPoint presentation")
     relations = archive.relations("ppt/presentation.xml")
     slides = [
-        relations.get(element.get(_BY_ID, ""), "")
-        for event, element in archive.elements("ppt/presentation.xml", f"{_SLIDE}sldId")
-        if event == "start"
+        relations.get(element.get(_BY_ID, ""), "") for element in archive.ends("ppt/presentation.xml", f"{_SLIDE}sldId")
     ]
     if len(slides) > most_pages:
         yield Problem(path, f"{len(slides)} slides; only the first {most_pages} are read")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pointsman.ingest.converters.office.archive import (
@@ -40,6 +41,8 @@ _SKIPPED = (
 )
 _BESIDE_TEXT = re.compile(r"word/(?:header|footer)\d*\.xml")
 _MOST_NUMBERS = 100_000
+_NAME, _VALUE, _STYLE_ID = f"{_WORD}name", f"{_WORD}val", f"{_WORD}styleId"
+_PARAGRAPH_PROPERTIES, _NUMBERING = f"{_WORD}pPr", f"{_WORD}numPr"
 
 
 def docx(path: str, data: bytes, encoding: str | None) -> Iterator[ParsedDocument | Problem]:
@@ -62,13 +65,19 @@ class _WordReader:
         if not mains:
             raise InputError("damaged Word document: it has no word/document.xml")
         self._archive, self._decoder, self._main = archive, decoder, mains[0]
-        self._relations = archive.relations(self._main)
         self._levels: dict[str, int] = {}
         self._numbered_styles: dict[str, tuple[str, int]] = {}
         self._read_styles()
-        self._numbers = _Numbers(archive)
         self._hidden = 0
         self._unread: list[str] = []
+
+    @cached_property
+    def _relations(self) -> dict[str, str]:
+        return self._archive.relations(self._main)
+
+    @cached_property
+    def _numbers(self) -> _Numbers:
+        return _Numbers(self._archive)
 
     def blocks(self) -> Iterator[Block]:
         names = set(self._archive.names)
@@ -76,11 +85,12 @@ class _WordReader:
             if name in names:
                 yield from self._part(name)
         if "word/comments.xml" in names:
-            for _, comment in self._ends("word/comments.xml", "comment"):
+            for comment in self._archive.ends("word/comments.xml", f"{_WORD}comment"):
                 text = " ".join(node.text or "" for node in comment.iter(f"{_WORD}t"))
                 yield Block(0, f"Comment by {comment.get(f'{_WORD}author') or 'somebody'}: {text}")
-        for name in self._relations.values():
-            if name in names and ("/charts/chart" in name or "/diagrams/data" in name):
+        drawings = {name for name in names if "/charts/chart" in name or "/diagrams/data" in name}
+        for name in self._relations.values() if drawings else ():
+            if name in drawings:
                 yield from drawing_blocks(self._archive, name)
         texts: dict[str, None] = {}  # a document may have one header for each of its parts
         for name in sorted(filter(_BESIDE_TEXT.fullmatch, names)):
@@ -92,17 +102,13 @@ class _WordReader:
             yield f"{self._hidden} pieces of hidden text are left out; show them in Word to index them"
         yield from self._unread
 
-    def _ends(self, member: str, *names: str) -> Iterator[tuple[str, _Element]]:
-        tags = [_WORD + name for name in names]
-        return (item for item in self._archive.elements(member, *tags) if item[0] == "end")
-
     def _read_styles(self) -> None:
         """Read heading levels and lists by style id. Word stores built-in styles under English names."""
         if "word/styles.xml" not in self._archive.names:
             return
-        for _, style in self._ends("word/styles.xml", "style"):
-            identity, name = style.get(f"{_WORD}styleId", ""), style.find(f"{_WORD}name")
-            title = "" if name is None else name.get(f"{_WORD}val", "")
+        for style in self._archive.ends("word/styles.xml", f"{_WORD}style"):
+            identity, name = style.get(_STYLE_ID, ""), _child(style, _NAME)
+            title = "" if name is None else name.get(_VALUE, "")
             if heading := _HEADING_STYLE.fullmatch(title):
                 self._levels[identity] = int(heading[1]) + 1
             elif title == "Title":
@@ -112,15 +118,10 @@ class _WordReader:
 
     def _part(self, member: str) -> Iterator[Block]:
         text = Paragraphs()
-        skipped = 0
         tags = (*_TAGS, f"{_WORD}altChunk")
-        for event, element in self._archive.elements(member, *tags, inline=_SKIPPED):
+        for event, element in self._archive.elements(member, *tags, skipped=_SKIPPED):
             tag = element.tag.removeprefix(_WORD)
-            if element.tag in _SKIPPED:
-                skipped += 1 if event == "start" else -1
-            elif skipped:
-                continue
-            elif tag == "p":
+            if tag == "p":
                 if event == "end":
                     yield from text.paragraph(self._paragraph(element, text))
             elif tag == "altChunk":
@@ -130,8 +131,8 @@ class _WordReader:
                 yield from text.open(tag)
             elif tag == "tc":
                 span, merge = element.find(f"{_WORD}tcPr/{_WORD}gridSpan"), element.find(f"{_WORD}tcPr/{_WORD}vMerge")
-                width = "1" if span is None else span.get(f"{_WORD}val", "1")
-                is_first = merge is not None and merge.get(f"{_WORD}val") == "restart"
+                width = "1" if span is None else span.get(_VALUE, "1")
+                is_first = merge is not None and merge.get(_VALUE) == "restart"
                 yield from text.close(
                     tag, columns=int(width) if width.isdecimal() else 1, rows=1 << 30 if is_first else 1,
                     is_covered=merge is not None and not is_first,
@@ -145,11 +146,11 @@ class _WordReader:
         segments: list[str] = []
         for node in paragraph.iter(*_TEXT):
             if node.tag == _TEXT[0]:
-                style = node.get(f"{_WORD}val", "")
+                style = node.get(_VALUE, "")
                 level = self._levels.get(style, level)
             elif node.tag == f"{_WORD}vanish":
                 properties = node.getparent()
-                if node.get(f"{_WORD}val", "1") not in ("0", "false") and properties is not None:
+                if node.get(_VALUE, "1") not in ("0", "false") and properties is not None:
                     is_hidden = properties.getparent()
             elif node.tag == f"{_DRAWING}docPr":
                 segments.append(_alternative_text(node))
@@ -173,12 +174,17 @@ class _WordReader:
             self._unread.append(f"an imported part, {name!r:.100}, is not read; save the document anew in Word")
 
 
+def _child(element: _Element, tag: str) -> _Element | None:
+    return next(element.iterchildren(tag), None)
+
+
 def _numbering_of(element: _Element) -> tuple[str, int] | None:
     """Return the list and the level that a paragraph or a style belongs to."""
-    properties = element.find(f"{_WORD}pPr/{_WORD}numPr")
+    paragraph = _child(element, _PARAGRAPH_PROPERTIES)
+    properties = None if paragraph is None else _child(paragraph, _NUMBERING)
     if properties is None:
         return None
-    values = {node.tag.removeprefix(_WORD): node.get(f"{_WORD}val", "") for node in properties}
+    values = {node.tag.removeprefix(_WORD): node.get(_VALUE, "") for node in properties}
     level = values.get("ilvl", "0")
     return values.get("numId", ""), int(level) if level in set("012345678") else 0
 
@@ -197,12 +203,10 @@ class _Numbers:
         self._counts: dict[str, dict[int, int]] = defaultdict(dict)
         if "word/numbering.xml" not in archive.names:
             return
-        for event, element in archive.elements("word/numbering.xml", f"{_WORD}abstractNum", f"{_WORD}num"):
-            if event == "start":
-                continue
+        for element in archive.ends("word/numbering.xml", f"{_WORD}abstractNum", f"{_WORD}num"):
             if element.tag == f"{_WORD}num":
                 abstract = element.find(f"{_WORD}abstractNumId")
-                identity = "" if abstract is None else abstract.get(f"{_WORD}val", "")
+                identity = "" if abstract is None else abstract.get(_VALUE, "")
                 name = element.get(f"{_WORD}numId", "")
                 starts = element.find(f"{_WORD}lvlOverride/{_WORD}startOverride") is not None
                 self._lists[name] = f"{identity}/{name}" if starts else identity
@@ -232,7 +236,7 @@ class _Numbers:
 
 
 def _level(level: _Element) -> tuple[int, str, str]:
-    values = {node.tag.removeprefix(_WORD): node.get(f"{_WORD}val", "") for node in level}
+    values = {node.tag.removeprefix(_WORD): node.get(_VALUE, "") for node in level}
     start = values.get("start", "1")
     return (
         int(start) if start.isdecimal() and len(start) < 6 else 1,

@@ -37,10 +37,10 @@ def _workbook_blocks(archive: Archive) -> Iterator[Block]:
     relations = archive.relations(book)
     sheets: list[tuple[str, str]] = []
     begin = datetime(1899, 12, 30)  # noqa: DTZ001  (cells have no time zone)
-    for event, element in archive.elements(book, f"{_SHEET}sheet", f"{_SHEET}workbookPr"):
-        if event == "start" and element.tag.endswith("Pr") and element.get("date1904") in ("1", "true"):
+    for element in archive.ends(book, f"{_SHEET}sheet", f"{_SHEET}workbookPr"):
+        if element.tag.endswith("Pr") and element.get("date1904") in ("1", "true"):
             begin = datetime(1904, 1, 1)  # noqa: DTZ001  (as above)
-        elif event == "start" and not element.tag.endswith("Pr"):
+        elif not element.tag.endswith("Pr"):
             is_hidden = "" if element.get("state", "visible") == "visible" else " (hidden sheet)"
             sheets.append((element.get("name", "") + is_hidden, relations.get(element.get(_BY_ID, ""), "")))
     cells = _Cells(_shared_strings(archive), _formats(archive), begin)
@@ -59,9 +59,8 @@ def _beside_cells(archive: Archive, sheet: str, page: int) -> Iterator[Block]:
         if member not in archive.names:
             continue
         if re.search(r"/comments?[^/]*\.xml$", member):
-            for event, comment in archive.elements(member, f"{_SHEET}comment"):
-                if event == "end":
-                    yield Block(0, f"Comment on {comment.get('ref', '')}: {_string(comment)}", page=page)
+            for comment in archive.ends(member, f"{_SHEET}comment"):
+                yield Block(0, f"Comment on {comment.get('ref', '')}: {_string(comment)}", page=page)
         elif "/drawings/drawing" in member:
             yield from drawing_blocks(archive, member, page=page)
             charts = (name for name in archive.relations(member).values() if name in archive.names)
@@ -74,8 +73,7 @@ def _shared_strings(archive: Archive) -> list[str]:
     member = "xl/sharedStrings.xml"
     if member not in archive.names:
         return []
-    items = archive.elements(member, "{*}si")  # some programs write it without a namespace
-    return [_string(element) for event, element in items if event == "end"]
+    return [_string(element) for element in archive.ends(member, "{*}si")]  # some programs write no namespace
 
 
 def _string(element: _Element) -> str:
@@ -95,10 +93,10 @@ def _formats(archive: Archive) -> list[str]:
         return []
     codes = dict(BUILT_IN_FORMATS)
     styles: list[str] = []
-    for event, element in archive.elements(member, f"{_SHEET}numFmt", f"{_SHEET}cellXfs"):
-        if event == "end" and element.tag.endswith("numFmt"):
+    for element in archive.ends(member, f"{_SHEET}numFmt", f"{_SHEET}cellXfs"):
+        if element.tag.endswith("numFmt"):
             codes[element.get("numFmtId", "")] = element.get("formatCode", "")[:1000]
-        elif event == "end":
+        else:
             styles = [codes.get(style.get("numFmtId", ""), "") for style in element.iter(f"{_SHEET}xf")]
     return styles
 
@@ -108,9 +106,7 @@ def _sheet_rows(archive: Archive, member: str, cells: _Cells, headers: dict[str,
     tall = _tall_areas(archive, member)
     spanning: dict[int, tuple[str, int]] = {}  # by column: the text of a cell, and the last row that it spans
     number = 0
-    for event, row in archive.elements(member, f"{_SHEET}row", *_HEADER_TAGS):
-        if event == "start":
-            continue
+    for row in archive.ends(member, f"{_SHEET}row", *_HEADER_TAGS):
         if row.tag in _HEADER_TAGS:
             headers[" ".join(_HEADER_CODE.sub(_without_code, row.text or "").split())] = None
             continue
