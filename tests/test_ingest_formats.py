@@ -51,6 +51,10 @@ def test_front_matter_is_text_and_metadata() -> None:
     assert (source.title, source.text) == ("道岔", "date: 2026-02-03\ntags: 润滑\n\n正文")
     (source,) = documents("a.md", "---\ntitle: How: to\nsummary: 'a' and: b\n---\nText")
     assert (source.title, source.text) == ("How: to", "summary: a' and: b\n\nText")
+    for file in ("---\ntitle: Plan\nredirect_to: https://a.example/plan\n---\n", '+++\ntitle = "Plan"\n+++\n\n \n'):
+        (source,) = documents("a.md", file)
+        assert source.title == "Plan"
+        assert source.text == file.strip("-+\n ")
 
 
 @pytest.mark.parametrize(

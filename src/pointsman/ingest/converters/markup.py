@@ -50,8 +50,9 @@ def markdown(path: str, text: str) -> ParsedDocument:
         metadata = {key: fields[key] for key in (*_FRONT_KEYS, *VALIDITY_KEYS) if key in fields}
         skipped = front[0].count("\n")
         field_lines = (f"{key}: {_join_texts(metadata[key])}" for key in _FRONT_KEYS if key in metadata)
-        head = [Block(0, "\n".join(field_lines), (2, skipped), exact=False)]
         text = text[front.end() :]
+        # Of a page that only leads elsewhere, it is all that a reader sees.
+        head = [Block(0, "\n".join(field_lines) if text.strip() else front[2], (2, skipped), exact=False)]
     return outline(path, "md", [*head, *_markdown_blocks(text, skipped)], title=title, metadata=metadata)
 
 
