@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,6 +26,9 @@ from _selector_figures import (
     read_selection,
     render_selection,
 )
+from command_kit import run_command
+from pointsman.evaluation import evaluate_selectors, render
+from pointsman.llm.scripted_llm import ScriptedLLM
 from pointsman.selector.base_selector import (
     BaseSelector,
     Choices,
@@ -31,7 +37,7 @@ from pointsman.selector.base_selector import (
     SingleSelection,
     ToolMetadata,
 )
-from pointsman.tools.errors import InputError, UnknownNameError
+from pointsman.tools.errors import InputError, UnknownNameError, UnmetNeedError
 
 if TYPE_CHECKING:
     from pointsman.values.types import Query
@@ -235,3 +241,54 @@ def test_the_public_sets_can_be_read(test_data: Path) -> None:
         task = read_selection(test_data / name, limit=100)
         assert (len(task.choices), len(task.queries)) == (choices, 100)
         assert all(task.right)
+
+
+# ── the command ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class SlowHashing(HashingEmbedder):
+    """Takes long to embed a question, for one that it counts."""
+
+    asked = 0
+
+    def embed_queries(self, texts: Any) -> Any:
+        self.asked += 1
+        time.sleep(0.02)
+        return super().embed_queries(texts)
+
+
+def test_selectors_are_measured_by_name(tools: Path, caplog: pytest.LogCaptureFixture) -> None:
+    llm = ScriptedLLM(lambda prompt: '{"index": 1, "reason": "first"}')
+    report = evaluate_selectors(tools, llm=llm, embedder=SlowHashing(), price=2.0)
+    assert set(report.strategies) == {"description", "embedding", "rule", "hybrid", "llm", "ensemble"}
+    by_meaning, by_model = report.strategies["embedding"], report.strategies["llm"]
+    assert by_meaning.p50 > 20 > by_meaning.without_embedding[0]
+    assert by_meaning.measures["accuracy"] > by_model.measures["accuracy"] == pytest.approx(1 / 3)
+    assert (by_model.llm_calls, by_meaning.llm_calls) == (1, 0)
+    assert by_model.llm_tokens > 50
+    assert "rule: 12 of 12 selections were made by a fallback" in caplog.text
+    form = report.to_json()
+    assert (form["choices"], form["queries"]) == (3, 12)
+    assert form["selectors"]["llm"]["llm"]["cost_per_1000"] == pytest.approx(by_model.llm_tokens * 2 / 1000, abs=0.001)
+    console = Console(file=io.StringIO(), width=100)
+    console.print(render(report))
+    assert all(word in console.file.getvalue() for word in ("selector", "3 choices", "cost of"))  # type: ignore[attr-defined]
+
+
+def test_selectors_of_ones_own_are_measured(tools: Path) -> None:
+    class Second:
+        def select(self, choices: Any, query: Any) -> Any:
+            return SimpleNamespace(ind=1, reason=query.text)
+
+    report = evaluate_selectors(tools, {"mine": Second()}, embedder=HashingEmbedder(), limit_queries=4)  # type: ignore[dict-item]
+    assert report.strategies["mine"].measures["accuracy"] == 0
+    with pytest.raises(UnknownNameError, match="embedding, ensemble"):
+        evaluate_selectors(tools, ["mine"], embedder=HashingEmbedder())
+    with pytest.raises(UnmetNeedError, match="name one in the settings"):
+        evaluate_selectors(tools, ["llm"], embedder=HashingEmbedder())
+
+
+def test_the_command_measures_selectors(tools: Path) -> None:
+    environment = {**os.environ, "POINTSMAN_EMBEDDER": "hashing"}
+    process = run_command("eval-select", str(tools), "--selector", "rule", "--json", environment=environment)
+    assert json.loads(process.stdout)["selectors"]["rule"]["llm"] == {"calls": 0, "tokens": 0}, process.stderr

@@ -66,3 +66,7 @@ def test_the_tutorial_runs_and_prints_what_it_shows(tmp_path: Path) -> None:
 
 def test_the_how_to_for_another_embedder_runs_and_prints_what_it_shows(tmp_path: Path) -> None:
     run_page("how-to/change-the-embedder.md", tmp_path)
+
+
+def test_the_how_to_for_evaluating_your_own_runs(tmp_path: Path) -> None:
+    run_page("how-to/evaluate-your-own.md", tmp_path)

@@ -36,7 +36,7 @@ from pointsman.cli.commands.cite_command import text, verify_answer
 from pointsman.cli.commands.copy_command import copy
 from pointsman.cli.commands.leaktest_command import leaktest
 from pointsman.cli.commands.mcp_command import mcp
-from pointsman.cli.commands.measuring_commands import calibrate, evaluate, tune
+from pointsman.cli.commands.measuring_commands import calibrate, evaluate, evaluate_select, tune
 from pointsman.cli.commands.serve_command import serve
 from pointsman.cli.commands.worker_command import worker
 from pointsman.cli.shared_options import (
@@ -488,6 +488,7 @@ def demo(
 
 
 app.command("eval", rich_help_panel=MEASURING)(evaluate)
+app.command("eval-select", rich_help_panel=MEASURING)(evaluate_select)
 app.command(rich_help_panel=MEASURING)(tune)
 app.command(rich_help_panel=MEASURING)(calibrate)
 app.command(rich_help_panel=SEARCHING)(text)

@@ -14,6 +14,7 @@ from pointsman.evaluation.question_files import (
 from pointsman.evaluation.ranking_metrics import Figures, measure
 from pointsman.evaluation.report import Report, StrategyReport, render
 from pointsman.evaluation.run_collection import STRATEGIES, evaluate, evaluate_workspace, indexed
+from pointsman.evaluation.selector_figures import evaluate_selectors
 from pointsman.evaluation.significance import SignificanceTest, compare
 from pointsman.evaluation.tune import Tuning, tune
 
@@ -31,6 +32,7 @@ __all__ = [
     "compare",
     "evaluate",
     "evaluate_questions",
+    "evaluate_selectors",
     "evaluate_workspace",
     "file_labels",
     "indexed",

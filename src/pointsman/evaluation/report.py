@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pointsman.evaluation.significance import SignificanceTest, compare
 from pointsman.retrieval.fusion import LISTS
@@ -14,15 +14,18 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
+_NAMES: Final = {"strategy": ("documents", "strategies"), "selector": ("choices", "selectors")}
+
+
 @dataclass(frozen=True, slots=True)
 class StrategyReport:
-    """One strategy on one collection.
+    """One strategy, or selector, on one collection.
 
     Attributes:
         measures: means over all judged queries, by name, such as ``ndcg@10``.
         p50: median latency of a search, in milliseconds, with the embedding of its query.
         p95: 95th percentile of the latency, in milliseconds.
-        per_query: nDCG by query id, for `pointsman.evaluation.compare`.
+        per_query: nDCG by query id, for `pointsman.evaluation.compare`; of a selector, 1 if it is right, else 0.
         without_embedding: the same two latencies without the embedding, as for a query that was asked before.
         llm_calls: mean number of language model calls per query.
         llm_tokens: mean number of tokens of their prompts and answers, estimated where the model does not count them.
@@ -39,15 +42,17 @@ class StrategyReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Every strategy on one collection.
+    """Every strategy, or selector, on one collection.
 
     Attributes:
         dataset: the collection's name.
-        documents: number of documents.
+        documents: number of documents, or choices.
         queries: number of judged queries.
         strategies: in the requested order.
         compared: whether to report the significance of differences.
         texts: each question's text by query id, as in ``StrategyReport.per_query``.
+        subject: what is measured: strategies, or selectors.
+        price: of a million tokens of the language model, if its cost is to be reported.
     """
 
     dataset: str
@@ -56,6 +61,8 @@ class Report:
     strategies: Mapping[str, StrategyReport]
     compared: bool = False
     texts: Mapping[str, str] = field(default_factory=dict)
+    subject: Literal["strategy", "selector"] = "strategy"
+    price: float | None = None
 
     @property
     def best_fixed(self) -> str | None:
@@ -79,6 +86,10 @@ class Report:
         base = self.strategies[best].per_query
         return {name: compare(strategy.per_query, base) for name, strategy in self.strategies.items() if name != best}
 
+    def cost(self, strategy: StrategyReport) -> float:
+        """What a language model costs for a thousand queries, by ``price``."""
+        return strategy.llm_tokens * (self.price or 0.0) / 1000
+
     def to_record(self) -> dict[str, Any]:
         """Return what a workspace stores: `to_json`, and each question's nDCG by strategy."""
         questions = [
@@ -93,11 +104,12 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """Return what ``pointsman eval --json`` prints; measures have 4 decimals, latencies 2."""
+        documents, strategies = _NAMES[self.subject]
         result: dict[str, Any] = {
             "dataset": self.dataset,
-            "documents": self.documents,
+            documents: self.documents,
             "queries": self.queries,
-            "strategies": {
+            strategies: {
                 name: {
                     **{measure: round(value, 4) for measure, value in strategy.measures.items()},
                     "latency_ms": {"p50": round(strategy.p50, 2), "p95": round(strategy.p95, 2)},
@@ -105,7 +117,11 @@ class Report:
                         "p50": round(strategy.without_embedding[0], 2),
                         "p95": round(strategy.without_embedding[1], 2),
                     },
-                    "llm": {"calls": round(strategy.llm_calls, 2), "tokens": round(strategy.llm_tokens, 1)},
+                    "llm": {
+                        "calls": round(strategy.llm_calls, 2),
+                        "tokens": round(strategy.llm_tokens, 1),
+                        **({} if self.price is None else {"cost_per_1000": round(self.cost(strategy), 4)}),
+                    },
                 }
                 for name, strategy in self.strategies.items()
             },
@@ -126,15 +142,16 @@ def render(report: Report) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    title = f"{report.dataset}: {report.documents:,} documents, {report.queries:,} queries"
+    title = f"{report.dataset}: {report.documents:,} {_NAMES[report.subject][0]}, {report.queries:,} queries"
     # a Text, as a name may contain rich markup; narrow, as a terminal has 80 columns
     table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("strategy", no_wrap=True)
+    table.add_column(report.subject, no_wrap=True)
     measures = list(next(iter(report.strategies.values())).measures) if report.strategies else []
     versus = report.against_best() if report.compared else {}
     measures = measures[:2] if report.compared else measures  # the JSON has all figures
     times = ["p50\nms", "p95\nms", "not em-\nbedding"]
     llm = ["model\ncalls", "tokens"] if any(strategy.llm_calls for strategy in report.strategies.values()) else []
+    llm += ["cost of\n1,000"] if llm and report.price is not None else []
     tests = [f"against\n{report.best_fixed}", "p"] if report.compared else []
     for heading in (*(measure.replace("@", "\n@") for measure in measures), *times, *llm, *tests):
         table.add_column(heading, justify="right")
@@ -149,6 +166,7 @@ def render(report: Report) -> Table:
         ]
         row = [f"{milliseconds:.1f}" for milliseconds in (strategy.p50, strategy.p95, strategy.without_embedding[0])]
         row += [f"{strategy.llm_calls:.1f}", f"{strategy.llm_tokens:.0f}"] if llm else []
+        row += [f"{report.cost(strategy):.4g}"] if len(llm) > 2 else []
         if report.compared:
             row += [f"{versus[name].difference:+.4f}", f"{versus[name].p:.4f}"] if name in versus else ["", ""]
         table.add_row(name, *cells, *row)

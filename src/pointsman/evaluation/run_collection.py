@@ -292,10 +292,11 @@ def _latencies(
         times.append(seconds * 1000)
         times_without.append(max(0.0, seconds - embedding) * 1000)
         report(number, len(texts), activity)
-    return _percentiles(times), _percentiles(times_without)
+    return percentiles(times), percentiles(times_without)
 
 
-def _percentiles(times: Sequence[float]) -> tuple[float, float]:
+def percentiles(times: Sequence[float]) -> tuple[float, float]:
+    """Return p50 and p95."""
     p50, p95 = np.percentile(times, [50, 95])
     return float(p50), float(p95)
 

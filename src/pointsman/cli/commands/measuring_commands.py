@@ -1,4 +1,4 @@
-"""`pointsman eval`, `tune`, `calibrate`: figures on labelled questions, and what is fitted to them."""
+"""`pointsman eval`, `eval-select`, `tune`, `calibrate`: figures on labelled questions, and what is fitted to them."""
 
 from __future__ import annotations
 
@@ -111,6 +111,44 @@ def evaluate(
         output.evaluation(report, as_json=as_json)
         if open_workspace is not None:
             _store(report, open_workspace)
+
+
+def evaluate_select(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="corpus.jsonl with the choices, queries.jsonl, qrels.tsv: a BEIR folder."),
+    ],
+    selector: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="description, embedding, rule, hybrid, llm or ensemble; may be repeated."),
+    ] = None,
+    limit_queries: Annotated[int | None, typer.Option(min=1, metavar="N", help="Use only the first N.")] = None,
+    price: Annotated[float | None, typer.Option(min=0, help="Of a million tokens, to print what 1,000 cost.")] = None,
+    embedder: EmbedderOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Measure selectors on questions whose right choices are known.
+
+    Prints accuracy, the latency of a selection with and without the embedding of its question, and calls, tokens and
+    cost of a language model: the one that the settings name, if they do.
+    """
+    from pointsman.embedders.named_embedders import embedder_for
+    from pointsman.evaluation import evaluate_selectors
+    from pointsman.llm.chosen_models import llm_for
+    from pointsman.values.settings import Settings
+
+    settings = Settings.load()
+    with output.progress("Evaluating") as on_progress:
+        report = evaluate_selectors(
+            folder,
+            selector,
+            llm=llm_for(settings).llm,
+            embedder=embedder_for(settings, embedder),
+            limit_queries=limit_queries,
+            price=price,
+            on_progress=on_progress,
+        )
+    output.evaluation(report, as_json=as_json)
 
 
 def _store(report: Report, workspace: Workspace) -> None:
