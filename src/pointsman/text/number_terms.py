@@ -38,14 +38,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from pointsman.text.quantities import UNITS, WIDE_DIGITS, dates_with_year
+from pointsman.text.quantities import UNITS, WIDE_DIGITS, date_with_year
 from pointsman.text.unicode import fold
 from pointsman.tools.late_regex import late
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from pointsman.text.quantities import Quantity
+    from pointsman.text.quantities import Date
 
 _NUMBER: Final = r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)*(?:,[0-9]+)?)"
 _ONE_NUMBER: Final = late(_NUMBER)
@@ -66,10 +66,8 @@ _GROUPS: Final = late(r"[1-9][0-9]{0,2}(?:(?:,[0-9]{3})+|(?:\.[0-9]{3})+)")
 
 _LETTERS: Final = "A-Za-zА-Яа-яЁё"
 _BLANK: Final = "[ \u00a0\u202f\u2009]"
-SIGN_OF_FURTHER_TERMS: Final = late(
-    rf"[0-9０-９](?:(?:[0-9０-９]{{3}}|{_BLANK}[0-9]{{3}})(?![0-9])|[0-9][ \u00a0\u202f\u2009)(-]{{1,2}}[0-9]{{2}})"
-)
-"""Where a text has none of these, it has no further terms."""
+_MARKS: Final = bytes.maketrans(b"123456789()-\xa0", b"000000000    ")
+"""What a text is searched for years and groups of digits by, many times as fast as by a regular expression."""
 _THREE_GROUPS: Final = late("[0-9]{2}[ \u00a0\u202f\u2009)(-]{1,2}[0-9]+[ \u00a0\u202f\u2009)-]{1,2}[0-9]{2}")
 _GROUPS_WITH_BLANKS: Final = late(
     rf"[1-9](?<![0-9].)(?<![0-9][.,-].)[0-9]{{0,2}}(?:{_BLANK}[0-9]{{3}})+(?:[.,][0-9]+)?(?![0-9])(?!{_BLANK}?[-(][0-9])"
@@ -99,9 +97,19 @@ def further_terms(text: str) -> list[tuple[int, list[str]]]:
     >>> further_terms("14 833,33 on 25 October 2024")
     [(9, ['14833.33']), (28, ['2024-10-25'])]
     """
-    if not text.isascii() and _WIDE_DIGIT.search(text):
-        text = text.translate(WIDE_DIGITS)
-    further = [(date.end, _of_date(date, text)) for date in dates_with_year(text)]
+    if not text.isascii():
+        if _WIDE_DIGIT.search(text):
+            text = text.translate(WIDE_DIGITS)
+        text = text.replace("\u202f", "\u00a0").replace("\u2009", "\u00a0")
+    marks, further = text.encode("latin-1", "replace").translate(_MARKS), list[tuple[int, list[str]]]()
+    start = marks.find(b"0000")
+    while start >= 0:
+        is_year = text[start] in "12" and marks[start + 4 : start + 5] != b"0" and marks[start - 1 : start] != b"0"
+        if is_year and (date := date_with_year(text, start)) is not None:
+            further.append((date[1], _of_date(text, *date)))
+        start = marks.find(b"0000", start + 1)
+    if b"0 00" not in marks and b"0  00" not in marks:
+        return further
     for match in _GROUPS_WITH_BLANKS.finditer(text):
         further += [(match.end(), [re.sub(_BLANK, "", match[0]).replace(",", ".")])]
     if _THREE_GROUPS.search(text):
@@ -109,16 +117,17 @@ def further_terms(text: str) -> list[tuple[int, list[str]]]:
     return sorted(further)
 
 
-def _of_date(date: Quantity, text: str) -> list[str]:
+def _of_date(text: str, start: int, end: int, dates: Sequence[Date]) -> list[str]:
     """Return the terms of a date beside those of its words: to the day, and in figures to the month and year, too."""
-    written = text[date.start : date.end]
-    terms = [f"{year}-{month:02}-{day:02}" for year, month, day in date.dates if day]
+    written = text[start:end]
+    terms = [f"{year}-{month:02}-{day:02}" for year, month, day in dates if day]
     if not terms or not _MONTH_IN_WORDS.search(written):  # May 2026 and 14 May 2026 have words in common
-        terms += [f"{year}-{month:02}" for year, month, _ in date.dates]
-    if written.replace(".", "").isdecimal():
-        terms.append(f"{date.dates[0][0]}")
-    is_term = not text[date.end : date.end + 1].isalnum()  # not so in 2024-10-25T12:30
-    return [term for term in dict.fromkeys(terms) if term != written or not is_term]
+        terms += [f"{year}-{month:02}" for year, month, _ in dates]
+        if written.replace(".", "").isdecimal():
+            terms.append(f"{dates[0][0]}")
+    if written in terms and not text[end : end + 1].isalnum():  # not so in 2024-10-25T12:30
+        terms.remove(written)
+    return terms
 
 
 def numbers_of_one(text: str) -> Iterator[tuple[int, int, str]]:

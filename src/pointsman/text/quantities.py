@@ -65,7 +65,11 @@ _MONTHS = {
     )
     for name in names.split()
 }
-_MONTH = "|".join(sorted(_MONTHS, key=len, reverse=True))
+_MONTHS_BY_LETTER = {
+    letter: "|".join(name[1:] for name in sorted(_MONTHS, key=len, reverse=True) if name[0] == letter)
+    for letter in sorted({name[0] for name in _MONTHS})
+}
+_MONTH = "|".join(f"{letter}(?:{endings})" for letter, endings in _MONTHS_BY_LETTER.items())
 _DATE = late(
     r"(?<![\d.])(?P<y1>[12]\d{3})[-/.](?P<m1>[01]?\d)[-/.](?P<d1>[0-3]?\d)(?![\d])"
     r"|(?<![\d.])(?P<d2>[0-3]?\d)\.(?P<m2>[01]?\d)\.(?P<y2>[12]\d{3})(?!\d)"
@@ -78,11 +82,17 @@ _DATE = late(
     re.IGNORECASE,
 )
 
-_YEAR = re.compile("[12][0-9]{3}(?![0-9])(?<![0-9].{4})")
+_MONTH_OR_DAY_FIRST: Final = "3"
+_DATE_GROUPS: Final = {
+    form: tuple(f"{part}{form}" for part in parts)
+    for form, parts in zip("12345678", ("ymd", "ymd", "yba", "ymd", "md", "ymd", "ymd", "md"), strict=True)
+}
+"""The names of the groups of each form of `_DATE`: year, if it can have one, month and day."""
 _AFTER_YEAR = re.compile("[-./][0-9]|\\s?年\\s?[0-9]")
 _LONGEST_BEFORE_YEAR: Final = 24
 """Characters of a date before its year."""
-_FIRST_LETTER = re.compile(r"(?<!\w)\w")
+_FIRST_LETTERS = "".join(_MONTHS_BY_LETTER)
+_FIRST_CHARACTER = re.compile(rf"[0-9{_FIRST_LETTERS}{_FIRST_LETTERS.upper()}](?<!\w.)")
 _SIGNS: Final = frozenset("-./")
 
 _SPACES = "\u00a0\u202f\u2009"
@@ -221,45 +231,49 @@ def dates_in(text: str) -> Iterator[Quantity]:
     return _dates(text.translate(WIDE_DIGITS))
 
 
-def dates_with_year(text: str) -> Iterator[Quantity]:
-    """Yield the dates of a text that have at least a year and a month, in order; fast where there are none.
+def date_with_year(text: str, year: int) -> tuple[int, int, tuple[Date, ...]] | None:
+    """Return the date whose year, of four digits, is at an offset of a text; None if it has no month, too.
 
-    >>> [date.dates for date in dates_with_year("on 3 May, from 12.03.2024 to May 2026")]
-    [((2024, 3, 12),), ((2026, 5, None),)]
+    Returns:
+        Where the date starts, where it ends, and its readings.
+
+    >>> date_with_year("from 12.03.2024 to May 2026", 23)
+    (19, 27, ((2026, 5, None),))
     """
-    for year in _YEAR.finditer(text):
-        first = max(0, year.start() - _LONGEST_BEFORE_YEAR)
-        before = text[first : year.start()]
-        last_word = before[-12:].rstrip(" \n\u00a0,.").rpartition(" ")[2].lower()
-        if (
-            before[-1:] in _SIGNS
-            or last_word in _MONTHS
-            or last_word[:1].isdigit()
-            or _AFTER_YEAR.match(text, year.end())
-        ):
-            starts = [word.start() for word in _FIRST_LETTER.finditer(text, first, year.start())]
-            for start in (*starts, year.start()):
-                match = _DATE.match(text, start)
-                date = None if match is None or match.end() < year.end() else _date(match)
-                if date is not None and all(reading[0] and reading[1] for reading in date.dates):
-                    yield date
-                    break
+    end = year + 4
+    if text[year - 1 : year] not in _SIGNS and (
+        not (text[end : end + 1].isspace() or text[end : end + 1] in "-./年") or _AFTER_YEAR.match(text, end) is None
+    ):
+        last_word = text[max(0, year - 12) : year].rstrip(" \n\u00a0,.").rpartition(" ")[2].lower()
+        if last_word not in _MONTHS and not last_word[:1].isdigit():
+            return None
+    starts = [match.start() for match in _FIRST_CHARACTER.finditer(text, max(0, year - _LONGEST_BEFORE_YEAR), year)]
+    for start in (*starts, year):
+        match = _DATE.match(text, start)
+        if match is not None and match.end() >= end and (dates := _readings(match)) and dates[0][0] and dates[0][1]:
+            return start, match.end(), dates
+    return None
 
 
 def _dates(text: str) -> Iterator[Quantity]:
-    return filter(None, map(_date, _DATE.finditer(text)))
+    for match in _DATE.finditer(text):
+        if dates := _readings(match):
+            yield Quantity("date", *match.span(), dates=dates)
 
 
-def _date(match: re.Match[str]) -> Quantity | None:
-    groups = {key: value for key, value in match.groupdict().items() if value}
-    fields = {key[0]: _MONTHS.get(value.lower()) or int(value) for key, value in groups.items()}
-    if "a" in fields:
-        readings = ((fields["y"], fields["b"], fields["a"]), (fields["y"], fields["a"], fields["b"]))
-        dates: tuple[Date, ...] = tuple(dict.fromkeys(date for date in readings if date[1] <= 12))
-    else:
-        dates = ((fields.get("y"), fields.get("m"), fields.get("d")),)
-    dates = tuple(date for date in dates if (date[1] or 1) in range(1, 13) and (date[2] or 1) in range(1, 32))
-    return Quantity("date", *match.span(), dates=dates) if dates else None
+def _readings(match: re.Match[str]) -> tuple[Date, ...]:
+    """Return what a match of `_DATE` may mean; nothing if it is no date."""
+    form = str(match.lastgroup)[1]
+    *years, month, day = match.group(*_DATE_GROUPS[form])
+    date: Date = (
+        int(years[0]) if years and years[0] else None,
+        (_MONTHS.get(month.lower()) or int(month)) if month else None,
+        int(day) if day else None,
+    )
+    dates: tuple[Date, ...] = (date,)
+    if form == _MONTH_OR_DAY_FIRST and date[1] != date[2]:
+        dates = date, (date[0], date[2], date[1])
+    return tuple([date for date in dates if 0 < (date[1] or 1) < 13 and 0 < (date[2] or 1) < 32])
 
 
 def _names(text: str) -> Iterator[Quantity]:

@@ -39,7 +39,7 @@ from itertools import chain
 from operator import add
 from typing import TYPE_CHECKING
 
-from pointsman.text.number_terms import SIGN_OF_FURTHER_TERMS, further_terms, number_terms
+from pointsman.text.number_terms import further_terms, number_terms
 from pointsman.text.stop_words import CHINESE, ENGLISH, RUSSIAN
 from pointsman.text.unicode import FOLDS, fold, normalize, repair, table_checksum
 
@@ -91,6 +91,7 @@ _SPACED_RUN = re.compile(f"[{_WORD_CHARACTERS}]")
 _CYRILLIC = re.compile("[\u0400-\u052f]")
 _COMPONENT_BREAK = re.compile(r"[._'’ʼ,‐-]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _DIGIT = re.compile("[0-9]")
+_FIRST_DIGIT = re.compile("[0-9０-９]")
 _BLANK = re.compile("[ \n]")
 _APOSTROPHES = re.compile("['’ʼ]")
 _ENDING = re.compile(r"(?:n't|'(?:s|re|ve|ll|d|m))$")
@@ -178,7 +179,7 @@ def _analyse(text: str, memo: _Memo) -> list[str]:
     pattern, text = (_ASCII_WORDS, text) if text.isascii() else (_WORDS, repair(text))
     tokens: list[str] = []
     start = 0
-    for end, terms in further_terms(text) if SIGN_OF_FURTHER_TERMS.search(text) else ():
+    for end, terms in further_terms(text) if _FIRST_DIGIT.search(text) else ():
         blank = _BLANK.search(text, end)
         end_of_word = len(text) if blank is None else blank.start()
         tokens += chain.from_iterable(map(memo.__getitem__, pattern.findall(text, start, end_of_word)))
