@@ -6,12 +6,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import faiss
 import numpy as np
 import pytest
 
 from pointsman.store.local.columns.metadata_columns import Columns
 from pointsman.store.local.vectors import vector_base, vector_codes, vector_index, vector_query
 from pointsman.store.local.vectors.vector_index import VectorIndex
+from pointsman.store.local.vectors.vector_rows import ExactRows
 from pointsman.values.filters import Range
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
@@ -168,4 +170,51 @@ def test_a_view_of_half_takes_all_rows_whose_codes_are_near_enough(
         hits = index.query(question, subset).search(20)
         assert hits == list(zip((2 * best + 1).tolist(), scores[best].tolist(), strict=True))
     assert 8 * 20 + 200 < max(candidate_counts) <= COUNT // 4
+    index.close()
+
+
+@pytest.mark.parametrize("share", [1.0, 0.4])
+def test_codes_are_scanned_for_one_query_as_for_many(share: float) -> None:
+    """The scanner has the codes of the index, and finds the same rows with the same scores."""
+    rng = np.random.default_rng(5)
+    vectors = unit(rng.normal(size=(COUNT, DIMENSIONS)))
+    codes = vector_codes.quantise(ExactRows(vectors))
+    default_index = faiss.deserialize_index(faiss.serialize_index(codes.index))
+    valid = None if share == 1 else rng.random(COUNT) < share
+    for query in unit(rng.normal(size=(5, DIMENSIONS))):
+        codes_query = vector_codes.CodesQuery(codes, query, valid, 3.5)
+        for lists in (3, codes.list_count):
+            scores, rows = codes_query.search(60, lists)
+            (expected,), (rows_of_many,) = default_index.search(query[None], 60, params=codes_query._parameters(lists))
+            assert scores.tolist() == expected.tolist()
+            surely = scores > scores[-1]  # of rows that tie for the last place, either may come
+            assert {*rows[surely].tolist()} == {*rows_of_many[expected > expected[-1]].tolist()}
+            lowest, parameters = float(scores[20]), codes_query._parameters(lists)
+            _, range_scores, range_rows = default_index.range_search(query[None], lowest, params=parameters)
+            scores_in_range, rows_in_range = codes_query.range_search(lowest, lists)
+            in_range = {*zip(scores_in_range.tolist(), rows_in_range.tolist(), strict=True)}
+            assert in_range == {*zip(range_scores.tolist(), range_rows.tolist(), strict=True)}
+
+
+def test_where_lists_exclude_nothing_all_are_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the next search is of a part of the documents, whose work must not depend on what others asked."""
+    lists_read: list[int] = []
+    search = vector_codes.CodesQuery.search
+
+    def counted(query: Any, limit: int, lists: int) -> Any:
+        lists_read.append(lists)
+        return search(query, limit, lists)
+
+    monkeypatch.setattr(vector_codes.CodesQuery, "search", counted)
+    vectors = unit(np.random.default_rng(6).normal(size=(COUNT, DIMENSIONS)))
+    columns = Columns(lambda: ((key, {}) for key in range(1, COUNT + 1)))
+    index = VectorIndex(tmp_path / "vectors.bin", Drawn(vectors), identity="x", dimensions=DIMENSIONS, columns=columns)
+    index.catch_up(save=True)
+    first_ranking, first_lists = index.search(vectors[0], 10), lists_read.copy()
+    lists_read.clear()
+    assert index.search(vectors[0], 10) == first_ranking
+    assert (first_lists[0] < first_lists[-1], lists_read) == (True, [first_lists[-1]])
+    lists_read.clear()
+    index.query(vectors[0], repeatable=True).search(10)
+    assert lists_read[0] == first_lists[0]
     index.close()

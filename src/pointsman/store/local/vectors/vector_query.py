@@ -163,10 +163,11 @@ def _quantised_top(
     """Return the rows that may be among the best ``k`` valid ones, with their scores by the vectors of the base.
 
     The first candidates, out of the nearest lists, say how good the k-th best is at least, and thereby which other
-    lists may hold one of the best: candidates are then taken out of those as well. They also say how far quantised
-    scores lie below exact ones. If rows that were not read may be good enough, every row is a candidate whose quantised
-    score is not too low; those say the same again, more surely. Returns None where an exact scan is faster, as there
-    would be too many, or while there are no codes.
+    lists may hold one of the best: candidates are then taken out of those as well. (Where the last search needed most
+    lists, the first ones are out of all.) They also say how far quantised scores lie below exact ones. If rows that
+    were not read may be good enough, every row is a candidate whose quantised score is not too low; those say the same
+    again, more surely. Returns None where an exact scan is faster, as there would be too many, or while there are no
+    codes.
 
     Args:
         base: whose rows they are.
@@ -188,8 +189,11 @@ def _quantised_top(
         return base.rows.dots(rows, vector), rough, rows, float(rough[-1]) if len(rows) == limit else -math.inf
 
     lists = math.ceil(codes.list_count * max(_FIRST_LISTS, limit / count))
-    scores, rough, rows, lowest = candidates(limit, lists)
-    if len(rows) < limit // _OVERFETCH:
+    # To read some first would save nothing otherwise. In a part of the documents nobody else's search counts.
+    is_divided = margin > 0 or codes.list_count == 1 or codes.needed_lists <= codes.list_count // 2
+    if is_divided:
+        scores, rough, rows, lowest = candidates(limit, lists)
+    if not is_divided or len(rows) < limit // _OVERFETCH:
         lists = codes.list_count
         scores, rough, rows, lowest = candidates(_FAR * limit, lists)
     drawn_deviation = codes.error_deviation(vector)
@@ -198,6 +202,8 @@ def _quantised_top(
         best = _best(scores, k)
         score_needed = kth_score - _greatest_error(scores, rough, best, deviations, drawn_deviation)
         needed_lists = query.count_lists(kth_score)
+        if not margin:
+            codes.needed_lists = needed_lists
         if needed_lists > lists:
             lists = needed_lists
             further_scores, further_rough, further_rows, lowest = candidates(_FAR * limit, lists)
