@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from itertools import islice
 
-from pointsman.text.grammar.languages import en, ru, zh
+from pointsman.text.grammar.grammar_words import en, ru, zh
 from pointsman.text.grammar.match import HAN, HAN_PER_WORD, HAN_RUN, WORD, Match, Words, count, plain
 from pointsman.text.stop_words import ENGLISH, RUSSIAN
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from pointsman.text import scripts, sentences
 from pointsman.text.grammar import COMPARISON, STOP, asks
-from pointsman.text.grammar.languages import en, ru, zh
+from pointsman.text.grammar.grammar_words import en, ru, zh
 from pointsman.text.grammar.match import HAN_RUN, WORD, Match, Words, plain
 from pointsman.text.stop_words import ENGLISH
 from pointsman.tools.late_regex import late

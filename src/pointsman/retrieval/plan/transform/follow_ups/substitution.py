@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pointsman.retrieval.plan.transform.follow_ups.conversation import UPPER, Name, names_in, sure_names
 from pointsman.text import fold
 from pointsman.text.grammar import QUESTION, WORD, plain
-from pointsman.text.grammar.languages import en
+from pointsman.text.grammar.grammar_words import en
 from pointsman.tools.late_regex import late
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Words of the grammar by language: ``en``, ``zh`` and ``ru`` have what ``words.json`` has of each name.
+"""Words of the grammar by language: ``en``, ``zh`` and ``ru`` have what ``grammar_words.json`` has of each name.
 
 Chinese characters are simplified. The notation is that of `pointsman.text.grammar.match`; ``about`` says what a list is
 for.
@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 _TABLE: Final[dict[str, dict[str, str | list[str]]]] = json.loads(
-    resources.files("pointsman.text.grammar").joinpath("words.json").read_text("utf-8")
+    resources.files("pointsman.text.grammar").joinpath("grammar_words.json").read_text("utf-8")
 )
 
 
