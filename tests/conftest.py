@@ -80,8 +80,11 @@ def pytest_collection() -> Generator[None, object, object]:
 SLOW = tuple(
     f"test_{name}.py"
     for name in (
-        *("words_first", "docs", "ingest_hostile", "console", "mcp_tools", "cli", "copying", "doors", "mcp_versions"),
-        *("vector_recall", "store_syscalls", "issuer_keys", "models_e5", "store_search", "names", "postgres", "mcp"),
+        *("words_first", "docs", "file_sources", "ingest_hostile", "console", "replay"),
+        *("processes_isolation", "cluster", "reranking", "cli", "attach", "copying"),
+        *("doors", "mcp_versions", "stopped_store", "store_lag", "vector_recall", "store_syscalls"),
+        *("issuer_keys", "models_e5", "how_to", "store_search", "names", "postgres"),
+        *("client", "bad_models", "openapi", "mcp"),
     )
 )
 """Files that take longest: a process that begins one of them when the others end would leave cores idle."""
