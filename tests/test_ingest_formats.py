@@ -57,6 +57,27 @@ def test_front_matter_is_text_and_metadata() -> None:
         assert source.text == file.strip("-+\n ")
 
 
+def test_references_to_characters_are_characters_but_in_code() -> None:
+    (source,) = documents(
+        "a.md",
+        "---\ntitle: Logging in &amp; out\n---\n## R&amp;D &mdash; `Vec<T>` &lt;b&gt; <i>x</i>\n\n"
+        "GSA&rsquo;s [rules &amp; forms](a.md), `a &amp; b`, AT&T, ?a=1&copy=2\n\n"
+        "| a &lt; b | &#1055;уть |\n|-|-|\n| x&#124;y | 1 |\n\n"
+        "&laquo;Москва&raquo;&NewLine;等&hellip;\n\n```\nx &amp;&amp; y\n```",
+    )
+    assert source.title == "Logging in & out"
+    assert [section.heading_path for section in source.sections] == [("R&D — Vec<T> <b> x",)]
+    for words in (
+        "GSA’s rules & forms, `a &amp; b`, AT&T, ?a=1&copy=2",
+        "a < b | Путь\nx|y | 1",
+        "«Москва» 等…",
+        "x &amp;&amp; y",
+    ):
+        assert words in source.text
+    (source,) = documents("a.adoc", "= R&amp;D\n\nGSA&rsquo;s &lt;rules&gt;")
+    assert source.text.split() == ["R&D", "GSA’s", "<rules>"]
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

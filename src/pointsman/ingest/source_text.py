@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
@@ -19,6 +20,7 @@ _SPACE = re.compile(r"[\x0b\x0c\u2028\u2029]")  # an editor's count of lines, an
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufeff]")
 _ASCII_SPACES = bytes.maketrans(b"\x0b\x0c", b"  ")
 _ASCII_CONTROLS = bytes(code for code in range(128) if _CONTROL.match(chr(code)))
+_ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 _CJK = r"[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef]"
 _CJK_WRAP = re.compile(rf"(?<={_CJK})[ \t]*\n[ \t]*(?={_CJK})")
 
@@ -177,6 +179,15 @@ def clean(text: str) -> str:
         return text.encode("ascii").translate(_ASCII_SPACES, _ASCII_CONTROLS).decode("ascii")
     text = _CONTROL.sub("", _SPACE.sub(" ", text))
     return repair(text)
+
+
+def unescape_entities(text: str) -> str:
+    """Replace references to characters, such as ``&rsquo;``, in a markup that has them from HTML.
+
+    >>> unescape_entities("GSA&rsquo;s R&amp;D &#8212; AT&T ?a=1&copy=2")
+    'GSA’s R&D — AT&T ?a=1&copy=2'
+    """
+    return _ENTITY.sub(lambda entity: " ".join(html.unescape(entity[0]).split("\n")), text) if "&" in text else text
 
 
 def join_wrapped(text: str) -> str:

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 
-from pointsman.ingest.source_text import Block, ParsedDocument, Row, outline, table_blocks
+from pointsman.ingest.source_text import Block, ParsedDocument, Row, outline, table_blocks, unescape_entities
 
 NumberedLine = tuple[int, str]
 """A line and its number in the file, from 1."""
@@ -59,7 +59,7 @@ def asciidoc(path: str, text: str) -> ParsedDocument:
 
 
 def _asciidoc_plain(text: str) -> str:
-    return _ASCIIDOC_LINK.sub(lambda link: link[1] or link[2] or "", text)
+    return unescape_entities(_ASCIIDOC_LINK.sub(lambda link: link[1] or link[2] or "", text))
 
 
 def _asciidoc_lines(lines: list[str]) -> Iterator[NumberedLine]:

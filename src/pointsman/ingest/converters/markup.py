@@ -8,7 +8,16 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from pointsman.ingest.converters.web_page import html_blocks
-from pointsman.ingest.source_text import Block, ParsedDocument, Problem, Row, clean, outline, table_blocks
+from pointsman.ingest.source_text import (
+    Block,
+    ParsedDocument,
+    Problem,
+    Row,
+    clean,
+    outline,
+    table_blocks,
+    unescape_entities,
+)
 from pointsman.tools.errors import InputError
 from pointsman.values.views import VALIDITY_KEYS
 
@@ -24,11 +33,14 @@ _FRONT_KEYS = ("description", "summary", "author", "authors", "date", "tags", "k
 
 # Lengths are bounded so that a hostile line of brackets costs linear time.
 _BADGE = re.compile(r"\[!\[[^\[\]\n]{0,300}\]\([^()\s]{0,1000}\)\]\([^()\s]{0,1000}\)")
+_CODE = r"(?P<code>(?<!`)`[^`\n]{1,500}`(?!`)|(?<!`)``(?!`)[^\n]{1,500}?``(?!`))"
 _LINK = re.compile(
-    r"(?P<code>(?<!`)`[^`\n]{1,500}`(?!`)|(?<!`)``(?!`)[^\n]{1,500}?``(?!`))"
+    rf"{_CODE}"
     r"""|!?\[(?P<words>[^\[\]\n]{0,500})\]\((?:<[^<>\n]{0,1000}>|[^()\s]{0,1000}(?:\([^()\s]{0,300}\)[^()\s]{0,300})?)"""
     r"""(?:[ ]"[^"\n]{0,300}")?\)"""
 )
+_TAG = re.compile(rf"{_CODE}|<[^<>]{{0,200}}>")
+_NO_CODE = re.compile(rf"{_CODE}|[^`]+|`+")
 
 _RST_LINE = re.compile(r"([!-/:-@\[-`{-~])\1{2,}[ \t]*")
 _RST_SILENT = re.compile(
@@ -69,9 +81,11 @@ def _front_fields(text: str, *, is_toml: bool) -> dict[str, str | list[str]]:
     fields: dict[str, str | list[str]] = {}
     for key, value in values.items() if isinstance(values, dict) else ():
         if isinstance(value, list):
-            fields[str(key).lower()] = [str(item) for item in value if not isinstance(item, dict | list)]
+            texts = [str(item) for item in value if not isinstance(item, dict | list)]
+            fields[str(key).lower()] = [unescape_entities(text) for text in texts]
         elif not isinstance(value, dict):
-            fields[str(key).lower()] = value.isoformat() if isinstance(value, date) else str(value)
+            scalar = value.isoformat() if isinstance(value, date) else unescape_entities(str(value))
+            fields[str(key).lower()] = scalar
     return {key: value for key, value in fields.items() if value}
 
 
@@ -127,7 +141,8 @@ def _markdown_table(tokens: list[Token], skipped: int) -> Iterator[Block]:
 
 def _markdown_block(token: Token, following: list[Token], raw: str) -> tuple[int, str]:
     if token.type == "heading_open":
-        return int(token.tag[1:]), re.sub(r"[*`]|<[^<>]{0,200}>", "", _plain(following[0].content))
+        words = _TAG.sub(lambda tag: tag["code"] or "", following[0].content)
+        return int(token.tag[1:]), re.sub(r"[*`]", "", _plain(words))
     if token.type == "html_block":
         _, blocks = html_blocks(raw)
         return 0, "\n".join(block.text for block in blocks)
@@ -135,7 +150,8 @@ def _markdown_block(token: Token, following: list[Token], raw: str) -> tuple[int
 
 
 def _plain(text: str) -> str:
-    return _LINK.sub(lambda link: link["code"] or link["words"] or "", _BADGE.sub("", text))
+    text = _LINK.sub(lambda link: link["code"] or link["words"] or "", _BADGE.sub("", text))
+    return _NO_CODE.sub(lambda part: part["code"] or unescape_entities(part[0]), text) if "&" in text else text
 
 
 def restructured_text(path: str, text: str) -> ParsedDocument:
