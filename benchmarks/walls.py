@@ -292,17 +292,20 @@ def many_datasets(folder: Path) -> Iterator[tuple[str, bool]]:
     """Row 15: more datasets than may be open are searched in turn, none is left out, and it is said."""
     with pointsman.open(folder / "many", embedder=HashingEmbedder()) as workspace:
         for number in range(_DATASETS):
-            workspace.dataset(f"d{number}", indexing_technique="keyword").add([Document("a", f"signal {number}")])
+            dataset = workspace.dataset(f"d{number}", indexing_technique="keyword")
+            dataset.add([Document("a", f"signal {number}", {ACCESS: {"allow": ["group:rail"], "deny": []}})])
     program = """
 import os, resource, sys, time
 import pointsman
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
 with pointsman.open(sys.argv[1], embedder=HashingEmbedder()) as workspace:
-    for _ in range(2):
+    for asker in (None, None, ["group:rail"], ["group:rail"]):
+        workspace.switch_access(on=asker is not None)
         start = time.monotonic()
-        answer = workspace.search("signal 77", 1, refuse=False, timeout=600)  # the machine may be busy
-        print(answer.hits[0].dataset, *answer.degraded, f"{time.monotonic() - start:.1f} s", sep="; ")
+        answer = workspace.search("signal 77", 1, refuse=False, timeout=600, principals=asker)  # it may be busy
+        notes = *answer.degraded, f"{time.monotonic() - start:.1f} s, {len(os.listdir('/proc/self/fd'))} files open"
+        print("access on" if asker else "access off", answer.hits[0].dataset, *notes, sep="; ")
         late = [span for span in answer.trace.spans if span.stage == "retrieve" and span.error]
         sys.exit("left out") if late or answer.hits[0].dataset != "d77" or len(answer.degraded) != 1 else None
 """

@@ -25,6 +25,7 @@ import pointsman
 from pointsman import Document
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.retrieval.parallel_calls import DualCall, SearchDeadline, Threads, run
+from pointsman.retrieval.request import SearchRequest
 from pointsman.retrieval.run.branches import _in_waves
 from pointsman.service.server import Limits, create_app
 from pointsman.service.server.access.api_keys import KeyStore, keys_of
@@ -33,11 +34,14 @@ from pointsman.service.server.protocol.problems import HttpProblem
 from pointsman.service.server.protocol.request_body import Bodies
 from pointsman.tools.system import file_descriptors
 from pointsman.tools.system.file_descriptors import descriptor_limit, raise_descriptor_limit
+from pointsman.values.views import Permissions
 from pointsman.workspace.open_datasets import OpenDatasets
 from serving import serving
 
 if TYPE_CHECKING:
     from starlette.types import Message
+
+    from pointsman.workspace.dataset.dataset_lifecycle import StoredDataset
 
 PATIENT = 60.0  # seconds; only a test that fails takes so long
 LIMITS = Limits(
@@ -394,6 +398,20 @@ def opened_names(workspace: pointsman.Workspace) -> list[str]:
     return [name for name, dataset in workspace._datasets.items() if dataset.opened]
 
 
+@pytest.fixture
+def opened_counts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many datasets were open, each time that one had been opened."""
+    counts: list[int] = []
+    opened = OpenDatasets.opened
+
+    def open_and_count(self: OpenDatasets, dataset: StoredDataset) -> None:
+        opened(self, dataset)
+        counts.append(sum(known.opened for known in self._datasets))
+
+    monkeypatch.setattr(OpenDatasets, "opened", open_and_count)
+    return counts
+
+
 @pytest.mark.usefixtures("at_most_four_open")
 @pytest.mark.parametrize("is_async", [False, True])
 def test_datasets_are_searched_in_turn_and_opened_again(
@@ -413,9 +431,11 @@ def test_datasets_are_searched_in_turn_and_opened_again(
             answer = asyncio.run(workspace.asearch("number 3", 12, refuse=False))
         else:
             answer = workspace.search("number 3", 12, refuse=False)
-        assert list(answer.degraded) == [
-            "12 datasets are searched in turn, 4 at once: raise the limit of open files, or name fewer datasets"
-        ]
+        (note,) = answer.degraded
+        assert note == (
+            "12 datasets are searched in turn, 4 at once, and none is calibrated: raise the limit of open files, "
+            "or name fewer"
+        )
         assert 4 <= most <= 4 + 4, "four are used at once, and each may be opened before another one is closed"
         assert answer.hits[0].dataset == "d3"
         assert {hit.dataset for hit in answer.hits} == {f"d{number}" for number in range(12)}
@@ -423,6 +443,79 @@ def test_datasets_are_searched_in_turn_and_opened_again(
         assert workspace.dataset("d0").get_many(["x"])[0] == Document("x", "number 0")
         workspace.dataset("d0").delete(["y"])
         assert [len(workspace.dataset(f"d{number}")) for number in range(12)] == [1, *[2] * 11]
+
+
+@pytest.mark.usefixtures("at_most_four_open")
+@pytest.mark.parametrize("options", [{}, {"as_of": "2024-06-01"}])
+def test_views_are_searched_in_turn_and_what_was_hidden_meanwhile_stays_hidden(
+    tmp_path: Path, options: dict[str, Any], opened_counts: list[int]
+) -> None:
+    asker = ["group:rail"]
+    with datasets(tmp_path, 12) as workspace:
+        for number in range(12):
+            dataset = workspace.dataset(f"d{number}")
+            dataset.set_access({"x": Permissions(frozenset(asker)), "y": Permissions(frozenset({"group:money"}))})
+        workspace.switch_access(on=True)
+
+        def answer() -> pointsman.RetrievalContext:
+            return workspace.search("number another text", 24, refuse=False, principals=asker, **options)
+
+        opened_counts.clear()
+        first = answer()
+        assert [(note[:44], len(first.degraded)) for note in first.degraded] == [
+            ("12 datasets are searched in turn, 4 at once,", 1)
+        ]
+        assert len(opened_counts) >= 12 - 4, "they were closed and opened again"
+        assert max(opened_counts) <= 4 + 4, "four are used at once, and each may be opened before another one is closed"
+        assert len(opened_names(workspace)) <= 4
+        assert {(hit.dataset, hit.id) for hit in first.hits} == {(f"d{number}", "x") for number in range(12)}
+        assert answer().to_dict()["hits"] == first.to_dict()["hits"]
+        workspace.dataset("d3").set_access({"x": Permissions(frozenset({"group:money"}))})
+        assert {hit.dataset for hit in answer().hits} == {f"d{number}" for number in range(12) if number != 3}
+
+
+@pytest.mark.usefixtures("at_most_four_open")
+def test_views_in_turn_answer_as_views_that_are_all_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with datasets(tmp_path, 12) as workspace:
+        for number in range(12):
+            groups = frozenset({f"group:{number % 3}"})
+            workspace.dataset(f"d{number}").set_access(
+                {"x": Permissions(groups), "y": Permissions(frozenset({"group:0"}))}
+            )
+        workspace.switch_access(on=True)
+        answers = []
+        for most in (4, 40):
+            monkeypatch.setattr(file_descriptors, "most_open_datasets", lambda most=most: most)
+            for asker in ("group:0", "group:1"):
+                hits = workspace.search("number 3 text", 24, refuse=False, principals=[asker]).to_dict()["hits"]
+                answers.append((asker, hits))
+        assert answers[:2] == answers[2:]
+
+
+class UnknownEmbedder(HashingEmbedder):
+    """A fake embedder that nothing is calibrated for."""
+
+    @property
+    def name(self) -> str:
+        """A name that no calibration names."""
+        return "unknown"
+
+
+@pytest.mark.usefixtures("at_most_four_open")
+def test_a_search_in_turn_starts_no_calibrations_and_opens_nothing_for_them(
+    tmp_path: Path, opened_counts: list[int]
+) -> None:
+    with pointsman.open(tmp_path, embedder=UnknownEmbedder()) as workspace:
+        for number in range(12):
+            workspace.dataset(f"d{number}").add([Document("x", f"number {number}")])
+    with pointsman.open(tmp_path, embedder=UnknownEmbedder()) as workspace:
+        opened_counts.clear()
+        assert len(workspace._sources(SearchRequest.of("number 3", 5, {}))) == 12
+        assert not opened_counts
+        assert workspace.search("number 3", refuse=False).hits
+        assert not workspace._calibrations.known
+        assert workspace.search("number 3", refuse=False, datasets=["d3"]).hits
+        assert workspace._calibrations.known == {"d3"}
 
 
 def test_datasets_that_no_time_is_left_for_are_late_and_have_not_failed() -> None:
@@ -442,7 +535,7 @@ def test_what_is_not_reached_is_said_once(tmp_path: Path, monkeypatch: pytest.Mo
         answer = workspace.search("number 3", 12, refuse=False)
         assert len({hit.dataset for hit in answer.hits}) == 8
         assert [note[:45] for note in answer.degraded] == [
-            "12 datasets are searched in turn, 4 at once: ",
+            "12 datasets are searched in turn, 4 at once, ",
             "4 of 12 datasets were not searched, as no tim",
         ]
         assert sum(span.error is not None for span in answer.trace.spans if span.stage == "retrieve") == 4

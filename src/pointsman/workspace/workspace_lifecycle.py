@@ -8,6 +8,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Self
 
+from pointsman.retrieval.run.reading import are_opened_in_turn
 from pointsman.retrieval.run.source import TECHNIQUES, check_all_searchable
 from pointsman.store.backend import NEW, DatasetRecord
 from pointsman.store.external.attachment import ATTACHED, Attachment, UnusableStore
@@ -22,6 +23,7 @@ from pointsman.tools.errors import (
     UnmetNeedError,
 )
 from pointsman.tools.sync_and_async import async_twin
+from pointsman.tools.system.file_descriptors import FEWEST_OPEN
 from pointsman.values.views import ACCESS_RECORD, View
 from pointsman.workspace.attached_collections import measured_attachment
 from pointsman.workspace.dataset import ACCESS_IS_OFF, Dataset, check_name
@@ -418,8 +420,8 @@ class StoredWorkspace(FittedWorkspace):
         if principals is None:
             check_all_searchable(datasets)
             return list(datasets)
-        view = View.of(principals)
-        return [dataset.in_view(view) for dataset in datasets]
+        in_turn, view = len(datasets) > FEWEST_OPEN and are_opened_in_turn(datasets), View.of(principals)
+        return [dataset.in_view(view, is_closable=in_turn and dataset.is_in_folder) for dataset in datasets]
 
     ain_view = async_twin(in_view)
 
@@ -430,7 +432,8 @@ class StoredWorkspace(FittedWorkspace):
             if request.datasets is None
             else [self.source(name) for name in request.datasets]
         )
-        for dataset in datasets:
+        is_in_turn = len(datasets) > FEWEST_OPEN and are_opened_in_turn(datasets)
+        for dataset in () if is_in_turn else datasets:  # looking at one opens it
             if dataset.name not in self._calibrations.known and dataset is self._datasets.get(dataset.name):
                 self._calibrate_if_needed(dataset)
         if request.principals is None:  # the search itself makes sure that nobody has to say who asks

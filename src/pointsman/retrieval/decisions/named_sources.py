@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.retrieval.fusion import LISTS
+from pointsman.retrieval.run.reading import are_opened_in_turn
 from pointsman.retrieval.run.source import Source
 from pointsman.tools.errors import UnknownNameError, UnmetNeedError
 from pointsman.values.reasons import Reason
@@ -84,7 +85,8 @@ def on_day(request: SearchRequest, sources: Sequence[Any]) -> Sequence[Any]:
             raise UnmetNeedError(
                 f"{getattr(source, 'name', source)!r:.80} cannot tell what is valid on a day; search a dataset"
             )
-    return [source.on_day(day) for source in sources]
+    in_turn = {"is_closable": True} if are_opened_in_turn(sources) else {}
+    return [source.on_day(day, **(in_turn if getattr(source, "is_in_folder", False) else {})) for source in sources]
 
 
 def selection_of(sources: dict[str, Any], names: Sequence[str] | None) -> dict[str, Any]:

@@ -349,7 +349,8 @@ async def ask(
         _tell_failures(causes, len(jobs), journals)
     if len(available_branches) < len(branches):
         _note_left_out(left_out, journals, start)
-    return [BranchAnswers(*pair) for pair in zip(results, failures, strict=True)]
+    # In the order of the branches, not of the jobs: which of equals is first may not depend on what others had opened.
+    return [BranchAnswers(dict(sorted(pair[0].items())), pair[1]) for pair in zip(results, failures, strict=True)]
 
 
 class _UnreachedError(TimeoutError):

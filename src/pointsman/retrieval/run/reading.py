@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.retrieval.fusion import CosineSpread
 from pointsman.store.store_values import SPREAD_NOTE, VERSIONS, Capability
@@ -318,13 +318,14 @@ def _lock_of(source: Source) -> threading.Lock:
         return source.measuring
 
 
-def _open_at_once(sources: Sequence[Source]) -> int:
-    """Return how many of the sources are open at once, if not all can be; else 0. Views are always open."""
-    most = file_descriptors.most_open_datasets()
-    closable = sum(
-        getattr(source, "is_in_folder", False) and not getattr(source, "is_view", False) for source in sources
-    )
-    return most if closable > most else 0
+def are_opened_in_turn(sources: Sequence[Any]) -> bool:
+    """Whether these are more datasets in folders than may be open: each is then open only while it is used."""
+    count = sum(bool(getattr(source, "is_in_folder", False)) for source in sources)
+    return count > file_descriptors.most_open_datasets()
+
+
+def _is_closable(source: Source) -> bool:
+    return bool(getattr(source, "is_closable", False))
 
 
 _current: ContextVar[Mapping[int, Reading]] = ContextVar("readings", default={})  # noqa: B039  (never changed)
@@ -340,7 +341,9 @@ def reading_each(sources: Sequence[Source]) -> Iterator[dict[str, Reading]]:
         The readings, not opened yet, by the names of the datasets.
     """
     current = _current.get()
-    at_once = _open_at_once(sources) if len(sources) > file_descriptors.FEWEST_OPEN else 0
+    at_once = 0
+    if len(sources) > file_descriptors.FEWEST_OPEN and are_opened_in_turn(list(filter(_is_closable, sources))):
+        at_once = file_descriptors.most_open_datasets()
     readings = {source.name: Reading(source, at_once) for source in sources}
     token = _current.set({**current, **{id(reading.source): reading for reading in readings.values()}})
     try:

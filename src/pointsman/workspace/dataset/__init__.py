@@ -7,8 +7,9 @@ searched.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
 from pointsman.retrieval.plan.recipe import Recipe
 from pointsman.retrieval.request import SearchOptions, SearchRequest, grouping_of, of_one_dataset
@@ -96,18 +97,47 @@ class Dataset(EditableDataset):
         """
         return DatasetRetriever(self, method)
 
-    def in_view(self, principals: Iterable[str] | View) -> Dataset:
+    def in_view(self, principals: Iterable[str] | View, *, is_closable: bool = False) -> Dataset:
         """Return the documents that exist for someone with these principals now, as a dataset to read and search.
 
         Whatever it returns is computed from these documents alone. Later changes make another view: take it again.
 
+        Args:
+            principals: who asks.
+            is_closable: hold no store open: each use takes the view of that moment, and opens the store again if it has
+                been closed. For searches of more datasets than may be open.
+
         Raises:
             InputError: they are not principals.
-            UnmetNeedError: the store cannot tell who may see a document.
+            UnmetNeedError: the store cannot tell who may see a document; of a view that holds no store open, when it is
+                used.
         """
-        view, store = View.of(principals), self.store
+        view = View.of(principals)
         if self.is_view and view.principals is not None:
             raise UnmetNeedError(f"this is a view of {self.name!r} already; take another from the dataset itself")
+        if self.part is not None:
+            whole, own_view = self.part
+            return cast("Dataset", whole.in_view(replace(own_view, day=view.day), is_closable=True))
+        return self._closable_view(view) if is_closable else self._view_now(view)
+
+    ain_view = async_twin(in_view)
+
+    def _closable_view(self, view: View) -> Dataset:
+        """Return a view that holds no store open; it is kept, with what was measured of its documents."""
+        with self._opening:
+            dataset = self._closable_views.get(view)
+            if dataset is None or dataset.description != self.description:
+                dataset = self._closable_views[view] = self._as_view(view, None)
+                dataset.part = self, view
+        return dataset
+
+    def _as_view(self, view: View, store: Store | None) -> Dataset:
+        dataset = self.with_store(store)
+        dataset.is_view, dataset.day, dataset.is_in_folder = True, view.day, self.is_in_folder
+        return dataset
+
+    def _view_now(self, view: View) -> Dataset:
+        store = self.store
         if view.day is not None and not store.info.can(Capability.DAYS):
             raise UnmetNeedError(
                 f"dataset {self.name!r} is in a {store.info.kind} store, which cannot tell yet what is valid on a "
@@ -125,15 +155,10 @@ class Dataset(EditableDataset):
         with self._opening:
             dataset = self._views.get(key)
             if dataset is None or dataset.description != self.description:
-                dataset = self.with_store(store_in_view)
-                dataset.is_view, dataset.day, dataset.is_in_folder = True, view.day, self.is_in_folder
-                self._views[key] = dataset
-        assert isinstance(dataset, Dataset)
+                dataset = self._views[key] = self._as_view(view, store_in_view)
         return dataset
 
-    ain_view = async_twin(in_view)
-
-    def with_store(self, store: Store) -> Dataset:
+    def with_store(self, store: Store | None) -> Dataset:
         """Return a dataset that is searched as this one is, with the documents of another store."""
         return Dataset(
             self.name,
@@ -148,7 +173,7 @@ class Dataset(EditableDataset):
             audit_log=self.audit_log,
         )
 
-    def on_day(self, day: str) -> Dataset:
+    def on_day(self, day: str, *, is_closable: bool = False) -> Dataset:
         """Return the documents that are valid on a day, as a dataset to read and search; see `in_view`.
 
         Raises:
@@ -156,7 +181,7 @@ class Dataset(EditableDataset):
             UnmetNeedError: the store cannot tell which these are.
         """
         self.check_searchable()
-        return self if self.day == day else self.in_view(View.of_day(day))
+        return self if self.day == day else self.in_view(View.of_day(day), is_closable=is_closable)
 
     aon_day = async_twin(on_day)
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from pointsman.embedders.base_embedder import image_embedder_of
 from pointsman.embedders.named_embedders import as_embedder
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pointsman.store.store_values import Verification
     from pointsman.tools.audit_log import AuditLog
     from pointsman.values.protocols import Embedder
+    from pointsman.values.views import View
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ _NAME = re.compile(r"(?![. ])(?:[\w.\-]| (?! )){1,64}(?<![. ])", re.UNICODE)
 _NAME_BYTES = 200  # file names have at most 255 bytes, and temporary ones are longer than the dataset's
 _BM25 = {"k1": 1.2, "b": 0.75}
 _VIEW = 20_000  # bytes that a view takes beside what its store says, roughly
+_CLOSABLE_VIEW = 8_000  # bytes of one that holds no store, roughly, with what is measured of its documents
 
 
 def _bytes_of_view(dataset: StoredDataset) -> int:
@@ -111,7 +113,9 @@ class StoredDataset(Source):
         self._has_access = has_access
         self.audit_log = audit_log
         self._kept_days = None if versions is None else days_in(versions)  # as asked, of a dataset that is not made yet
-        self._views: ByteCache[tuple[int, str], StoredDataset] = ByteCache(_bytes_of_view)  # by store and state
+        self._views: ByteCache[tuple[int, str], Any] = ByteCache(_bytes_of_view)  # by store and state
+        self._closable_views: ByteCache[View, Any] = ByteCache(lambda _: _CLOSABLE_VIEW)
+        self.part: tuple[Any, View] | None = None  # of which dataset this is a view, if it holds no store open
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how pickle opens it again: in its workspace, or in its folder.
@@ -146,12 +150,19 @@ class StoredDataset(Source):
     @property
     def opened(self) -> bool:
         """Whether its store is open."""
-        return self._store is not None
+        return self._store is not None if self.part is None else bool(self.part[0].opened)
+
+    @property
+    def is_closable(self) -> bool:
+        """Whether its store, in a folder, may be closed between two uses; most views hold it open."""
+        return self.is_in_folder and (self.part is not None or not self.is_view)
 
     @property
     def exists(self) -> bool:
         """Whether the dataset has been created."""
         self._check_open()
+        if self.part is not None:
+            return True
         if self._store is None and self._backend is not None:
             self._store = self._backend.open(self.name, self._bm25_changed)
             if self._store is not None and self._on_open is not None:
@@ -182,6 +193,9 @@ class StoredDataset(Source):
     def make(self) -> Store:
         """Create the dataset unless it exists; return its store."""
         self._check_open()
+        if self.part is not None:
+            whole, view = self.part
+            return cast("Store", whole.in_view(view).store)
         with self._opening:
             if self._store is None:
                 about = {
@@ -386,6 +400,7 @@ class StoredDataset(Source):
         with self._opening:
             store = self._store
             self._views.clear()
+            self._closable_views.clear()
             if self._path is not None or self._backend is not None:
                 self._store = None
         if store is not None:  # outside the lock: a writing thread has to finish first, and may need it
