@@ -38,7 +38,10 @@ def html(path: str, text: str) -> ParsedDocument:
     """
     title, blocks = html_blocks(text)
     if not blocks:
-        raise InputError("HTML without text; if a script renders the page, save it from a browser")
+        raise InputError(
+            "HTML without text: scripts, navigation and footers are not read; if a script renders the page, save it "
+            "from a browser"
+        )
     return outline(path, "html", blocks, title=title)
 
 
