@@ -475,7 +475,7 @@ def answers_on_their_pages(path: Path, rng: random.Random) -> None:
             pages = {begin >= page_break, begin + len(answer) - 1 >= page_break}
             cited = {first >= page_break, last - 1 >= page_break}
             asked, right, narrow = asked + 1, right + (pages <= cited), narrow + (len(cited) == 1)
-    figures = f"answer on the cited pages {right / asked:.3f}, one page {narrow / asked:.2f}"
+    figures = f"answer not on the cited pages {asked - right}, one page {narrow / asked:.2f}"
     print(f"{path.name}: {asked} questions, {figures}")
 
 

@@ -70,9 +70,15 @@ def test_a_citation_says_file_hash_lines_and_offsets() -> None:
 
 
 SPANNING = {
-    "en": ("The frog guides wheels over a gap. The lever locks the points. The signal", "shows red after dusk."),
-    "ru": ("Крестовина ведёт колёса через зазор. Рычаг запирает стрелку. Сигнал", "горит красным после заката."),
-    "zh": ("辙叉引导车轮越过间隙。手柄锁住道岔。信号机在", "日落之后显示红灯。"),
+    "en": (
+        "The frog guides the steel wheels of heavy trains over a narrow gap. The lever locks the points. The signal",
+        "shows red after dusk.",
+    ),
+    "ru": (
+        "Крестовина ведёт стальные колёса тяжёлых поездов через узкий зазор. Рычаг запирает стрелку. Сигнал",
+        "горит красным после заката.",
+    ),
+    "zh": ("辙叉引导重型列车的车轮平稳越过狭窄间隙。手柄锁住道岔。信号机在", "日落之后显示红灯。"),
 }
 
 
@@ -87,20 +93,21 @@ def spanning_hit(language: str) -> Hit:
 @pytest.mark.parametrize(
     ("language", "question", "expected"),
     [
-        ("en", "what guides the wheels over a gap", "page 4"),
+        ("en", "what guides the steel wheels of heavy trains over the narrow gap", "page 4"),
+        ("en", "what guides the wheels over a gap", "pages 4-6"),
         ("en", "what shows red after dusk", "pages 4-6"),
-        ("en", "what does the signal show, and what guides the wheels over a gap", "pages 4-6"),
+        ("en", "which signal guides the steel wheels of heavy trains over the narrow gap after dusk", "pages 4-6"),
         ("en", "when is lunch", "pages 4-6"),
-        ("ru", "что ведёт колёса через зазор", "page 4"),
+        ("ru", "что ведёт стальные колёса тяжёлых поездов через узкий зазор", "page 4"),
         ("ru", "что горит красным после заката", "pages 4-6"),
-        ("zh", "什么引导车轮越过间隙", "page 4"),
+        ("zh", "什么引导重型列车的车轮平稳越过狭窄间隙", "page 4"),
         ("zh", "日落之后显示什么红灯", "pages 4-6"),
     ],
 )
 def test_a_hit_that_spans_pages_cites_the_page_of_the_sentence_that_answers(
     language: str, question: str, expected: str
 ) -> None:
-    """K4; where several sentences may answer, all their pages are named."""
+    """K4; where several sentences may answer, or few words tell which does, all their pages are named."""
     (located_hit,) = with_places((spanning_hit(language),), question)
     assert str(located_hit.citation) == f"a.pdf, {expected}"
     assert located_hit.citation.quote == " ".join(SPANNING[language])

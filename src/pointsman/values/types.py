@@ -315,8 +315,8 @@ class Hit:
         not_in_force: why the document does not hold today; None for one that does.
         file_name: what its caption calls its file among others that would look alike; see
             `pointsman.values.retrieval_context.with_places`.
-        answer: where in the document's text the sentences begin and end that are nearest to the question, if it spans
-            pages, as the citation names theirs; None otherwise.
+        answer: where in the document's text the sentences begin and end that surely hold the answer, if it spans pages,
+            as the citation names theirs; None otherwise.
     """
 
     document: Document
