@@ -269,3 +269,21 @@ def test_a_line_that_is_no_record_is_told(line: str) -> None:
     problems = [item.reason for item in items if isinstance(item, Problem)]
     assert len(problems) == 1
     assert problems[0].startswith("line 2: ")
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "The lever locks the points after dusk.",
+        "Рычаг запирает стрелку после заката.",
+        "手柄在日落之后锁住道岔，信号机显示红灯，列车停下。",
+    ],
+)
+def test_a_first_row_that_holds_a_sentence_is_not_repeated_as_a_header(sentence: str) -> None:
+    """K4: its words would be cited where they do not stand; a header is repeated."""
+    rows = "".join(f"<tr><td>{number}</td><td>{sentence[:-1]} {number}{sentence[-1]}</td></tr>" for number in range(40))
+    for header, is_repeated in (("", False), ("<tr><th>n</th><th>sentence</th></tr>", True)):
+        passages = chunk(sources("a.html", f"<table>{header}{rows}</table>")[0])
+        first_line = passages[0].text.split("\n")[0]
+        assert len(passages) > 2
+        assert sum(first_line in passage.text for passage in passages) == (len(passages) if is_repeated else 1)

@@ -311,15 +311,16 @@ class Row(NamedTuple):
 def table_blocks(rows: Iterable[Row], *, page: int = 0) -> Iterator[Block]:
     """Yield a table as blocks of one passage each, one line per row, below the table's first row, its header.
 
-    A header longer than the rows of a block is only above the first one.
+    A header longer than the rows of a block is only above the first one, and so is a row that holds a sentence.
     """
-    header = ""
+    header: str | None = None
     waiting: Block | None = None  # the latest block, until it is known whether another one follows
     for lines, numbers in _stretches(rows):
         text = "\n".join(lines)
         if header and len(header) <= max(len(text), 200):
             text = f"{header}\n{text}"
-        header = header or lines[0]
+        if header is None:
+            header = "" if _SENTENCE_CELL.search(lines[0]) else lines[0]
         if waiting:
             yield waiting._replace(is_alone=True)
         line_range = (numbers[0], numbers[-1]) if numbers else None
@@ -348,4 +349,5 @@ def _stretches(rows: Iterable[Row]) -> Iterator[tuple[list[str], list[int]]]:
         yield lines, numbers
 
 
+_SENTENCE_CELL = re.compile(r"[^|]{20,}[.!?。！？](?: \||\Z)")
 _STRETCH = 350  # characters of rows: with the header less than a passage, even for digits

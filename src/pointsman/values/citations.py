@@ -236,7 +236,7 @@ def _name_of_record(metadata: Mapping[str, Any]) -> str:
 
 
 def answer_span(document: _Named, question: str) -> tuple[int, int] | None:
-    """Return where the sentences begin and end that may answer a question, if a document spans pages and one surely does.
+    """Return where the sentences begin and end that may answer a question, if one surely does and pages are spanned.
 
     That one shares six different words or more with it, and two thirds of its words; others may answer it, too, if they
     share more than a fifth of that. None otherwise: then all pages are cited. Chosen with 7,924 English and Chinese
