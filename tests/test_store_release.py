@@ -16,10 +16,23 @@ from pointsman import Dataset, Document, Workspace
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.store.backend import DatasetRecord
 from pointsman.store.local.collection import Collection
+from pointsman.store.local.keyword import keyword_index
+from pointsman.store.local.keyword.keyword_files import segments
 from pointsman.store.prepared_documents import prepare
 from pointsman.tools.errors import LockedError, StoreError, UnknownNameError
 from pointsman.values.filters import Range
-from store_kit import add, collection_of, corpus, held_files, opened, sound, unit, wait_until_let_go, write_files_early
+from store_kit import (
+    WORDS,
+    add,
+    collection_of,
+    corpus,
+    held_files,
+    opened,
+    sound,
+    unit,
+    wait_until_let_go,
+    write_files_early,
+)
 
 TURNS = Path(__file__).with_name("store_turns.py")
 
@@ -426,3 +439,22 @@ def test_a_closed_dataset_holds_no_file(tmp_path: Path, monkeypatch: pytest.Monk
         wait_until_let_go(tmp_path)
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize(("long_write", "segment_count"), [(100, 1), (10_000, 3)])
+def test_what_a_long_write_leaves_to_merge_no_later_one_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, long_write: int, segment_count: int
+) -> None:
+    """Small segments are merged once there are eight: with a document added later, or at the end of a long write."""
+    monkeypatch.setattr(keyword_index, "_LONG_WRITE", long_write)
+    collection = opened(tmp_path)
+    with collection.writing():
+        for seed in range(3):
+            add(collection, corpus(120, seed, f"s{seed}-"))
+    folder = tmp_path / "dataset" / "keyword"
+    assert len(segments(folder)) == segment_count
+    add(collection, corpus(4, prefix="later"))
+    assert len(segments(folder)) == segment_count + 1
+    assert len(collection.keyword.search(" ".join(WORDS), 1000)) == 364
+    sound(collection)
+    collection.close()

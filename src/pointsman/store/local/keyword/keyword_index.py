@@ -27,7 +27,7 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -51,6 +51,7 @@ from pointsman.store.local.keyword.keyword_schema import CODES, MARKER, SCHEMA, 
 from pointsman.store.local.keyword.keyword_state import IndexSubset, KeywordState, empty_state
 from pointsman.store.local.keyword.term_codes import TermCodes
 from pointsman.store.local.keyword.word_query import WordQuery
+from pointsman.store.local.truth.document_changes import DocumentChange
 from pointsman.text import DEFAULT_ANALYZER
 from pointsman.tools.errors import PointsmanError, StoreError
 
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.store.local.columns.metadata_columns import Columns
-    from pointsman.store.local.truth.document_changes import DocumentChange
     from pointsman.values.filters import Filter
     from pointsman.values.types import Document
 
@@ -71,6 +71,9 @@ _COMPACT = 1000  # with fewer deleted documents than this, rebuilding the index 
 _RELOADS = 500  # after so many the index is opened again
 # The one kind of file whose name two writes can share: a segment's, with the number of the operation.
 _IN_THE_WAY = re.compile(r"""FileAlreadyExists\("([0-9a-f]{32}\.[0-9]+\.del)"\)""")
+_LONG_WRITE = 2_000  # documents after which small segments are merged at once …
+_MERGED = 8  # … so many of them, as tantivy waits for, …
+_SMALL = 16_800  # … which counts those of up to so many documents as of one size
 _STORED_BLOCK = 1024  # bytes of counts compressed together: reading one document decompresses as many
 
 
@@ -131,6 +134,10 @@ class KeywordIndex:
         self._looked_at: object = None  # the state of the files that `_applied_sequence` describes
         self._mirror: Path | None = None  # directory of links through which the index is read
         self._anew = False  # the next catch-up starts from an empty index
+        self._written, self._last_keys = (
+            0,
+            list[int](),
+        )  # documents since a write began, and the keys of the last of them
         self._writes = False  # this object is writing: until it is done, its searches ignore the state on disk
         self._told_missing = False
         self.trouble: StoreError | None = None
@@ -249,7 +256,7 @@ class KeywordIndex:
             if self._anew or not 0 <= sequence <= target or self._wasteful:
                 self._build(target)
             else:
-                self._write(sequence, target)
+                self._write(self._source.changes(sequence), target, is_new=not sequence)
         except BaseException:
             self._drop_writer()  # its uncommitted changes must not reach a later commit
             raise
@@ -280,11 +287,39 @@ class KeywordIndex:
     def release(self) -> None:
         """Let another process write; searches continue on the open files."""
         if self._writer is not None:
+            self._settle()
             self._drop_writer()
             note_checksums(self._directory)  # including those of merged segments
             if self._due:
                 self._looked_at = None
             self.reload()
+
+    def _settle(self) -> None:
+        """At the end of a long write, as the writer: let tantivy merge now what one of the next writes would wait for.
+
+        It merges eight small segments, and a long write may leave seven of ten thousand documents. So a few documents
+        of the last one are written again, one a commit, until there are eight.
+        """
+        written, self._written = self._written, 0
+        if written < _LONG_WRITE:
+            return
+        self._drop_writer()  # what is being merged is finished
+        sizes = [
+            each["max_doc"] - (each["deletes"] or {}).get("num_deleted_docs", 0) for each in segments(self._directory)
+        ]
+        small_count = sum(size <= _SMALL for size in sizes)
+        keys = self._last_keys[: _MERGED - small_count]
+        if small_count < 2 or small_count + len(keys) < _MERGED:
+            return
+        try:
+            for key, document in zip(keys, self._source.fetch(keys), strict=True):
+                self._write([[DocumentChange(key, document)]], self.applied)
+                self.reload()
+        except BaseException as error:
+            self._drop_writer()
+            if not (_of_tantivy(error) or isinstance(error, StoreError)):
+                raise
+            log.info("small segments of %s are not merged now: %s", self._directory, error)
 
     def close(self) -> None:
         """Close the files; committed changes are kept."""
@@ -358,7 +393,7 @@ class KeywordIndex:
         with directory_aside(folder) as directory:
             writer = _new_index(directory).writer(_HEAP_BYTES, 1)
             try:
-                self._fill(writer, TermCodes(), 0, target)
+                self._fill(writer, TermCodes(), self._source.changes(0), target, is_new=True)
             finally:
                 writer.wait_merging_threads()
             note_checksums(directory)
@@ -403,28 +438,39 @@ class KeywordIndex:
             codes = TermCodes(content)
         self._snapshot, self._applied_sequence = KeywordState(searcher, int(seq), codes), int(seq)
 
-    def _write(self, sequence: int, target: int) -> None:
+    def _write(self, changes: Iterable[Sequence[DocumentChange]], target: int, *, is_new: bool = False) -> None:
         writer = self._open_writer()
         writer.delete_documents_by_term("key", MARKER)
         codes, content = self._writer_codes, self._current().codes.content
-        self._fill(writer, codes if codes.content == content else TermCodes(content), sequence, target)
+        self._fill(writer, codes if codes.content == content else TermCodes(content), changes, target, is_new=is_new)
 
-    def _fill(self, writer: tantivy.IndexWriter, codes: TermCodes, sequence: int, target: int) -> None:
-        """Add what was logged after ``sequence``, and commit.
+    def _fill(
+        self,
+        writer: tantivy.IndexWriter,
+        codes: TermCodes,
+        changes: Iterable[Sequence[DocumentChange]],
+        target: int,
+        *,
+        is_new: bool = False,
+    ) -> None:
+        """Apply changes, and commit.
 
         Args:
             writer: of the index.
             codes: those that the index has; what is learnt is committed, too.
-            sequence: the last number that the index has applied.
-            target: the number to note.
+            changes: in batches.
+            target: the sequence number to note.
+            is_new: whether the index has no documents, so that there is nothing to delete.
         """
         self._writer_codes, content = codes, codes.content
-        for batch in self._source.changes(sequence):
+        for batch in changes:
             for change in batch:
-                if sequence:  # before the first change there is nothing to delete
+                if not is_new:
                     writer.delete_documents_by_term("key", change.key)
                 if change.document is not None:
                     writer.add_document(_postings(change.key, change.document, codes))
+            keys = [change.key for change in batch if change.document is not None]
+            self._written, self._last_keys = self._written + len(keys), keys[-_MERGED:]
         marker = tantivy.Document()
         marker.add_integer("key", MARKER)
         marker.add_text("marker", f"{_FORMAT} {self._origin}\n{target}")
