@@ -55,7 +55,7 @@ class TestFamilies:
         answer = workspace.search(question, 3, datasets=f"kind{kind}", refuse=False)
         [note] = [note for note in answer.degraded if "stands in no document that was searched" in note]
         assert "417" in note
-        assert f"the nearest is {answer.hits[0].id!r}" in note
+        assert f"the nearest is {answer.hits[0].caption}" in note
         assert all(hit.relevance is not None and hit.relevance <= NEAR_MISS for hit in answer.hits)
         assert answer.confidence is not None
         assert answer.confidence <= NEAR_MISS
@@ -87,7 +87,7 @@ def test_only_what_the_asker_may_see_is_said_to_be_there(tmp_path: Any) -> None:
         assert (board_answer.hits[0].id, board_answer.degraded) == ("hidden", ())
         answer = workspace.search(question, principals=[], refuse=False)
         assert [hit.id for hit in answer.hits] == ["other"]
-        assert "the nearest is 'other'" in answer.degraded[0]
+        assert "the nearest is Invoice INV-2026-0416 is due in May." in answer.degraded[0]
 
 
 def test_of_several_things_one_is_enough(tmp_path: Any) -> None:

@@ -92,4 +92,4 @@ def absence(names: Sequence[Designation], nearest: Hit) -> str:
     """Say that names stand in no document."""
     subject = " and ".join(name.text for name in names)
     verb = "stands" if len(names) == 1 else "stand"
-    return f"{subject:.200} {verb} in no document that was searched; the nearest is {nearest.id!r:.80}"
+    return f"{subject:.200} {verb} in no document that was searched; the nearest is {nearest.caption:.80}"
