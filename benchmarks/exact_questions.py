@@ -6,8 +6,8 @@
   languages; the relevance of right hits with the rule of exact names, and without it
 - quotes: all questions of the development data with quotation marks, and those with ``-``, ``+`` or ``:``: how many
   of them are obeyed, and nDCG@10 of these, obeyed and as plain words
-- identifiers: 300 names that stand in one file each, of the standard library and the logs of this machine; asked
-  whole, in another case, in another notation and by their parts
+- identifiers: 300 names that stand in one file each, of the standard library's modules and the logs of this machine,
+  and 150 of its packages; asked whole, in another case, in another notation and by their parts
 - synonyms: 60 groups in three languages, two-way and one-way; files that were written; twins with a hidden word
 - size: bytes of a stored collection, without vectors; run it in two checkouts to compare
 """
@@ -124,19 +124,25 @@ def quotes() -> None:
 
 def identifiers() -> None:
     """Ask for names that stand in one file each."""
-    draw = random.Random(45)
     library = Path(sysconfig.get_paths()["stdlib"])
+    draw = random.Random(45)
     paths = [path for path in sorted(library.glob("*.py")) if 3_000 < path.stat().st_size < 40_000]
     files = (
         draw.sample(paths, 70) + [path for path in sorted(Path("/var/log").rglob("*.log")) if path.stat().st_size][:5]
     )
+    _ask_identifiers("modules and logs", draw, files, 300)
+    packages = [path for path in sorted(library.glob("[a-z]*/*.py")) if 3_000 < path.stat().st_size < 40_000]
+    _ask_identifiers("packages", draw, draw.sample([path for path in packages if path.stem[0] != "_"], 75), 150)
+
+
+def _ask_identifiers(title: str, draw: random.Random, files: list[Path], count: int) -> None:
     texts = {path.name: path.read_text(errors="replace")[:40_000] for path in files}
     files_of: dict[str, set[str]] = {}
     for name, text in texts.items():
         for identifier in set(IDENTIFIER.findall(text)):
             files_of.setdefault(" ".join(PARTS.findall(identifier)).lower(), set()).add(f"{name}\t{identifier}")
     own = [next(iter(places)).split("\t") for parts, places in files_of.items() if len(places) == 1 and len(parts) > 9]
-    chosen, figures = draw.sample(sorted(own), 300), Counter[str]()
+    chosen, figures = draw.sample(sorted(own), count), Counter[str]()
     with tempfile.TemporaryDirectory() as folder, pointsman.open(Path(folder) / "work") as workspace:
         source = Path(folder) / "files"
         source.mkdir()
@@ -157,7 +163,7 @@ def identifiers() -> None:
             for form, question in forms.items():
                 hits = workspace.search(question, 5).hits
                 figures[form] += bool(hits) and hits[0].metadata["source"] == name
-    print("right file first:", ", ".join(f"{form} {count / 300:.3f}" for form, count in figures.items()))
+    print(f"{title}, right file first:", ", ".join(f"{form} {right / count:.3f}" for form, right in figures.items()))
 
 
 def synonyms() -> None:

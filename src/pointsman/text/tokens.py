@@ -10,7 +10,8 @@ Khmer, Burmese, Tibetan      characters as simplified ones
 other scripts                words, folded
 emoji                        a token each
 ``state-of-the-art``,        written together, and the parts: ``stateoftheart state of the art``, ``ospathjoin os path
-``os.path``, ``getName``     join``, ``getnam get name``. So *e-mail* meets *email*, and ``snake_case`` ``snakeCase``
+``os.path``, ``getName``,    join``, ``getnam get name``. So *e-mail* meets *email*, and ``snake_case`` ``snakeCase``;
+``self.max_size``            ``selfmaxs maxsiz self max size``: each name with parts is a term of its own
 words with digits            numbers, amounts, versions and codes, and what has several words, such as dates and
                              numbers in groups: see :mod:`pointsman.text.number_terms`
 ``U.S.A.``                   ``usa``
@@ -46,7 +47,7 @@ from pointsman.text.unicode import FOLDS, fold, normalize, repair, table_checksu
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-ANALYZER_VERSION = 4
+ANALYZER_VERSION = 5
 """Increased when this module's rules change, so that an index made with other rules is rebuilt."""
 
 LONGEST_TOKEN = 255
@@ -89,7 +90,8 @@ _WORDS = re.compile(
 _DENSE_RUN = re.compile(f"[{_DENSE}]")
 _SPACED_RUN = re.compile(f"[{_WORD_CHARACTERS}]")
 _CYRILLIC = re.compile("[\u0400-\u052f]")
-_COMPONENT_BREAK = re.compile(r"[._'’ʼ,‐-]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_NAME_BREAK = re.compile(r"[.'’ʼ,‐-]+")
+_PART_BREAK = re.compile(r"_+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _DIGIT = re.compile("[0-9]")
 _FIRST_DIGIT = re.compile("[0-9０-９]")
 _BLANK = re.compile("[ \n]")
@@ -244,17 +246,26 @@ def _without_ending(word: str) -> str:
 
 
 def _joined_and_parts(word: str) -> list[str]:
-    components = [component for text in _COMPONENT_BREAK.split(word) if (component := fold(text))]
-    if len(components) < 2:
-        return components
-    compound = components[0]
-    for component in components[1:]:  # a hyphen stays between digits, so that no near miss of a code equals it
-        compound += f"-{component}" if compound[-1].isdigit() and component[0].isdigit() else component
+    """Return a word with parts written together, each name between its points and hyphens too, and all parts."""
+    names = [[part for text in _PART_BREAK.split(name) if (part := fold(text))] for name in _NAME_BREAK.split(word)]
+    parts = list(chain.from_iterable(names))
+    if len(parts) < 2:
+        return parts
+    joined_names = [_joined(name) for name in names if 1 < len(name) < len(parts)]
+    compound = _joined(parts)
     if len(compound) > _LONGEST_WORD:
-        return components
-    if len(components) == len(compound) and compound.isalpha():  # initials
+        return [*joined_names, *parts]
+    if len(parts) == len(compound) and compound.isalpha():  # initials
         return [compound]
-    return [compound, *components]
+    return [compound, *joined_names, *parts]
+
+
+def _joined(parts: list[str]) -> str:
+    """Return parts written together; a hyphen stays between digits, so that no near miss of a code equals it."""
+    compound = parts[0]
+    for part in parts[1:]:
+        compound += f"-{part}" if compound[-1].isdigit() and part[0].isdigit() else part
+    return compound
 
 
 def _words_of_other_scripts(run: str) -> list[str]:

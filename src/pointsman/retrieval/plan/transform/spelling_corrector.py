@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _NOT_YET: Final = "spelling: not corrected, the words of the documents are still being read; search again in a moment"
 _WORD: Final = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")
+_FEW_WORDS: Final = re.compile("[^\\W\u2e80-\uffff]+(?:\\s+[^\\W\u2e80-\uffff]+){1,5}")
+"""Such as the parts of an identifier; Chinese has no blanks to leave out."""
 
 
 class Corrector(BaseTransformer):
@@ -48,7 +50,14 @@ class Corrector(BaseTransformer):
 
     def at_once(self, query: Query) -> Transformed | None:
         """Return the query unchanged in the usual case, after one lookup: a document contains all its words."""
-        return Transformed(query) if not self.datasets or len(query.text) > 2000 or self._is_known(query.text) else None
+        if not self.datasets or len(query.text) > 2000:
+            return Transformed(query)
+        one_word = "".join(query.text.lower().split()) if _FEW_WORDS.fullmatch(query.text) else ""
+        is_known, has_one_word = self._are_known(query.text, one_word)
+        if has_one_word:
+            variant = Variant(one_word, "one word", method="bm25", means_the_same=True)
+            return Transformed(query, (variant,), f"the documents also write {one_word:.80}, in one word")
+        return Transformed(query) if is_known else None
 
     def transform(self, query: str | Query) -> Transformed:
         """Return the query with corrected words; the same object if there is nothing to correct."""
@@ -82,7 +91,18 @@ class Corrector(BaseTransformer):
         return Transformed(replace(query, text=text), (original,), detail, spelling=Spelling(text, query.text, True))
 
     def _is_known(self, word: str) -> bool:
-        for dataset in self.datasets:  # noqa: SIM110  (a generator is a call of its own)
-            if reading_of(dataset).store.frequencies([word])[0] > 0:
-                return True
-        return False
+        return self._are_known(word)[0]
+
+    def _are_known(self, text: str, one_word: str = "") -> tuple[bool, bool]:
+        """Whether a document contains all words of a text, and whether one has them in one word.
+
+        The latter costs no further round trips: datasets elsewhere are not asked once the words are known.
+        """
+        is_known = has_one_word = False
+        for dataset in self.datasets:
+            reading = reading_of(dataset)
+            if is_known and (has_one_word or not one_word or not reading.is_local):
+                break
+            counts = reading.store.frequencies([text, one_word] if one_word else [text])
+            is_known, has_one_word = is_known or counts[0] > 0, has_one_word or counts[-1] > 0 < len(one_word)
+        return is_known, has_one_word
