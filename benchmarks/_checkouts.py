@@ -52,9 +52,37 @@ CHECKOUTS: Final[Mapping[str, Checkout]] = {
     ),
     "studio": Checkout("basecamp/handbook", "c9536061f26d0b5bd9f2f900d63e27e9f4deb4ed", (".",)),
     "guide": Checkout("doka-guide/content", "4346a0274c74bd54d1dccbd998e4b07c8cef257b", ("docs/",)),
+    "newsroom": Checkout(
+        "fivethirtyeight/data",
+        "fcf572c4fba05a42f1f34f415bd5e6dc389efd68",
+        (
+            *("airline-safety/", "alcohol-consumption/", "avengers/", "bad-drivers/", "bob-ross/README.md"),
+            *("candy-power-ranking/", "college-majors/readme.md", "college-majors/women-stem.csv"),
+            *("congress-resignations/", "drug-use-by-age/", "fandango/README.md", "fight-songs/"),
+            *("foul-balls/README.md", "goose/README.md", "hate-crimes/", "infrastructure-jobs/", "love-actually/"),
+            *("mad-men/", "marriage/README.md", "nba-draymond/README.md", "nutrition-studies/README.md"),
+            *("obama-commutations/README.md", "police-locals/", "potential-candidates/", "sandy-311-calls/Readme.md"),
+            *("study-drugs/README.md", "tarantino/README.md"),
+        ),
+    ),
+    "campus": Checkout(
+        "SurviveSJTU/SurviveSJTUManual",
+        "cd9f21afb5ce4a87e643280ae5000b6ea4bfccdc",
+        (
+            *("li-zhi-pian/", "sheng-cun-ji-qiao/", "fang-tan-ji/bao-yan-zhe-shuo/", "fang-tan-ji/untitled/"),
+            *("fang-tan-ji/guan-li-zhe-de-zhi-hui/", "fang-tan-ji/po-jie-liu-hu-zheng-ce/"),
+            *("fang-tan-ji/xiao-xin-xiang-mu-de-xian-jing/", "fang-tan-ji/zuo-zhen-zheng-de-yan-jiu/"),
+        ),
+    ),
+    "roadmap": Checkout(
+        "tlbootcamp/tlroadmap",
+        "a0562de32dfc11b973cae2db20df22e343d7ad2f",
+        ("tlroadmap/roles/people-manager/", "tlroadmap/roles/integrator/", "tlroadmap/self-skills/"),
+    ),
 }
 """By name of the folder: an agency's handbook, recipes in Chinese, the documentation of a cloud in Russian,
-a software company's handbook, and the guide for contributors of a Russian reference."""
+a software company's handbook, the guide for contributors of a Russian reference, tables behind a newspaper's stories,
+a Chinese students' manual, and what Russian team leads have to know."""
 
 
 def why_missing(name: str) -> str:
