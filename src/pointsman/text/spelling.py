@@ -57,6 +57,11 @@ _PREFIXES = frozenset("aeiаовсу")
 _LISTED_LENGTH = 5
 """The minimum length of a word to correct to one that the corpus has only in another form, in letters."""
 
+_SURELY_LISTED = 2.0
+"""The frequency from which a listed word is no slip of one that begins otherwise, nor of any if it is shorter than
+`_LISTED_LENGTH`: *sago*, *ago*. Of 1,475 rare right words 64 are still taken for slips, 210 without it, and 689 instead
+of 702 of 1,088 slips are put right."""
+
 _RARER = 2.5
 """Orders of magnitude by which a listed word must be rarer than another to count as a slip of it."""
 
@@ -347,7 +352,7 @@ class Speller:
         candidates: list[tuple[float, str, bool]] = []
         for candidate in self._index.near(word, slips):
             cost = slip_cost(word, candidate, slips)
-            if cost is not None:
+            if cost is not None and not self._is_other_word(word, candidate):
                 sure = self._believable(word, candidate, cost, is_name=is_name)
                 if sure or self._possible(word, candidate, cost, is_name=is_name):
                     candidates.append((self._doubt(candidate, cost), candidate, sure))
@@ -377,7 +382,9 @@ class Speller:
             return
         minimum = self._lexicon.zipf(word) + _RARER
         for candidate in one_slip_away(word):
-            if self._lexicon.zipf(candidate) < minimum or (cost := slip_cost(word, candidate, 1)) is None:
+            if self._lexicon.zipf(candidate) < minimum or self._is_other_word(word, candidate):
+                continue
+            if (cost := slip_cost(word, candidate, 1)) is None:
                 continue
             if candidate in self._counts and self._counts[candidate] > 1:
                 continue  # seen already
@@ -388,6 +395,12 @@ class Speller:
             if present or (not is_name and self._lexicon.zipf(candidate) >= _COMMON):
                 sure = present and beginning and len(word) >= _LISTED_LENGTH
                 yield self._doubt(candidate, cost) + (0.0 if present else _ABSENT), candidate, sure
+
+    def _is_other_word(self, word: str, candidate: str) -> bool:
+        """Whether a word is surely a word of its own beside another one."""
+        if self._lexicon is None or self._lexicon.zipf(word) < _SURELY_LISTED:
+            return False
+        return len(word) < _LISTED_LENGTH or word[0] != candidate[0]
 
     def _has_form_of(self, word: str) -> bool:
         return any(stem in self._known_stems for stem in DEFAULT_ANALYZER.tokens(word)[:1])
