@@ -396,6 +396,8 @@ OTHER_TEXTS = [f"Nothing of interest in note number {number}." for number in ran
         ("почему нельзя трогать Лебёдку", "Лебёдку тянут вдвоём."),
         ("什么东西属于菲罗？", "这件物品属于菲罗，放在仓库第三层。"),
         ("菲翰莉洛修好了什么？", "据说去年修桥的是菲翰莉洛。"),
+        ("谁见过杨建？", "站台上的花坛每年春天由杨建翻土。"),
+        ("李建国负责哪里？", "李建国把一只旧木箱寄存在门房。"),  # 建国 is a word of its own
         ("谁预订酒店", "酒店由王敏预订，双人间，含早餐。"),  # not "订酒", which is no word
     ],
 )
@@ -420,6 +422,7 @@ def test_hit_with_the_words_or_the_names_of_a_question_is_not_refused(question: 
         ("how do I knit a scarf", ["I presented the slides in Lisbon."]),  # no name, and not even searched
         ("什么东西属于菲罗？", [f"第{number}件物品属于菲罗。" for number in range(4)]),
         ("红酒配什么菜", ["红酒一瓶。"]),
+        ("红烧肉怎么做才不腻", ["红烧鱼不放糖。"]),  # listed words and grammar alone
         ("???", ["???"]),
     ],
 )

@@ -16,7 +16,6 @@ from pointsman.cli.core_commands import app
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.retrieval import receipts
 from pointsman.retrieval.refine.refuse import UNSURE_BELOW, Refuser
-from pointsman.retrieval.run.judging import needed_relevance
 from pointsman.tools.errors import InputError, PointsmanError
 from pointsman.values.reasons import messages
 from pointsman.values.retrieval_context import NEAREST, UNSURE, RetrievalContext
@@ -132,13 +131,6 @@ def test_an_unknown_name_is_refused_by_name(office: pointsman.Workspace) -> None
         office.search("vacation", refuse=name)
     with pytest.raises(InputError, match="at_least"):
         Refuser(at_least=2)
-
-
-def test_absent_words_raise_what_is_needed() -> None:
-    shares = [0.0, 0.25, 0.5, 1.0]
-    levels = [needed_relevance(share, 8) for share in shares]
-    assert levels == sorted(levels)
-    assert needed_relevance(0.5, 4) < needed_relevance(0.5, 12) <= 0.2
 
 
 # ── every door ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -142,7 +142,6 @@ class Lists:
         idf: the sum of the idf of the query's words, counting repeats: an upper bound of BM25, 0 without words. With
             it, and with `MATCHED` among the scores, hits are judged by their words. None if the store needs another
             round trip to compute it.
-        absent: the part of ``idf`` of the words that no document has. None like ``idf``.
     """
 
     rankings: Mapping[str, Ranking]
@@ -150,7 +149,6 @@ class Lists:
     documents: Mapping[Any, Document] = field(default_factory=dict)
     degraded: tuple[str, ...] = ()
     idf: float | None = None
-    absent: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

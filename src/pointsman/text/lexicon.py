@@ -1,4 +1,4 @@
-"""Word frequencies in English and Russian.
+"""Word frequencies in English, Russian and Chinese.
 
 A known word is not a typo. *Bake* may be absent from a manual that has *break* on every page, but is not a misspelling
 of it; *goverment* occurs in any list made from the web, but is a misspelling of *government*, which is eight hundred
@@ -24,8 +24,9 @@ import xxhash
 from pointsman.tools.errors import InputError, UnknownNameError
 
 WORD_LISTS: Final = Path(__file__).parent / "words"
-LANGUAGES: Final[tuple[str, ...]] = ("en", "ru")
+LANGUAGES: Final[tuple[str, ...]] = ("en", "ru", "zh")
 _STEPS: Final = 25  # frequency steps per unit of `Lexicon.zipf`
+_MOST_CHARACTERS: Final = 4  # of a listed Chinese word; hardly one has more
 
 
 class Lexicon:
@@ -84,6 +85,25 @@ def installed_lexicon(language: str) -> Lexicon:
     if language not in LANGUAGES:
         raise UnknownNameError("language of a word list", language, LANGUAGES)
     return Lexicon.from_bytes(np.memmap(WORD_LISTS / f"{language}.bin", "u1", "r").data)
+
+
+def most_frequent_words(text: str, lexicon: Lexicon) -> list[str]:
+    """Split text without spaces into those listed words that are the most frequent together.
+
+    A character that is in no listed word there is a word of its own.
+
+    >>> most_frequent_words("什么东西属于杨建", installed_lexicon("zh"))
+    ['什么', '东西', '属于', '杨', '建']
+    """
+    best = [(0.0, 0)]  # by end: what the words up to it lack in frequency, and where the last of them begins
+    for end in range(1, len(text) + 1):
+        zipfs = {start: lexicon.zipf(text[start:end]) for start in range(max(0, end - _MOST_CHARACTERS), end)}
+        best.append(min((best[start][0] + 10 - z, start) for start, z in zipfs.items() if z or start == end - 1))
+    words, end = list[str](), len(text)
+    while end:
+        words.append(text[best[end][1] : end])
+        end = best[end][1]
+    return words[::-1]
 
 
 def frequency_step(zipf: float) -> int:

@@ -311,15 +311,15 @@ class StoreResults(Results):
 
     Attributes:
         embedder: the name of the embedder behind the cosines; None if there are none.
-        idf, absent: those of `Lists`.
+        idf: that of `Lists`.
     """
 
-    __slots__ = ("absent", "documents", "embedder", "idf", "reading", "store_query")
+    __slots__ = ("documents", "embedder", "idf", "reading", "store_query")
 
     def __init__(self, reading: Reading, store_query: StoreQuery, lists: Lists, degraded: tuple[str, ...] = ()) -> None:
         super().__init__(_pool(reading, lists), degraded=(*degraded, *lists.degraded))
         self.reading, self.store_query, self.documents = reading, store_query, lists.documents
-        self.idf, self.absent = lists.idf, lists.absent
+        self.idf = lists.idf
         self.scorable_lists = SCALES.keys() & self.pool.scores.keys()
         info = reading.info
         self.embedder = info.embedder if info is not None and "vector" in self.pool.lists else None

@@ -40,13 +40,10 @@ sees little in a single word, so such a question is also judged by words alone, 
 """
 
 
-_NEEDED: Final = (-7.6, 4.2, 1.9)  # intercept, and slopes for the share of absent words and for the logarithm of terms
-_MOST_NEEDED: Final = 0.2
 _ENOUGH_ACROSS: Final = 12
 """Below so many candidates, less is needed in proportion if the question is in another language than they are: among a
 few passages even the right one hardly stands out. Chosen on pieces of en_xquad of 1, 3, 6 and 12 passages, asked in
 Chinese and Russian: of six, 7 to 10 % of right ones would be refused, and 2 % are."""
-_FEW_TERMS: Final = 3  # shorter questions count as having so many
 _WHOLE: Final = 1 - 1e-6  # of the weight of a question's words; sums differ in their last digits
 _FIRST_HAN: Final = "\u3400"
 _WORDS: Final = re.compile("[\u3400-\u9fff]+|[^\\s\u3400-\u9fff]*\\w[^\\s\u3400-\u9fff]*")
@@ -250,7 +247,7 @@ def judge(
         if not judgements:
             continue
         judgement, calibration = max(judgements, key=lambda pair: pair[0].best)
-        minimum = _minimum(calibration, evidence, results, terms, {} if fit is None else fit.minimums)
+        minimum = _minimum(calibration, evidence, {} if fit is None else fit.minimums)
         datasets[name] = Evaluation(judgement.best, minimum)
         hit_keys = [(name, document.id) for document in judged_documents.values()]
         levels = zip(*[judgement.relevance for judgement, _ in judgements], strict=True)
@@ -258,38 +255,12 @@ def judge(
     return Judgements(datasets, relevance)
 
 
-def _minimum(
-    calibration: Relevance, evidence: Evidence, results: StoreResults, terms: int, fitted_minimums: Mapping[Form, float]
-) -> float:
+def _minimum(calibration: Relevance, evidence: Evidence, fitted_minimums: Mapping[Form, float]) -> float:
     """Return the relevance below which nothing is answered from a dataset."""
     if evidence.across:
         share = 1.0 if evidence.cosine is None else len(evidence.cosine) / _ENOUGH_ACROSS
         return calibration.minimum * min(share, 1.0)
-    if (minimum := fitted_minimums.get(calibration.form)) is not None:
-        return minimum
-    if evidence.form == "both" and results.idf and results.absent is not None:
-        return needed_relevance(results.absent / results.idf, terms)
-    return calibration.minimum
-
-
-def needed_relevance(absent_share: float, terms: int) -> float:
-    """Return the relevance below which a question is surely answered elsewhere.
-
-    Words that stand in no document speak against it, and a long question has more words that could stand in one. The
-    function was fitted to 196 questions of four folders whose first hit is right, 60 that nothing there answers, and
-    800 everyday ones: it refuses 1, 47 and 689 of them, where a constant of 0.12 refused 8, 50 and 671, and is reported
-    on collections that it was not fitted to (``benchmarks/verdicts.py``).
-
-    Args:
-        absent_share: the share of the weight (idf) of the question's words that no document has.
-        terms: the number of its different terms.
-
-    >>> [round(needed_relevance(share, 6), 3) for share in (0.0, 0.3, 0.6, 1.0)]
-    [0.015, 0.05, 0.158, 0.2]
-    """
-    intercept, by_absent, by_terms = _NEEDED
-    logit = intercept + by_absent * absent_share + by_terms * math.log(max(terms, _FEW_TERMS))
-    return min(1 / (1 + math.exp(-logit)), _MOST_NEEDED)
+    return fitted_minimums.get(calibration.form, calibration.minimum)
 
 
 def words_of(text: str) -> int:

@@ -49,7 +49,7 @@ def search_both(words: WordQuery | None, vectors: VectorQuery | None, depth: int
         bm25.update(zip(only_near, lexical_scores, strict=True))
         cosine.update(zip(only_words, cosines, strict=True))
     scores[MATCHED] = {key: words.matched.get(key, 0.0) for key in bm25}
-    return Lists(rankings, scores, idf=words.idf, absent=words.absent)
+    return Lists(rankings, scores, idf=words.idf)
 
 
 def score_both(

@@ -6,7 +6,6 @@ import hashlib
 import threading
 import time
 from dataclasses import dataclass
-from itertools import compress
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -244,8 +243,7 @@ class OpenSearchReader(Store):
             scores[MATCHED] = _matched(answers[WORDS], weights) if WORDS in answers else {}
         if weights is None:
             return Lists(rankings, scores, documents, tuple(degraded))
-        absent = sum(compress(weights, _are_absent(answers[_HOLDING]))) if weights else 0.0
-        return Lists(rankings, scores, documents, tuple(degraded), sum(weights), absent)
+        return Lists(rankings, scores, documents, tuple(degraded), sum(weights))
 
     def _scores(self, name: str, hits: Sequence[Mapping[str, Any]], store_query: StoreQuery) -> list[float]:
         """Return the scores of hits: the cluster's on our scale, or the cosines of the vectors stored beside them."""
@@ -481,12 +479,6 @@ def _weights(store_query: StoreQuery, answer: Mapping[str, Any]) -> list[float]:
     documents, buckets = answer["hits"]["total"]["value"], answer["aggregations"]["words"]["buckets"]
     counts = query_terms(store_query.text or "").values()
     return [n * idf(documents, buckets[str(number)]["doc_count"]) for number, n in enumerate(counts)]
-
-
-def _are_absent(answer: Mapping[str, Any]) -> list[bool]:
-    """Return of each of a query's words whether no existing document has it."""
-    buckets = answer["aggregations"]["words"]["buckets"]
-    return [not buckets[str(number)]["doc_count"] for number in range(len(buckets))]
 
 
 def _matched(answer: Mapping[str, Any], weights: Sequence[float]) -> dict[Any, float]:

@@ -180,7 +180,7 @@ class PostgresReader(Store):
         documents = {row[0]: self._document(row[5], row[6], row[7]) for row in rows}
         if not rows or WORDS not in rankings:
             return Lists(rankings, scores, documents)
-        return Lists(rankings, scores, documents, idf=rows[0][8] or 0.0, absent=rows[0][10] or 0.0)
+        return Lists(rankings, scores, documents, idf=rows[0][8] or 0.0)
 
     def score(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:
         """See `Store`."""

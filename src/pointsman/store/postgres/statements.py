@@ -345,7 +345,7 @@ alter table {self.vec} alter v set storage external;
         score, matched = (_exact_sum(f"h.{name}") if repeatable else f"sum(h.{name})" for name in ("s", "idf"))
         return f"""
 q as materialized (
-  select t.id, t.id is null as is_absent,
+  select t.id,
     w.n * ln(1 + ((select documents from {self.row}) - coalesce(t.df, 0) + 0.5::float8)
       / (coalesce(t.df, 0) + 0.5::float8)) as idf,
     {k1 * (1 - b)!r}::float8 as base,
@@ -462,10 +462,10 @@ def _candidates(
     """
     score_columns = "w.score, coalesce(s.score, 0)" if has_words else "null::float8, null::float8"
     score_columns += f", n.cosine, -(e.v {tables.near()})" if has_vector else ", null::float8, null::float8"
-    word_columns = f"(select {idf} from q), coalesce(s.matched, 0), (select {idf} from q where is_absent)"
+    word_columns = f"(select {idf} from q), coalesce(s.matched, 0)"
     return (
         f"with {', '.join(lists)} select d.id, {score_columns}, d.key, y.text, y.metadata, "
-        f"{word_columns if has_words else 'null::float8, null::float8, null::float8'} "
+        f"{word_columns if has_words else 'null::float8, null::float8'} "
         f"from ({' union '.join(pool)}) pool join {tables.doc} d on d.id = pool.id "
         f"join {tables.body} y on y.id = d.id"
         + (" left join words w on w.id = d.id left join scored s on s.doc = d.id" if has_words else "")
@@ -552,8 +552,7 @@ t as materialized (select w.n, w.occurrences, t.id
 h as materialized (select p.term, p.doc, p.tf::float8 as tf, p.length::float8 as length
   from {tables.posting} p join {tables.doc} d on d.id = p.doc
   where p.term = any(array(select id from t)) and {self.VISIBLE}),
-q as materialized (select t.n, t.id, f.df is null as is_absent,
-    t.occurrences * ln(1 + (size.documents - coalesce(f.df, 0) + 0.5::float8)
+q as materialized (select t.n, t.id, t.occurrences * ln(1 + (size.documents - coalesce(f.df, 0) + 0.5::float8)
     / (coalesce(f.df, 0) + 0.5::float8)) as idf
   from t cross join size left join (select term, count(*)::float8 as df from h group by term) f on f.term = t.id),
 scored as materialized (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import compress
 from operator import attrgetter, mul
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,7 +34,6 @@ class WordQuery:
     Attributes:
         terms: the words, and how often each occurs in the query.
         idf: the sum of their idf, counting repeated words again and including absent ones.
-        absent: the part of it of the words that no document has.
         matched: by key of a document that was scored, the sum of the idf of the words that it has, counting repeats.
     """
 
@@ -47,7 +45,6 @@ class WordQuery:
         "_repeatable",
         "_snapshot",
         "_weights",
-        "absent",
         "idf",
         "matched",
         "terms",
@@ -67,11 +64,8 @@ class WordQuery:
         self._constants, self._repeatable = (k1, b), repeatable
         self._keys = snapshot.keys if isinstance(snapshot, IndexSubset) else None
         self._query = _any_of(snapshot, self.terms) if any(map(snapshot.learn, self.terms)) else None
-        idfs = snapshot.idfs(self.terms)
-        self._weights = list(map(mul, self.terms.values(), idfs))
+        self._weights = list(map(mul, self.terms.values(), snapshot.idfs(self.terms)))
         self.idf = math.fsum(self._weights)
-        highest = math.log(1 + (snapshot.documents + 0.5) / 0.5) * (1 - 1e-9)  # the idf of a word that no document has
-        self.absent = math.fsum(compress(self._weights, map(highest.__le__, idfs)))
         self.matched: dict[int, float] = {}
 
     def search(self, k: int, filters: Filter | None = None) -> list[tuple[int, float]]:
