@@ -330,10 +330,10 @@ def test_what_is_right_in_its_own_language_is_left_alone(text: str, alternative:
 
 @pytest.mark.parametrize("word", ["sago", "leek", "kelp", "udon", "chard", "rafter"])
 def test_a_rare_word_is_no_slip_of_a_common_one_that_begins_otherwise_or_of_any_if_it_is_short(word: str) -> None:
-    documents = "It was long ago, a week of hard help upon upon after all; keep it."
+    documents = "It was long ago, a week of hard help upon the government after all; keep it."
     for words in (Speller({"recipe": 9}, lexicon=LEXICON), Speller.from_texts([documents] * 20, lexicon=LEXICON)):
         assert not words.correct(f"how much {word} goes into the bowl")
-    assert words.correct("how much goes into the bowll").changes[0].new == "bowl"
+    assert words.correct("how much of the govermnent").text == "how much of the government"
 
 
 def test_the_commoner_of_two_words_one_slip_away_is_meant() -> None:
