@@ -474,8 +474,8 @@ def test_answers_are_not_refused_for_vectors_that_are_to_come(
             answer = dataset.search("Сколько очков пропустила защита Пантерз?")
             assert answer.refused is None
             assert [hit.relevance for hit in answer.hits] == [None] * len(answer.hits)
-            soup = dataset.search("best soup of boiled potatoes in Lima")  # words alone refuse less
-            assert soup.refused is not None
+            elsewhere = dataset.search("best way to keep pancakes from sticking to the pan")  # words alone refuse less
+            assert elsewhere.refused is not None
 
 
 def test_stores_say_whether_vectors_can_follow(tmp_path: Path) -> None:
