@@ -11,6 +11,7 @@ import pytest
 from pointsman import Document, Workspace
 from pointsman.embedders import HashingEmbedder
 from pointsman.retrieval.plan.vocabulary import LEXICON, speller_of
+from pointsman.store.local import local_store
 from pointsman.store.local.keyword import words_file
 from pointsman.store.local.keyword.words_file import WORDS_FILE, words_sequence, write_words
 from pointsman.store.local.local_store import LocalStore
@@ -104,6 +105,26 @@ def test_a_small_dataset_and_single_writes_store_no_words(tmp_path: Path, folder
     with Workspace(folder, embedder=HashingEmbedder()) as workspace, workspace.dataset("rails").writing():
         workspace.dataset("rails").add(documents(1, 60))
     assert words_path(folder).stat().st_mtime_ns == written
+
+
+def test_one_long_write_stores_words_and_those_within_a_block_wait_for_its_end(
+    tmp_path: Path, readings: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_store, "_LONG_WRITE", 60)
+    with Workspace(tmp_path, embedder=HashingEmbedder()) as workspace:
+        dataset = workspace.dataset("rails")
+        dataset.add(documents(59))
+        assert not words_path(tmp_path).exists()
+        with dataset.writing():
+            dataset.add(documents(60, 100))
+            assert not words_path(tmp_path).exists()
+        written = words_path(tmp_path).stat().st_mtime_ns
+        dataset.add(documents(120, 200))
+    assert words_path(tmp_path).stat().st_mtime_ns > written
+    readings.clear()
+    with Workspace(tmp_path, embedder=HashingEmbedder()) as workspace:
+        assert workspace.search("railwya junciton", 4).spelling is not None
+    assert not readings
 
 
 def test_words_that_were_read_for_a_question_are_stored(tmp_path: Path, readings: list[str]) -> None:

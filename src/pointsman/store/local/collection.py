@@ -243,6 +243,11 @@ class Collection:
                     self._settle()
                     self._step_down()
 
+    @property
+    def is_in_block(self) -> bool:
+        """Whether a ``writing`` block is open, at whose end more is done than after each write."""
+        return self._open_blocks > 0
+
     @contextmanager
     def healing(self) -> Iterator[bool]:
         """Hold the lock for a moment as a reader, to replace a derived file; False within if somebody else writes.

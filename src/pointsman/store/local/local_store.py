@@ -46,7 +46,6 @@ from pointsman.values.types import AddResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
@@ -65,6 +64,7 @@ log = logging.getLogger(__name__)
 _INTERNAL: Final = frozenset({"seq", "tally", "identity", "embedder", "dimensions", KEPT_DAYS, KEPT_FROM, RECEIPT_KEY})
 _DELETED_TOGETHER: Final = 10_000
 _READ_TOGETHER: Final = 1000
+_LONG_WRITE: Final = 2000  # documents; of fewer it is not even asked whether words are due
 
 
 def _as_it_is() -> None:
@@ -93,6 +93,7 @@ class LocalStore(Store):
         self._scales = SCALES_OF[technique]
         self.folder = directory
         self._info: StoreInfo | None = None
+        self._written = 0  # documents
         self._due: dict[int, int] = {}  # by the last sequence number, how many documents lack their vector
         self._refresh: Callable[[], None] = self.collection.refresh
         self._metas: Mapping[str, str] | None = None  # of a pinned store
@@ -227,6 +228,7 @@ class LocalStore(Store):
             if stored_only and vectors is not None:
                 is_stored = self.collection.truth.unchanged(items)
                 items, vectors = list(compress(items, is_stored)), vectors[is_stored]
+            self._written += len(items)
             return self.collection.write(items, vectors, embedder or "", has_vector, skip_identical=skip_identical)
 
     def set_metadata(
@@ -275,23 +277,21 @@ class LocalStore(Store):
             matching = [id_ for id_ in self.ids(filters=filters) if id_set is None or id_ in id_set]
             return sum(self.collection.delete(batch) for batch in batched(matching, _DELETED_TOGETHER))
 
-    def writer(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def writer(self) -> Iterator[None]:
         """See `Store`; the indexes follow at the end. See `Collection.writer`."""
-        return self.collection.writer()
+        written_before = self._written
+        with self.collection.writer():
+            yield
+            if self._written >= written_before + _LONG_WRITE and not self.collection.is_in_block:
+                self._write_due_words()
 
     @contextmanager
     def writing(self, wait: float = 0.0) -> Iterator[None]:
         """See `Store`, and `Collection.writing`."""
         with self.collection.writing(wait):
             yield
-            try:
-                sequence = self.collection.truth.sequence()
-                if self._words_are_due(sequence):
-                    from pointsman.text.spelling import Speller
-
-                    self._write_words(Speller.from_texts(texts(self)), sequence)
-            except StoreError as error:  # such as of a dataset that was deleted within the block
-                log.debug("the words of a dataset are not stored now: %s", error)
+            self._write_due_words()
 
     # ── statistics ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -391,6 +391,17 @@ class LocalStore(Store):
                         self._write_words(speller, sequence)
             except StoreError as error:
                 log.debug("the words of %s are not stored now: %s", self.info.identity, error)
+
+    def _write_due_words(self) -> None:
+        """As the writer, at the end of a long write, store its words, so that searches need not wait for them."""
+        try:
+            sequence = self.collection.truth.sequence()
+            if self._words_are_due(sequence):
+                from pointsman.text.spelling import Speller
+
+                self._write_words(Speller.from_texts(texts(self)), sequence)
+        except StoreError as error:  # such as of a dataset that was deleted within the block
+            log.debug("the words of a dataset are not stored now: %s", error)
 
     def _words_are_due(self, sequence: int) -> bool:
         path, identity = self.folder / WORDS_FILE, self.info.identity
