@@ -58,10 +58,13 @@ from pointsman.tools.errors import PointsmanError, StoreError
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+    from tantivy import IndexWriter
 
     from pointsman.store.local.columns.metadata_columns import Columns
     from pointsman.values.filters import Filter
     from pointsman.values.types import Document
+
+    Changes = Iterable[Sequence[DocumentChange]]
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +130,7 @@ class KeywordIndex:
         self._k1, self._b = k1, b
         self._refresh = refresh or (lambda: None)
         self._index: tantivy.Index | None = None
-        self._writer: tantivy.IndexWriter | None = None
+        self._writer: IndexWriter | None = None
         self._snapshot: KeywordState | None = None  # may outlive its files while they are rebuilt
         self._applied_sequence = -1
         self._reloads = 0  # since the index was opened
@@ -438,21 +441,13 @@ class KeywordIndex:
             codes = TermCodes(content)
         self._snapshot, self._applied_sequence = KeywordState(searcher, int(seq), codes), int(seq)
 
-    def _write(self, changes: Iterable[Sequence[DocumentChange]], target: int, *, is_new: bool = False) -> None:
+    def _write(self, changes: Changes, target: int, *, is_new: bool = False) -> None:
         writer = self._open_writer()
         writer.delete_documents_by_term("key", MARKER)
         codes, content = self._writer_codes, self._current().codes.content
         self._fill(writer, codes if codes.content == content else TermCodes(content), changes, target, is_new=is_new)
 
-    def _fill(
-        self,
-        writer: tantivy.IndexWriter,
-        codes: TermCodes,
-        changes: Iterable[Sequence[DocumentChange]],
-        target: int,
-        *,
-        is_new: bool = False,
-    ) -> None:
+    def _fill(self, writer: IndexWriter, codes: TermCodes, changes: Changes, target: int, *, is_new: bool) -> None:
         """Apply changes, and commit.
 
         Args:
@@ -483,7 +478,7 @@ class KeywordIndex:
             writer.add_document(document)
         writer.commit()
 
-    def _open_writer(self) -> tantivy.IndexWriter:
+    def _open_writer(self) -> IndexWriter:
         with self._guard:
             if self._writer is None:
                 if self._mirror is not None:
