@@ -5,6 +5,7 @@ rich is imported only by functions that draw.
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from typing import TYPE_CHECKING
@@ -105,12 +106,12 @@ def _confidence(context: RetrievalContext) -> str:
 
 
 def percent(chance: float) -> str:
-    """Format a probability for people; it is never exactly 0 or 1.
+    """Format a probability for people; it is never exactly 0 or 1, and never rounded up to the next word for odds.
 
-    >>> percent(0.004), percent(0.47), percent(0.998)
-    ('under 1%', '47%', 'over 99%')
+    >>> percent(0.004), percent(0.47), percent(0.4996), percent(0.998)
+    ('under 1%', '47%', '49%', 'over 99%')
     """
-    return "under 1%" if chance < 0.01 else "over 99%" if chance > 0.99 else f"{chance:.0%}"
+    return "under 1%" if chance < 0.01 else "over 99%" if chance > 0.99 else f"{math.floor(chance * 100 + 1e-9)}%"
 
 
 def _print_refusal(terminal: Console, context: RetrievalContext, *, explain: bool) -> None:

@@ -128,7 +128,8 @@ export function score(value) {
 
 /** @param {number} value between 0 and 1 */
 export function percent(value) {
-  return format({ style: "percent", maximumFractionDigits: value < 0.1 ? 1 : 0 }).format(value);
+  const digits = value < 0.1 ? 1 : 0;  // rounded down, so that 49.6 % is not called 50 % beside the word for less
+  return format({ style: "percent", maximumFractionDigits: digits, roundingMode: "floor" }).format(value + 1e-9);
 }
 
 /** @param {number} value */
