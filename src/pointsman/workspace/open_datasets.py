@@ -14,14 +14,9 @@ if TYPE_CHECKING:
 
 
 class OpenDatasets:
-    """Tracks which datasets are open: no more than `file_descriptors.most_open_datasets`, unless more are in use.
-
-    Attributes:
-        surplus: whether more were open when last counted, as a search of views holds all of them.
-    """
+    """Tracks which datasets are open: no more than `file_descriptors.most_open_datasets`, unless more are in use."""
 
     def __init__(self) -> None:
-        self.surplus = False
         self._lock = threading.Lock()
         self._datasets: dict[StoredDataset, None] = {}
 
@@ -39,11 +34,10 @@ class OpenDatasets:
     def close_surplus(self) -> None:
         """Close the least recently used datasets above the limit, as far as nobody uses them.
 
-        If some remain, the search that uses them calls this again when it ends.
+        If some remain, the next dataset that is opened tries again.
         """
         surplus = len(self._datasets) - file_descriptors.most_open_datasets()
         if surplus <= 0:
-            self.surplus = False
             return
         with self._lock:
             by_use = sorted(self._datasets, key=attrgetter("used"))
@@ -54,4 +48,3 @@ class OpenDatasets:
                 surplus -= 1
                 with self._lock:
                     self._datasets.pop(dataset, None)
-        self.surplus = surplus > 0

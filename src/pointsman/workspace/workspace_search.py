@@ -233,9 +233,6 @@ class Workspace(StoredWorkspace):
                 attempts = attempts or Attempts(request, self.workflow.timeout, start)
                 if not attempts.another(error):
                     raise
-            finally:
-                if self._open_datasets.surplus:
-                    self._open_datasets.close_surplus()
             self._forget_records()
             sleep(attempts.pause)
 
@@ -244,15 +241,11 @@ class Workspace(StoredWorkspace):
         start, attempts = monotonic(), None
         while True:
             try:
-                answer = await search(request if attempts is None else attempts.request)
+                return await search(request if attempts is None else attempts.request)
             except (ReplacedError, RetrievalError) as error:
-                await self._close_surplus()
                 attempts = attempts or Attempts(request, self.workflow.timeout, start)
                 if not attempts.another(error):
                     raise
-            else:
-                await self._close_surplus()
-                return answer
             self._forget_records()
             await anyio.sleep(attempts.pause)
 
@@ -290,10 +283,6 @@ class Workspace(StoredWorkspace):
         record = self._record(name)
         values = {} if record is None else record.settings
         return {**bm25_of(values), **changed_bm25({"k1": settings.bm25_k1, "b": settings.bm25_b})}
-
-    async def _close_surplus(self) -> None:
-        if self._open_datasets.surplus:
-            await in_thread(self._open_datasets.close_surplus)
 
     def route(
         self, query: str | Query, datasets: str | Sequence[str | Dataset] | None = None, strategy: str = "auto"

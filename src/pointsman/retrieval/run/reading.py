@@ -324,10 +324,6 @@ def are_opened_in_turn(sources: Sequence[Any]) -> bool:
     return count > file_descriptors.most_open_datasets()
 
 
-def _is_closable(source: Source) -> bool:
-    return bool(getattr(source, "is_closable", False))
-
-
 _current: ContextVar[Mapping[int, Reading]] = ContextVar("readings", default={})  # noqa: B039  (never changed)
 
 
@@ -342,8 +338,9 @@ def reading_each(sources: Sequence[Source]) -> Iterator[dict[str, Reading]]:
     """
     current = _current.get()
     at_once = 0
-    if len(sources) > file_descriptors.FEWEST_OPEN and are_opened_in_turn(list(filter(_is_closable, sources))):
-        at_once = file_descriptors.most_open_datasets()
+    if len(sources) > file_descriptors.FEWEST_OPEN:
+        closable = [source for source in sources if getattr(source, "is_closable", False)]
+        at_once = file_descriptors.most_open_datasets() if are_opened_in_turn(closable) else 0
     readings = {source.name: Reading(source, at_once) for source in sources}
     token = _current.set({**current, **{id(reading.source): reading for reading in readings.values()}})
     try:

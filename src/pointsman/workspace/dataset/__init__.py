@@ -116,8 +116,7 @@ class Dataset(EditableDataset):
         if self.is_view and view.principals is not None:
             raise UnmetNeedError(f"this is a view of {self.name!r} already; take another from the dataset itself")
         if self.part is not None:
-            whole, own_view = self.part
-            return cast("Dataset", whole.in_view(replace(own_view, day=view.day), is_closable=True))
+            return cast("Dataset", self.part[0].in_view(replace(self.part[1], day=view.day), is_closable=True))
         return self._closable_view(view) if is_closable else self._view_now(view)
 
     ain_view = async_twin(in_view)

@@ -194,8 +194,7 @@ class StoredDataset(Source):
         """Create the dataset unless it exists; return its store."""
         self._check_open()
         if self.part is not None:
-            whole, view = self.part
-            return cast("Store", whole.in_view(view).store)
+            return cast("Store", self.part[0].in_view(self.part[1]).store)
         with self._opening:
             if self._store is None:
                 about = {
