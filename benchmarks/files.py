@@ -3,10 +3,10 @@
     python benchmarks/files.py FOLDER [--show] [--pypdf]
 
 Reads every file below FOLDER as `pointsman index` does, and a second time with another program: pdftotext (else pypdf)
-for PDF; pandoc for HTML in UTF-8, EPUB, RTF, OpenDocument text, reStructuredText, Markdown, notebooks and Word;
-python-pptx for presentations, openpyxl for workbooks; Python's own modules for mail, CSV and text. Files that the other
-program cannot read, or has no words of, are not compared. A file is complete if .95 of the different words of the other
-extraction are stored; it is silent if nothing is stored of it and nobody is told. ``--pypdf`` sets pypdf and PDFium
+for PDF; LibreOffice (else pandoc) for RTF; pandoc for HTML in UTF-8, EPUB, OpenDocument text, reStructuredText,
+Markdown, notebooks and Word; python-pptx for presentations, openpyxl for workbooks; Python's own modules for mail, CSV
+and text. Files that the other program cannot read, or has no words of, are not compared. A file is complete if .95 of
+the different words of the other extraction are stored; it is silent if nothing is stored of it and nobody is told. ``--pypdf`` sets pypdf and PDFium
 side by side on the PDFs: seconds and words of both. Pandoc is found on the PATH or in the package `pypandoc-binary`.
 """
 
@@ -21,6 +21,7 @@ import re
 import resource
 import shutil
 import subprocess
+import tempfile
 import time
 import warnings
 from collections import defaultdict
@@ -77,6 +78,8 @@ def independent(path: Path) -> str:
     ending = path.suffix[1:].lower()
     if ending == "pdf":
         return output("pdftotext", str(path), "-") if shutil.which("pdftotext") else pypdf_text(path)
+    if ending == "rtf" and shutil.which("soffice"):  # pandoc reads other encodings than Windows-1252 wrong
+        return libreoffice_text(path)
     if ending in ("html", "htm"):
         path.read_text("utf-8")  # pandoc knows no other encoding
     if ending in PANDOC and (pandoc := pandoc_path()):
@@ -104,6 +107,15 @@ def output(*command: str) -> str:
         subprocess.SubprocessError: It fails, or takes too long.
     """
     return subprocess.run(command, capture_output=True, check=True, timeout=SECONDS).stdout.decode("utf-8", "replace")
+
+
+def libreoffice_text(path: Path) -> str:
+    """Return the text of a document by LibreOffice."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = f"-env:UserInstallation=file://{tempfile.gettempdir()}/files-libreoffice"
+        form = ("--headless", "--convert-to", "txt:Text (encoded):UTF8", "--outdir", folder)
+        output("soffice", settings, *form, str(path.absolute()))
+        return (Path(folder) / f"{path.stem}.txt").read_text("utf-8", "replace")
 
 
 def pypdf_text(path: Path) -> str:
