@@ -6,8 +6,9 @@ Reads every file below FOLDER as `pointsman index` does, and a second time with 
 for PDF; LibreOffice (else pandoc) for RTF; pandoc for HTML in UTF-8, EPUB, OpenDocument text, reStructuredText,
 Markdown, notebooks and Word; python-pptx for presentations, openpyxl for workbooks; Python's own modules for mail, CSV
 and text. Files that the other program cannot read, or has no words of, are not compared. A file is complete if .95 of
-the different words of the other extraction are stored; it is silent if nothing is stored of it and nobody is told. ``--pypdf`` sets pypdf and PDFium
-side by side on the PDFs: seconds and words of both. Pandoc is found on the PATH or in the package `pypandoc-binary`.
+the different words of the other extraction are stored; it is silent if nothing is stored of it and nobody is told.
+``--pypdf`` sets pypdf and PDFium side by side on the PDFs: seconds and words of both. Pandoc is found on the PATH or in
+the package `pypandoc-binary`.
 """
 
 from __future__ import annotations
