@@ -1,9 +1,9 @@
 """Two commits side by side on their hot paths: ``python benchmarks/pair.py [BASE] [--questions 60]``.
 
 HEAD is the source tree as it is, BASE another commit (by default the one before), checked out into a temporary
-directory. Each has its own process and a dataset of 100,000 passages that its own code has built; they answer the same
-questions in turn, so that a busy machine slows both. All questions are cold: none is asked twice. Vectors are given;
-only the last row embeds. The dataset of BASE is kept in the cache directory for the next run.
+directory. Each has its own process and a copy, just made, of a dataset of 100,000 passages that its own code has built;
+they answer the same questions in turn, so that a busy machine slows both. All questions are cold: none is asked twice.
+Vectors are given; only the last row embeds. The dataset of BASE is kept in the cache directory for the next run.
 """
 
 from __future__ import annotations
@@ -194,9 +194,9 @@ def cached(commit: str, passages: int) -> Path:
 
 
 def prepare(head: Side, base: Side, commit: str, passages: int) -> None:
-    """Build what is not there yet, both at once; BASE works on a copy of what is kept."""
-    kept = cached(commit, passages)
-    builds = [head.build(passages)]
+    """Build what is not there yet, both at once; each side works on a copy, made after all is built and on disk."""
+    kept, built = cached(commit, passages), Side(head.source, head.folder.with_name("built"))
+    builds = [built.build(passages)]
     if not kept.exists():
         aside = Side(base.source, kept.with_name(kept.name + ".tmp"))
         shutil.rmtree(aside.folder, ignore_errors=True)
@@ -206,7 +206,9 @@ def prepare(head: Side, base: Side, commit: str, passages: int) -> None:
     if not kept.exists():
         aside.folder.rename(kept)
     os.utime(kept)
+    shutil.copytree(built.folder, head.folder)
     shutil.copytree(kept, base.folder)
+    os.sync()  # what was just written would be written while one of them is searched
 
 
 def measure(head: Side, base: Side, count: int) -> dict[str, tuple[list[float], list[float]]]:
@@ -224,10 +226,12 @@ def measure(head: Side, base: Side, count: int) -> dict[str, tuple[list[float], 
             for path, took in sides[side].start(question).items():
                 note(path, side, took)
     order = list(times)
+    # All before the first path is timed, which would bear the cost of the start.
+    warm_ups = [(path, text) for path in (*STRATEGIES, *FILTERS) for text in questions(10, f"warm-up {path}")]
+    for number, (path, text) in enumerate(warm_ups):
+        for side in _turns(number):
+            sides[side].order(path, text, 0)
     for path in (*STRATEGIES, *FILTERS, "add one", "delete one", "embedding"):
-        for warm_up in questions(3, f"warm-up {path}") if path in {*STRATEGIES, *FILTERS} else ():
-            for each in sides:
-                each.order(path, warm_up, 0)
         rounds = count if path in {*STRATEGIES, *FILTERS} else count // 2
         for number, question in enumerate(questions(rounds, path)):
             for side in _turns(number):
