@@ -68,7 +68,8 @@ class Doors:
     def reading(self) -> dict[str, Ask]:
         """Return the doors that are told a name, an id, a source, a filter or a word."""
         client = self._client(principals=["group:rail"], scopes=["read"])
-        of_one_dataset = self._client(principals=["group:rail"], datasets=["notes"], scopes=["read"])
+        create = keys_of(self._workspace.backend).create
+        of_one_dataset = create("of one", principals=["group:rail"], datasets=["notes"], scopes=["read"]).text
         access = replace(Access.open(), principals=frozenset({"group:rail"}))
         calls = tools_for(self._workspace, access)
         portal = self._stack.enter_context(start_blocking_portal())
@@ -79,8 +80,9 @@ class Doors:
         def tool(name: str, arguments: Body) -> Ask:
             return lambda pair, hidden: type(portal.call(calls.call, name, arguments(pair, hidden), {})).__name__
 
-        def get(path: str, names: tuple[str, str], client: TestClient = client) -> Ask:
-            return lambda _, hidden: _status(client.get(path + names[hidden]))
+        def get(path: str, names: tuple[str, str], key: str | None = None) -> Ask:
+            headers = None if key is None else {"Authorization": f"Bearer {key}"}
+            return lambda _, hidden: _status(client.get(path + names[hidden], headers=headers))
 
         def post(path: str, body: Body) -> Ask:
             return lambda pair, hidden: _status(client.post(path, json=body(pair, hidden)))
