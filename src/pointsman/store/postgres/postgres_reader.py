@@ -58,6 +58,8 @@ class PostgresReader(Store):
 
     cosines_of_signatures: dict[tuple[bytes, int, int], NDArray[np.float64]]
     """The best cosines that views have computed, of each signature once."""
+    last_vector_keys: tuple[str, list[int]] | None = None
+    """The state of the view that was read last, and the keys of its documents with a vector."""
 
     def __init__(self, connections: Connections, tables: Tables, record: DatasetRow) -> None:
         self._connections, self._tables, self._record = connections, tables, record

@@ -143,7 +143,7 @@ class PostgresViewStore(StoreView, PostgresReader):
         self.measure_by(store, notes)
         self._signatures, self._admit = signatures, admit
         self._statements = ViewTables(tables, record.k1, record.b)
-        self._vector_keys: list[int] | None = None
+        self._with_vectors: int | None = None
         self._documents: int | None = None
 
     def __repr__(self) -> str:
@@ -157,7 +157,7 @@ class PostgresViewStore(StoreView, PostgresReader):
     @property
     def nbytes(self) -> int:
         """See `StoreView`."""
-        return len(self._signatures.numbers) * _SIGNATURE + len(self._vector_keys or ()) * 40
+        return len(self._signatures.numbers) * _SIGNATURE
 
     def _document_count(self) -> int:
         if self._documents is None:
@@ -165,7 +165,9 @@ class PostgresViewStore(StoreView, PostgresReader):
         return self._documents
 
     def _vector_count(self) -> int:
-        return 0 if self.dimensions is None else len(self._with_vector())
+        if self._with_vectors is None and self.dimensions is not None:
+            self._with_vectors = len(self._with_vector())
+        return self._with_vectors or 0
 
     def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> PostgresViewStore:
         """See `Store`; those of these documents that are valid on a day."""
@@ -232,15 +234,20 @@ class PostgresViewStore(StoreView, PostgresReader):
     # ── statistics ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def _with_vector(self) -> list[int]:
-        """Return the keys of the documents with a vector, ascending."""
-        if self._vector_keys is None:
+        """Return the keys of the documents with a vector, ascending.
+
+        Only those of the view that was read last are kept: for a thousand views, they would take hundreds of MB.
+        """
+        last = self._store.last_vector_keys
+        if last is None or last[0] != self.state:
             condition = self._condition(None)
             sql = (
                 f"select d.id from {self._tables.doc} d join {self._tables.vec} e on e.id = d.id "
                 f"where {condition.sql} order by d.id"
             )
-            self._vector_keys = [key for (key,) in self._rows(sql, **condition.parameters)]
-        return self._vector_keys
+            last = self.state, [key for (key,) in self._rows(sql, **condition.parameters)]
+            self._store.last_vector_keys = last
+        return last[1]
 
     def _sample_keys(self, sample: int) -> list[int]:
         keys = self._with_vector()
