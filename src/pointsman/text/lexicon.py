@@ -25,7 +25,6 @@ from pointsman.tools.errors import InputError, UnknownNameError
 
 WORD_LISTS: Final = Path(__file__).parent / "words"
 LANGUAGES: Final[tuple[str, ...]] = ("en", "ru", "zh")
-_COMMON: Final = 3.0  # of what `most_frequent_words` takes for a word
 _STEPS: Final = 25  # frequency steps per unit of `Lexicon.zipf`
 _MOST_CHARACTERS: Final = 4  # of a listed Chinese word; hardly one has more
 
@@ -99,8 +98,7 @@ def most_frequent_words(text: str, lexicon: Lexicon) -> list[str]:
     best = [(0.0, 0)]  # by end: what the words up to it lack in frequency, and where the last of them begins
     for end in range(1, len(text) + 1):
         zipfs = {start: lexicon.zipf(text[start:end]) for start in range(max(0, end - _MOST_CHARACTERS), end)}
-        common = {start: z if z >= _COMMON else 0.0 for start, z in zipfs.items()}  # rare ones are names and compounds
-        best.append(min((best[start][0] + 10 - z, start) for start, z in common.items() if z or start == end - 1))
+        best.append(min((best[start][0] + 10 - z, start) for start, z in zipfs.items() if z or start == end - 1))
     words, end = list[str](), len(text)
     while end:
         words.append(text[best[end][1] : end])
