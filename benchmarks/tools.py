@@ -3,8 +3,8 @@
     python benchmarks/tools.py [SET]
 
 The tools are those of Seal-Tools (4,076; or of another set in ``$POINTSMAN_TEST_DATA``, else ``../shared/data`` beside
-the repository). Every query is ranked as a whole, then by its steps (`pointsman.selector.multi_step`), then with each
-step as a query of its own, five tools for each, as an agent may ask. The numbers in `multi_step` were chosen on the
+the repository). Every query is ranked as a whole, then by its steps (`_request_steps`), then with each
+step as a query of its own, five tools for each, as an agent may ask. The numbers in `_request_steps` were chosen on the
 queries with an even number; those with an odd one are told apart. Exit status 1: a bound is missed.
 """
 
@@ -16,10 +16,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from _data import DATA
+from _request_steps import step_scores, steps
 from _selector_figures import read_selection
 from pointsman.embedders import CachedEmbedder, default_embedder
 from pointsman.selector import DescriptionSelector
-from pointsman.selector.multi_step import step_scores, steps
 
 DEPTHS = (1, 3, 5, 10)
 HITS = 0.99

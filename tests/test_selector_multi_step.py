@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.selector import DescriptionSelector, ToolMetadata
-from pointsman.selector.multi_step import MOST, step_scores, steps
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+
+from _request_steps import MOST, step_scores, steps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
