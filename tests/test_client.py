@@ -378,7 +378,7 @@ def test_methods_take_what_those_of_the_library_take(library_class: type, client
         "retriever",
         "save",
     }
-    local |= {"cosine_spread", "retrying", "source", "store", "workspace", "writing"}
+    local |= {"cosine_spread", "is_closable", "retrying", "source", "store", "workspace", "writing"}
     # What a search asks of a dataset.
     local |= {"can", "check_keeps", "keeps", "lists_for", "measuring", "remembered_background", "remembered_versions"}
     # What reads this machine's files, opens databases with its own passwords, or hands vectors about.
