@@ -106,6 +106,7 @@ def _close_cell(text: Paragraphs, cell: _Element) -> Iterator[Block]:
     return text.close("tc", rows=tall, repeated=repeated, is_covered=cell.tag == _ODF_COVERED)
 
 
+_ODF_COUNT = f"{_ODF['text']}c"
 _ODF_LEVEL, _ODF_TALL = f"{_ODF['text']}outline-level", f"{_ODF['table']}number-rows-spanned"
 _ODF_EQUAL, _ODF_EQUAL_ROWS = f"{_ODF['table']}number-columns-repeated", f"{_ODF['table']}number-rows-repeated"
 
@@ -136,8 +137,7 @@ def _odf_text(paragraph: _Element) -> str:
             mark_depth += 1
         elif event == "start" and not mark_depth:
             if node.tag == _ODF_SPACES:
-                count = node.get(f"{_ODF['text']}c", "1")
-                texts.append(" " * min(int(count) if count.isdecimal() else 1, 100))
+                texts.append(" " * _whole_number(node, _ODF_COUNT, 100))
             texts.append(_ODF_CHARACTERS.get(node.tag, "") + (node.text or ""))
         elif event == "end":
             mark_depth -= is_mark

@@ -104,5 +104,6 @@ class Corrector(BaseTransformer):
             if is_known and (has_one_word or not one_word or not reading.is_local):
                 break
             counts = reading.store.frequencies([text, one_word] if one_word else [text])
-            is_known, has_one_word = is_known or counts[0] > 0, has_one_word or counts[-1] > 0 < len(one_word)
+            is_known = is_known or counts[0] > 0
+            has_one_word = has_one_word or (bool(one_word) and counts[1] > 0)
         return is_known, has_one_word

@@ -137,10 +137,8 @@ class KeywordIndex:
         self._looked_at: object = None  # the state of the files that `_applied_sequence` describes
         self._mirror: Path | None = None  # directory of links through which the index is read
         self._anew = False  # the next catch-up starts from an empty index
-        self._written, self._last_keys = (
-            0,
-            list[int](),
-        )  # documents since a write began, and the keys of the last of them
+        self._written = 0  # documents since a write began
+        self._last_keys: list[int] = []  # of the last of them
         self._writes = False  # this object is writing: until it is done, its searches ignore the state on disk
         self._told_missing = False
         self.trouble: StoreError | None = None
