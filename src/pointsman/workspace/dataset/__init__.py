@@ -115,8 +115,9 @@ class Dataset(EditableDataset):
         view = View.of(principals)
         if self.is_view and view.principals is not None:
             raise UnmetNeedError(f"this is a view of {self.name!r} already; take another from the dataset itself")
-        if self.part is not None:
-            return cast("Dataset", self.part[0].in_view(replace(self.part[1], day=view.day), is_closable=True))
+        if self.whole_and_view is not None:
+            whole, own_view = self.whole_and_view
+            return cast("Dataset", whole.in_view(replace(own_view, day=view.day), is_closable=True))
         return self._closable_view(view) if is_closable else self._view_now(view)
 
     ain_view = async_twin(in_view)
@@ -127,7 +128,7 @@ class Dataset(EditableDataset):
             dataset = self._closable_views.get(view)
             if dataset is None or dataset.description != self.description:
                 dataset = self._closable_views[view] = self._as_view(view, None)
-                dataset.part = self, view
+                dataset.whole_and_view = self, view
         return dataset
 
     def _as_view(self, view: View, store: Store | None) -> Dataset:

@@ -115,7 +115,7 @@ class StoredDataset(Source):
         self._kept_days = None if versions is None else days_in(versions)  # as asked, of a dataset that is not made yet
         self._views: ByteCache[tuple[int, str], Any] = ByteCache(_bytes_of_view)  # by store and state
         self._closable_views: ByteCache[View, Any] = ByteCache(lambda _: _CLOSABLE_VIEW)
-        self.part: tuple[Any, View] | None = None  # of which dataset this is a view, if it holds no store open
+        self.whole_and_view: tuple[Any, View] | None = None  # the dataset, of a view that holds no store open
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how pickle opens it again: in its workspace, or in its folder.
@@ -150,18 +150,18 @@ class StoredDataset(Source):
     @property
     def opened(self) -> bool:
         """Whether its store is open."""
-        return self._store is not None if self.part is None else bool(self.part[0].opened)
+        return self._store is not None if self.whole_and_view is None else bool(self.whole_and_view[0].opened)
 
     @property
     def is_closable(self) -> bool:
         """Whether its store, in a folder, may be closed between two uses; most views hold it open."""
-        return self.is_in_folder and (self.part is not None or not self.is_view)
+        return self.is_in_folder and (self.whole_and_view is not None or not self.is_view)
 
     @property
     def exists(self) -> bool:
         """Whether the dataset has been created."""
         self._check_open()
-        if self.part is not None:
+        if self.whole_and_view is not None:
             return True
         if self._store is None and self._backend is not None:
             self._store = self._backend.open(self.name, self._bm25_changed)
@@ -193,8 +193,8 @@ class StoredDataset(Source):
     def make(self) -> Store:
         """Create the dataset unless it exists; return its store."""
         self._check_open()
-        if self.part is not None:
-            return cast("Store", self.part[0].in_view(self.part[1]).store)
+        if self.whole_and_view is not None:
+            return cast("Store", self.whole_and_view[0].in_view(self.whole_and_view[1]).store)
         with self._opening:
             if self._store is None:
                 about = {
