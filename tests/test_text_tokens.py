@@ -5,6 +5,7 @@ import pickle
 import random
 import subprocess
 import sys
+import unicodedata
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -143,7 +144,30 @@ def test_texts_side_by_side_keep_their_tokens(first: str, second: str) -> None:
 
 @given(st.text(alphabet=st.characters(categories=["L", "N"]), min_size=1, max_size=50))
 def test_letters_and_digits_are_never_lost(text: str) -> None:
-    assert tokens(text) or all(fold(c) == "" for c in text)
+    assert tokens(text) or all(fold(c).strip() == "" for c in text)
+
+
+def test_no_letter_or_digit_of_unicode_is_lost() -> None:
+    letters = [c for c in map(chr, range(0x110000)) if unicodedata.category(c)[0] in "LN" and fold(c).strip()]
+    assert [c for c in letters if not tokens(c)] == []
+
+
+@pytest.mark.parametrize(
+    ("marked", "plain"),
+    [
+        ("Hawaiʻi", "Hawaii"),
+        ("Qurʾān", "Quran"),
+        ("ˈwɔːtə", "wɔtə"),
+        ("tʰat", "that"),
+        ("step ⑫ of ⓴, ⓪", "step 12 of ⓴, 0"),
+        ("ⓐ⒝", "a b"),
+        ("donʼt", "don't"),
+        ("oʼneill", "o'neill"),
+        ("пʼять", "п'ять"),
+    ],
+)
+def test_marks_beside_letters_and_letters_in_circles_are_read(marked: str, plain: str) -> None:
+    assert tokens(marked) == tokens(plain)
 
 
 MILLION = 1_000_000

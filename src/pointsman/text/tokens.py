@@ -47,7 +47,7 @@ from pointsman.text.unicode import FOLDS, fold, normalize, repair, table_checksu
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-ANALYZER_VERSION = 5
+ANALYZER_VERSION = 6
 """Increased when this module's rules change, so that an index made with other rules is rebuilt."""
 
 LONGEST_TOKEN = 255
@@ -65,9 +65,9 @@ _CHINESE_STOP = re.compile("|".join(CHINESE))
 # Character classes. A word is looked up as written and normalised only when it is new, so the classes also include what
 # NFKC turns into letters (full-width forms, ligatures, superscripts) and invisible characters.
 _WORD_CHARACTERS = (  # Latin, Greek, Cyrillic, Armenian, digits, marks: scripts of words that may be joined by . ' _ -
-    "0-9A-Za-z_\xaa\xad\xb2\xb3\xb5\xb9\xba\xbc-\xbe\xc0-\xd6\xd8-\xf6\xf8-\u02af\u0300-\u0373\u0376\u0377\u037a-\u037d"
-    "\u037f\u0386\u0388-\u0481\u0483-\u0556\u0559\u0560-\u0588\u1c80-\u1c8f\u1d00-\u1fbc\u1fbe\u1fc2-\u1fcc\u1fd0-\u1fdb"
-    "\u1fe0-\u1fec\u1ff2-\u1ffc\u200c\u200d\u2060\u2070-\u209c\u2100-\u218b\u2460-\u249b\u2c60-\u2c7f\u2de0-\u2dff"
+    "0-9A-Za-z_\xaa\xad\xb2\xb3\xb5\xb9\xba\xbc-\xbe\xc0-\xd6\xd8-\xf6\xf8-\u02bb\u02bd-\u02d1\u02e0-\u02e4\u02ec\u02ee\u0300-\u0374"
+    "\u0376\u0377\u037a-\u037d\u037f\u0386\u0388-\u0481\u0483-\u0556\u0559\u0560-\u0588\u1c80-\u1c8f\u1d00-\u1fbc\u1fbe\u1fc2-\u1fcc"
+    "\u1fd0-\u1fdb\u1fe0-\u1fec\u1ff2-\u1ffc\u200c\u200d\u2060\u2070-\u209c\u2100-\u218b\u2460-\u24ff\u2c60-\u2c7f\u2de0-\u2dff"
     "\u3300-\u33ff\ua640-\ua69f\ua722-\ua788\ua78b-\ua7ff\ufb00-\ufb17\ufeff\uff10-\uff19\uff21-\uff3a\uff3f\uff41-\uff5a"
     "\U0001d400-\U0001d7ff"
 )
@@ -90,12 +90,12 @@ _WORDS = re.compile(
 _DENSE_RUN = re.compile(f"[{_DENSE}]")
 _SPACED_RUN = re.compile(f"[{_WORD_CHARACTERS}]")
 _CYRILLIC = re.compile("[\u0400-\u052f]")
-_NAME_BREAK = re.compile(r"[.'’ʼ,‐-]+")
+_NAME_BREAK = re.compile(r"[.'’,‐-]+")
 _PART_BREAK = re.compile(r"_+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _DIGIT = re.compile("[0-9]")
 _FIRST_DIGIT = re.compile("[0-9０-９]")
 _BLANK = re.compile("[ \n]")
-_APOSTROPHES = re.compile("['’ʼ]")
+_APOSTROPHES = re.compile("['’]")
 _ENDING = re.compile(r"(?:n't|'(?:s|re|ve|ll|d|m))$")
 _IRREGULAR = {"can't": "can", "won't": "will", "shan't": "shall"}
 _SHARP_LANGUAGES = frozenset({"c++", "c#", "f#", "j#"})
@@ -227,6 +227,7 @@ def _terms(word: str) -> list[str]:
         if lower in _SHARP_LANGUAGES:
             return [lower]
         word = word.rstrip("+#")
+    word = word.replace("ʼ", "'")  # Unicode counts this apostrophe among the letters
     if word.isalpha() and (word.islower() or word[1:].islower()):
         return [fold(word)]
     word = _without_ending(word)

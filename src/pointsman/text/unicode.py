@@ -73,8 +73,8 @@ def fold(text: str) -> str:
 
     NFKC; full case folding (German ß becomes ss, Greek ς becomes σ); accents and strokes are dropped from Latin and
     Greek letters (ł becomes l, ø o), and ligatures become their letters (æ ae); stress marks are dropped from Cyrillic
-    ones, but й and ї remain distinct letters; ё becomes е; traditional Chinese characters become simplified ones; soft
-    hyphens, joiners and other invisible characters are removed.
+    ones, but й and ї remain distinct letters; ё becomes е; traditional Chinese characters become simplified ones; marks
+    that modify letters (Hawaiʻi, Qurʾān), soft hyphens, joiners and other invisible characters are removed.
 
     >>> fold("Straße ＡＢＣ Ёлка за́мок 傳統漢字 café Łódź smørrebrød")
     'strasse abc елка замок 传统汉字 cafe lodz smorrebrod'
@@ -103,6 +103,9 @@ _WITHOUT_STROKES = str.maketrans(
 
 _SHAPELESS = frozenset(map(chr, (0xAD, 0x34F, 0x61C, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFEFF, 0xFFA0)))
 
+_MODIFIERS = frozenset("ˬˮⸯ")
+"""Beside U+02B9 to U+02D1: marks of length, stress, tone and softness that Unicode counts among the letters."""
+
 
 def _fold_character(character: str) -> str:
     code = ord(character)
@@ -110,7 +113,7 @@ def _fold_character(character: str) -> str:
         return ""
     if 0x202A <= code <= 0x202E or 0x2060 <= code <= 0x206F or 0xFE00 <= code <= 0xFE0F or 0xE0000 <= code <= 0xE0FFF:
         return ""
-    if 0x300 <= code <= 0x36F:
+    if 0x300 <= code <= 0x36F or 0x2B9 <= code <= 0x2D1 or character in _MODIFIERS:
         return ""
     if 0x2E80 <= code <= 0x9FFF or code >= 0x20000:
         character = simplified().get(character, character)
