@@ -45,7 +45,7 @@ def test_a_model_has_the_bytes_that_onnx_writes() -> None:
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
 def test_constants_are_read_back_as_written(kind: str, shape: tuple[int, ...]) -> None:
     value = np.arange(np.prod(shape), dtype=kind).reshape(shape)
-    read = numpy_helper.to_array(TensorProto.FromString(tensor("constant", value).SerializeToString()))
+    read = numpy_helper.to_array(TensorProto.FromString(tensor("constant", value)))
     assert read.dtype == value.dtype
     assert np.array_equal(read, np.atleast_1d(value)), "a single number has the shape (1,)"
 
