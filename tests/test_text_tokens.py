@@ -385,3 +385,58 @@ def test_a_name_between_points_and_hyphens_is_a_term(text: str, name: str) -> No
 
 def test_a_name_alone_has_no_further_terms() -> None:
     assert DEFAULT_ANALYZER.tokens("os.path maxSize") == ["ospath", "os", "path", "maxsiz", "max", "size"]
+
+
+@pytest.mark.parametrize(
+    ("text", "other_notation"),
+    [
+        ("二百五十元", "250元"),
+        ("第十二条", "第12条"),
+        ("两万五千人", "25,000人"),
+        ("一千零一夜", "1001夜"),
+        ("十五亿三千万", "1530000000"),
+        ("贰佰伍拾元整", "250"),
+        ("百分之十五", "15%"),
+        ("3.5万", "35000"),
+        ("3亿5000万", "350000000"),
+        ("1,200万", "12,000,000"),
+        ("二〇三医院", "203医院"),
+        ("二〇二四年", "2024年"),
+        ("十月二十五日", "10月25日"),
+    ],
+)
+def test_chinese_numerals_meet_figures(text: str, other_notation: str) -> None:
+    numbers = [term for term in DEFAULT_ANALYZER.tokens(other_notation) if term.isdecimal()]
+    assert numbers
+    assert set(numbers) <= set(DEFAULT_ANALYZER.tokens(text))
+    assert set(numbers) <= set(DEFAULT_ANALYZER.query_tokens(text))
+
+
+@pytest.mark.parametrize("text", ["二零二四年十月二十五日", "2024年十月二十五日", "二〇二四年10月25日"])
+def test_a_date_in_chinese_numerals_is_that_day(text: str) -> None:
+    assert "2024-10-25" in DEFAULT_ANALYZER.tokens(f"会议于{text}召开")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "一般",
+        "统一",
+        "十分",
+        "万一",
+        "千万不要",
+        "一一说明",
+        "一五一十",
+        "七八十",
+        "两万五",
+        "一百一",
+        "〇〇七",
+        "数以百万计",
+    ],
+)
+def test_numerals_in_words_and_doubtful_ones_are_no_numbers(text: str) -> None:
+    assert not any(term.isascii() for term in DEFAULT_ANALYZER.tokens(text))
+
+
+def test_chinese_numerals_in_a_row_take_linear_time() -> None:
+    assert not any(term.isascii() for term in DEFAULT_ANALYZER.tokens("一二三十百千万" * 20_000))

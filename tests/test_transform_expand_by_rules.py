@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from time import process_time
 
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from pointsman.retrieval.plan.transform import RuleExpander
 from pointsman.retrieval.plan.transform.base_transformer import same
-from pointsman.retrieval.plan.transform.expand_by_rules import paraphrase, read_thesaurus
+from pointsman.retrieval.plan.transform.expand_by_rules import paraphrase
 from pointsman.text.spelling import Speller
 from pointsman.tools.errors import InputError
 
@@ -73,12 +72,6 @@ def test_synonyms_of_a_thesaurus(query: str, variants: list[str]) -> None:
     assert of_kind(RuleExpander(["synonym"], THESAURUS), query, "synonym") == variants
 
 
-def test_a_thesaurus_by_language_is_one_table() -> None:
-    expander = RuleExpander(["synonym"], {"en": {"car": ["automobile"]}, "ru": {"кот": ["кошка"]}})
-    assert of_kind(expander, "кот", "synonym") == ["кошка"]
-    assert of_kind(expander, "car", "synonym") == ["automobile"]
-
-
 def test_neighbours_are_asked_where_the_thesaurus_is_silent() -> None:
     words: list[str] = []
 
@@ -119,32 +112,24 @@ def test_correction_comes_first_and_the_others_build_on_it() -> None:
     assert expander.transform("retrieval").variants[0].kind == "synonym"
 
 
-def test_thesaurus_files(tmp_path: Path) -> None:
-    (tmp_path / "t.json").write_text(json.dumps({"en": {"car": ["automobile"]}}), encoding="utf-8")
-    (tmp_path / "t.tsv").write_text(
-        "\ufeff# term\tsynonyms\ncar\tautomobile\tvehicle\n\n电脑\t计算机\n", encoding="utf-8"
-    )
-    assert read_thesaurus(tmp_path / "t.tsv") == {"car": ["automobile", "vehicle"], "电脑": ["计算机"]}
-    for name in ("t.json", "t.tsv"):
-        assert of_kind(RuleExpander(["synonym"], tmp_path / name), "car", "synonym")[0] == "automobile"
+def test_a_thesaurus_file(tmp_path: Path) -> None:
+    path = tmp_path / "own.txt"
+    path.write_text("car, automobile, vehicle\n电脑 => 计算机\n", encoding="utf-8")
+    assert of_kind(RuleExpander(["synonym"], path), "car", "synonym") == ["automobile", "vehicle"]
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("t.json", "{"),
-        ("t.json", "[1]"),
-        ("t.json", '{"a": 1}'),
-        ("t.json", '{"a": "b"}'),
-        ("t.doc", ""),
-        ("none.tsv", None),
-    ],
-)
-def test_thesauri_that_are_none(tmp_path: Path, name: str, content: str | None) -> None:
+@pytest.mark.parametrize("content", [b'{"car": ["automobile"]}', b"car\tautomobile", b"\xff, a", None])
+def test_thesauri_that_are_none(tmp_path: Path, content: bytes | None) -> None:
     if content is not None:
-        (tmp_path / name).write_text(content, encoding="utf-8")
+        (tmp_path / "own.txt").write_bytes(content)
     with pytest.raises(InputError, match=r"thesaurus|synonyms"):
-        RuleExpander(["synonym"], tmp_path / name)
+        RuleExpander(["synonym"], tmp_path / "own.txt")
+
+
+@pytest.mark.parametrize("synonyms", ["automobile", [1], {"en": ["automobile"]}])
+def test_synonyms_are_lists_of_texts(synonyms: object) -> None:
+    with pytest.raises(InputError, match="list of str"):
+        RuleExpander(["synonym"], {"car": synonyms})  # type: ignore[dict-item]
 
 
 def test_unknown_kinds_are_refused() -> None:

@@ -19,7 +19,8 @@ a word                         its terms                                        
 The rows of codes and lists are those of any word with separated parts, joined in `pointsman.text.tokens`. Short names
 such as ``B12``, ``mp3`` and hexadecimal numbers are one term.
 
-What is written in several words has further terms beside theirs, so that it meets itself written in one:
+What is written in several words, or in Chinese numerals from ten on, has further terms beside theirs, so that it meets
+itself written in one. Of numerals, only what is one number is read: not 万一, 七八十 or 一百一 (101 or 110).
 
 ========================================================= =====================================================
 in a text                                                 its further terms
@@ -30,15 +31,18 @@ in a text                                                 its further terms
 ``May 2026``; ``05/06/2024``                              ``2026-05``; each day and month that it can be
 ``DE89 3704 0044 0532 0130 00``, ``4276 3800 0012 3456``  ``de89370400440532013000``, ``4276380000123456``
 ``8-800-555-35-35``, ``+7 (495) 123-45-67``               ``88005553535``, ``74951234567``
+``二百五十``, ``3.5万``; ``二〇二四年五月``               ``250``, ``35000``; ``2024``, ``5`` and ``2024-05``
 ========================================================= =====================================================
 """
 
 from __future__ import annotations
 
 import re
+from decimal import Decimal
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from pointsman.text.quantities import UNITS, WIDE_DIGITS, date_with_year
+from pointsman.text.quantities import HAN_DIGITS, HAN_NUMERALS, UNITS, WIDE_DIGITS, date_with_year, number_value
 from pointsman.text.unicode import fold
 from pointsman.tools.late_regex import late
 
@@ -87,6 +91,28 @@ _NUMBER_OF_ONE: Final = late(  # account, card or person
 FEWEST_DIGITS: Final = 9
 """Of the number of an account, card or person, in groups."""
 _WIDE_DIGIT: Final = late("[０-９]")
+_BELOW_MYRIAD: Final = (  # 一千零五, not 一千五, which may be 1500
+    f"(?:[{HAN_DIGITS}][千仟])?(?:零?[{HAN_DIGITS}][百佰])?(?:零?[{HAN_DIGITS}]?[十拾])?"
+    f"(?:(?<=[十拾])[{HAN_DIGITS}]|零[{HAN_DIGITS}])?"
+)
+_HAN_AND_FIGURES: Final = late(f"[{HAN_NUMERALS}0-9][{HAN_NUMERALS}0-9.,年月日号號]+")
+_MONTH_OR_DAY: Final = f"(?:[{HAN_DIGITS}十]{{1,3}}|[0-9]{{1,2}})"
+_HAN_NUMBER: Final = late(
+    rf"""(?<![{HAN_NUMERALS}]) (?:
+        (?: (?:[12][0-9]{{3}}|[一二][{HAN_DIGITS}]{{3}})年 )?
+        {_MONTH_OR_DAY}月 (?: {_MONTH_OR_DAY}[日号號] )?
+      | (?![〇零]) (?: (?=[{HAN_DIGITS}]+[〇零]) [{HAN_DIGITS}]{{3,12}} | [{HAN_DIGITS}]{{4}}(?=年) )
+        (?![{HAN_NUMERALS}])
+      | (?=[{HAN_NUMERALS}]{{2,16}}(?![{HAN_NUMERALS}]))
+        (?: (?:[{HAN_DIGITS}]|{_BELOW_MYRIAD})[亿億]零? )?
+        (?: (?:[{HAN_DIGITS}]|{_BELOW_MYRIAD})[万萬]零? )? {_BELOW_MYRIAD} (?![{HAN_NUMERALS}])
+    ) | (?<![0-9.,]) [0-9]+(?:,[0-9]{{3}})*(?:\.[0-9]+)? [百千]?[万萬亿億] (?: [0-9]+[万萬] )?
+        (?![{HAN_NUMERALS}0-9])""",
+    re.VERBOSE,
+)
+_HAN_OR_FIGURES: Final = late(rf"[{HAN_NUMERALS}.,0-9]+")
+_HAN_NUMERAL: Final = late(f"[{HAN_NUMERALS}]")
+_DIGITS: Final = late("[0-9]+")
 _MONTH_IN_WORDS: Final = late(r"[^\W\d_]{3}")
 _NO_DIGITS_OR_LETTERS: Final = late(r"[\W_]+")
 
@@ -97,11 +123,15 @@ def further_terms(text: str) -> list[tuple[int, list[str]]]:
     >>> further_terms("14 833,33 on 25 October 2024")
     [(9, ['14833.33']), (28, ['2024-10-25'])]
     """
+    further = list[tuple[int, list[str]]]()
     if not text.isascii():
         if _WIDE_DIGIT.search(text):
             text = text.translate(WIDE_DIGITS)
         text = text.replace("\u202f", "\u00a0").replace("\u2009", "\u00a0")
-    marks, further = text.encode("latin-1", "replace").translate(_MARKS), list[tuple[int, list[str]]]()
+        for match in _HAN_AND_FIGURES.finditer(text):
+            if _HAN_NUMERAL.search(match[0]):
+                further += [(match.end(), _of_han_number(number)) for number in _HAN_NUMBER.findall(match[0])]
+    marks = text.encode("latin-1", "replace").translate(_MARKS)
     start = marks.find(b"0000")
     while start >= 0:
         is_year = text[start] in "12" and marks[start + 4 : start + 5] != b"0" and marks[start - 1 : start] != b"0"
@@ -109,12 +139,18 @@ def further_terms(text: str) -> list[tuple[int, list[str]]]:
             further.append((date[1], _of_date(text, *date)))
         start = marks.find(b"0000", start + 1)
     if b"0 00" not in marks and b"0  00" not in marks:
-        return further
+        return sorted(further)
     for match in _GROUPS_WITH_BLANKS.finditer(text):
         further += [(match.end(), [re.sub(_BLANK, "", match[0]).replace(",", ".")])]
     if _THREE_GROUPS.search(text):
         further += [(end, [number]) for _, end, number in numbers_of_one(text)]
     return sorted(further)
+
+
+def _of_han_number(written: str) -> list[str]:
+    """Return the numbers of Chinese numerals, and the terms of the date that they may be."""
+    figures = _HAN_OR_FIGURES.sub(lambda match: f"{(number_value(match[0], 'zh') or Decimal()).normalize():f}", written)
+    return [*_DIGITS.findall(figures), *chain.from_iterable(terms for _, terms in further_terms(figures))]
 
 
 def _of_date(text: str, start: int, end: int, dates: Sequence[Date]) -> list[str]:

@@ -70,12 +70,25 @@ _MONTHS_BY_LETTER = {
     for letter in sorted({name[0] for name in _MONTHS})
 }
 _MONTH = "|".join(f"{letter}(?:{endings})" for letter, endings in _MONTHS_BY_LETTER.items())
+_HAN_DIGITS = {
+    char: number
+    for number, chars in enumerate(["〇零", "一壹", "二两兩贰", "三叁", "四肆", "五伍", "六陆", "七柒", "八捌", "九玖"])
+    for char in chars
+}
+_HAN_TENS = {"十": 10, "拾": 10, "百": 100, "佰": 100, "千": 1000, "仟": 1000}
+_HAN_MYRIADS = {"万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8}
+HAN_DIGITS: Final = "".join(_HAN_DIGITS)
+_HAN_CHARACTERS = frozenset((*_HAN_DIGITS, *_HAN_TENS, *_HAN_MYRIADS))
+HAN_NUMERALS: Final = "".join(sorted(_HAN_CHARACTERS))
+_HAN_DAY = f"[{HAN_DIGITS}十]{{1,3}}"
+
 _DATE = late(
     r"(?<![\d.])(?P<y1>[12]\d{3})[-/.](?P<m1>[01]?\d)[-/.](?P<d1>[0-3]?\d)(?![\d])"
     r"|(?<![\d.])(?P<d2>[0-3]?\d)\.(?P<m2>[01]?\d)\.(?P<y2>[12]\d{3})(?!\d)"
     r"|(?<![\d/])(?P<a3>[0-3]?\d)/(?P<b3>[0-3]?\d)/(?P<y3>[12]\d{3})(?!\d)"
-    r"|(?<!\d)(?P<y4>[12]\d{3})\s?年(?:\s?(?P<m4>[01]?\d)\s?月(?:\s?(?P<d4>[0-3]?\d)\s?[日号號])?)?"
-    r"|(?<!\d)(?P<m5>[01]?\d)\s?月\s?(?P<d5>[0-3]?\d)\s?[日号號]"
+    rf"|(?<!\d)(?P<y4>[12]\d{{3}}|[一二][{HAN_DIGITS}]{{3}})\s?年"
+    rf"(?:\s?(?P<m4>[01]?\d|{_HAN_DAY})\s?月(?:\s?(?P<d4>[0-3]?\d|{_HAN_DAY})\s?[日号號])?)?"
+    rf"|(?<!\d)(?P<m5>[01]?\d|{_HAN_DAY})\s?月\s?(?P<d5>[0-3]?\d|{_HAN_DAY})\s?[日号號]"
     rf"|(?:(?<![\d.,])(?P<d6>[0-3]?\d)(?:st|nd|rd|th|-го)?\s{{1,2}}(?:of\s{{1,2}})?)?\b(?P<m6>{_MONTH})\b\.?,?\s{{1,2}}(?P<y6>[12]\d{{3}})(?!\d)"
     rf"|\b(?P<m7>{_MONTH})\b\.?\s{{1,2}}(?P<d7>[0-3]?\d)(?:st|nd|rd|th)?(?:,?\s{{1,2}}(?P<y7>[12]\d{{3}}))?(?!\d)"
     rf"|(?<![\d.,])(?P<d8>[0-3]?\d)(?:st|nd|rd|th|-го)?\s{{1,2}}(?:of\s{{1,2}})?(?P<m8>{_MONTH})\b",
@@ -103,19 +116,11 @@ _NAME = late(
 """Model numbers, standards, versions, addresses, times of day: equal only if they are written the same."""
 
 WIDE_DIGITS: Final = str.maketrans("０１２３４５６７８９％", "0123456789%")
-_HAN_DIGITS = {
-    char: number
-    for number, chars in enumerate(["〇零", "一壹", "二两兩贰", "三叁", "四肆", "五伍", "六陆", "七柒", "八捌", "九玖"])
-    for char in chars
-}
-_HAN_TENS = {"十": 10, "拾": 10, "百": 100, "佰": 100, "千": 1000, "仟": 1000}
-_HAN_MYRIADS = {"万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8}
-_HAN = "".join((*_HAN_DIGITS, *_HAN_TENS, *_HAN_MYRIADS))
 _AMOUNT = late(
     rf"(?P<percent>百分之)?(?P<money>[$€£¥￥₽]\s?)?(?:(?<![\w)\]%])(?P<sign>[-−–+]))?"
     rf"(?P<number>(?<!\d)(?<!\d[.,])(?:\d{{1,3}}(?:[,.'{_SPACES} ]\d{{3}})+(?!\d)(?:[.,]\d+)?|\d+(?:[.,]\d+)?)"
     rf"(?:\s?[{''.join((*_HAN_TENS, *_HAN_MYRIADS))}]+(?:\d+[{''.join(_HAN_MYRIADS)}])?)?"
-    rf"|(?<![{_HAN}])[{_HAN}]+(?:点[{''.join(_HAN_DIGITS)}]+)?)"
+    rf"|(?<![{HAN_NUMERALS}])[{HAN_NUMERALS}]+(?:点[{''.join(_HAN_DIGITS)}]+)?)"
 )
 _GROUPED_DIGITS = late(rf"\d{{1,3}}(?:[,.'{_SPACES} ]\d{{3}})+")
 
@@ -264,12 +269,10 @@ def _dates(text: str) -> Iterator[Quantity]:
 def _readings(match: re.Match[str]) -> tuple[Date, ...]:
     """Return what a match of `_DATE` may mean; nothing if it is no date."""
     form = str(match.lastgroup)[1]
-    *years, month, day = match.group(*_DATE_GROUPS[form])
-    date: Date = (
-        int(years[0]) if years and years[0] else None,
-        (_MONTHS.get(month.lower()) or int(month)) if month else None,
-        int(day) if day else None,
-    )
+    parts = match.group(*_DATE_GROUPS[form])
+    numbers = [_MONTHS.get(part.lower()) or int(number_value(part, "zh") or 0) if part else None for part in parts]
+    year, month, day = numbers if len(numbers) == 3 else (None, *numbers)
+    date: Date = (year, month, day)
     dates: tuple[Date, ...] = (date,)
     if form == _MONTH_OR_DAY_FIRST and date[1] != date[2]:
         dates = date, (date[0], date[2], date[1])
@@ -289,9 +292,9 @@ def _numbers(text: str, start: int, end: int, language: str, *, words: bool) -> 
         if len(number) > _LONGEST:
             yield Quantity("name", match.start(), match.end(), name=match[0].casefold())
             continue
-        value = _value(number, language)
-        if value is None:
-            continue
+        value = number_value(number, language)
+        if value is None or number in _HAN_CHARACTERS:
+            continue  # 一 is an article more often than a number
         stop = match.start("number") + len(number)
         magnitude, unit, stop = _magnitude_after(text, stop, end)
         unit = (match["money"] or "").strip() or ("%" if match["percent"] else unit)
@@ -320,17 +323,17 @@ def _magnitude_after(text: str, position: int, end: int) -> tuple[int, str, int]
     return _MAGNITUDES.get(magnitude, 0), unit, position
 
 
-def _value(number: str, language: str) -> Decimal | None:
-    """Return the value of digits with separators, or of Chinese numerals; None if it is not a number."""
+def number_value(number: str, language: str) -> Decimal | None:
+    """Return the value of digits with separators, or of Chinese numerals; None if it is not a number.
+
+    >>> number_value("1.299,99", "de"), number_value("二百五十", "zh"), number_value("3.5万", "zh")
+    (Decimal('1299.99'), Decimal('250'), Decimal('35000'))
+    """
     digits = re.match(rf"[\d,.'{_SPACES} ]*", number)
     plain = digits[0].strip() if digits else ""
     suffix = number[len(plain) :].strip() if plain else number
     amount = _plain_value(plain, language) if plain else None
-    if not suffix:
-        return amount
-    if amount is None and len(suffix) == 1:
-        return None  # 一 is an article more often than a number
-    return _han_value(suffix, amount)
+    return _han_value(suffix, amount) if suffix else amount
 
 
 def _plain_value(digits: str, language: str) -> Decimal | None:

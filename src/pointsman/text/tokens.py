@@ -13,7 +13,8 @@ emoji                        a token each
 ``os.path``, ``getName``,    join``, ``getnam get name``. So *e-mail* meets *email*, and ``snake_case`` ``snakeCase``;
 ``self.max_size``            ``selfmaxs maxsiz self max size``: each name with parts is a term of its own
 words with digits            numbers, amounts, versions and codes, and what has several words, such as dates and
-                             numbers in groups: see :mod:`pointsman.text.number_terms`
+                             numbers in groups, and Chinese numerals: see
+                             :mod:`pointsman.text.number_terms`
 ``U.S.A.``                   ``usa``
 ``O'Neill's``, ``don't``     ``oneil o neill``, ``do``: endings of possession, negation and short verbs go
 ``C++``, ``C#``, ``F#``      ``c++``, ``c#``, ``f#``
@@ -41,6 +42,7 @@ from operator import add
 from typing import TYPE_CHECKING
 
 from pointsman.text.number_terms import further_terms, number_terms
+from pointsman.text.quantities import HAN_NUMERALS
 from pointsman.text.stop_words import CHINESE, ENGLISH, RUSSIAN
 from pointsman.text.unicode import FOLDS, fold, normalize, repair, table_checksum
 
@@ -93,7 +95,7 @@ _CYRILLIC = re.compile("[\u0400-\u052f]")
 _NAME_BREAK = re.compile(r"[.'’,‐-]+")
 _PART_BREAK = re.compile(r"_+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _DIGIT = re.compile("[0-9]")
-_FIRST_DIGIT = re.compile("[0-9０-９]")
+_FIRST_DIGIT = re.compile(f"[0-9０-９{HAN_NUMERALS}]")
 _BLANK = re.compile("[ \n]")
 _APOSTROPHES = re.compile("['’]")
 _ENDING = re.compile(r"(?:n't|'(?:s|re|ve|ll|d|m))$")

@@ -71,7 +71,7 @@ class MultiQueryStrategy(BaseRetrievalStrategy):
         self,
         *sources: Any,
         variants: Sequence[str] = VARIANTS,
-        thesaurus: Thesaurus | Mapping[str, Thesaurus] | str | Path | None = None,
+        thesaurus: Thesaurus | str | Path | None = None,
         neighbours: Neighbours | None = None,
         speller: Speller | None = None,
         weights: Mapping[str, float] | None = None,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -127,7 +125,7 @@ class RuleExpander(BaseTransformer):
     def __init__(
         self,
         variants: Sequence[str] = KINDS,
-        thesaurus: Thesaurus | Mapping[str, Thesaurus] | str | Path | None = None,
+        thesaurus: Thesaurus | str | Path | None = None,
         neighbours: Neighbours | None = None,
         speller: Speller | None = None,
         *,
@@ -139,8 +137,7 @@ class RuleExpander(BaseTransformer):
 
         Args:
             variants: the kinds wanted, in the order of the result.
-            thesaurus: synonyms by term, or by language (``"en"``, ``"zh"``, ``"ru"``) and term; or a ``.json`` file of
-                the same, or a ``.tsv`` file with a term and its synonyms in each line. None: the built-in one, unless
+            thesaurus: synonyms by term, or a file of them (see `read_thesaurus`). None: the built-in one, unless
                 there are neighbours; ``{}``: none.
             neighbours: returns words related to a word; called for words that the thesaurus lacks.
             speller: knows the words of the corpus.
@@ -289,45 +286,20 @@ def without_request(text: str) -> str:
     return bare if any(map(str.isalnum, bare)) else bare_text
 
 
-def read_thesaurus(path: str | Path) -> dict[str, list[str]] | dict[str, dict[str, list[str]]]:
-    """Read a thesaurus.
+def read_thesaurus(path: str | Path) -> dict[str, list[str]]:
+    """Read the synonyms of each term from a file with a group in each line, as search engines write them.
 
-    ``.txt`` has a group in each line, as search engines write them: ``car, automobile`` both ways, ``laptop =>
-    notebook`` one way; a line that begins with ``#`` is a comment. ``.tsv`` has a term and its synonyms in each line,
-    ``.json`` terms and lists of synonyms, by language or not.
+    ``car, automobile`` are synonyms both ways, ``laptop => notebook`` one way; a line that begins with ``#`` is a
+    comment.
 
     Raises:
-        InputError: the file is none of these, or its content is invalid.
+        InputError: the file cannot be read, or a line is no group.
     """
     path = Path(path)
     try:
         content = path.read_text(encoding="utf-8-sig")
-        if path.suffix.lower() == ".json":
-            data = json.loads(content)
-            if not isinstance(data, dict):
-                raise InputError(f"{path}: a thesaurus is an object of terms and lists of synonyms")
-            return data
-        if path.suffix.lower() == ".txt":
-            return _read_groups(path.name, content)
-        if path.suffix.lower() == ".tsv":
-            rows = csv.reader(content.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
-            terms: dict[str, list[str]] = {}
-            for row in rows:
-                cells = [cell.strip() for cell in row if cell.strip()]
-                if cells and not cells[0].startswith("#"):
-                    terms.setdefault(cells[0], []).extend(cells[1:])
-            return terms
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, csv.Error) as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read the thesaurus {path}: {error}") from error
-    raise InputError(f"a thesaurus is a .txt, .tsv or .json file, not {path.name!r}")
-
-
-def _read_groups(name: str, content: str) -> dict[str, list[str]]:
-    """Return the synonyms of each term of the groups.
-
-    Raises:
-        InputError: a line is no group.
-    """
     synonyms: dict[str, list[str]] = {}
     for number, line in enumerate(content.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
@@ -335,24 +307,21 @@ def _read_groups(name: str, content: str) -> dict[str, list[str]]:
         sides = [[term for cell in _COMMA.split(side) if (term := cell.strip())] for side in line.split("=>")]
         if not all(sides) or len(sides) > 2 or len(sides) == len(sides[0]) == 1:
             raise InputError(
-                f"{name}, line {number}: synonyms are a group such as 'car, automobile', or 'laptop => notebook' for "
-                f"one way, not {line!r:.80}"
+                f"{path.name}, line {number}: synonyms are a group such as 'car, automobile', or 'laptop => notebook' "
+                f"for one way, not {line!r:.80}"
             )
         for term in sides[0]:
             synonyms.setdefault(term, []).extend(other for other in sides[-1] if other != term)
     return synonyms
 
 
-def _fold_thesaurus(thesaurus: Thesaurus | Mapping[str, Thesaurus]) -> dict[str, tuple[str, ...]]:
+def _fold_thesaurus(thesaurus: Thesaurus) -> dict[str, tuple[str, ...]]:
     """One table for all languages: a term is looked for in queries of any language."""
     if not isinstance(thesaurus, Mapping):
         raise InputError(f"a thesaurus is a mapping of terms to synonyms or a file, not {type(thesaurus).__name__}")
     table: dict[str, tuple[str, ...]] = {}
     for term, synonyms in thesaurus.items():
-        if isinstance(synonyms, Mapping):
-            table |= _fold_thesaurus(synonyms)
-            continue
-        if not isinstance(term, str) or isinstance(synonyms, str) or not _are_texts(synonyms):
+        if not isinstance(term, str) or isinstance(synonyms, str | Mapping) or not _are_texts(synonyms):
             raise InputError(f"the synonyms of {term!r:.80} are a list of str, not {synonyms!r:.80}")
         key = _key(term)
         terms = (" ".join(synonym.split()) for synonym in synonyms)
