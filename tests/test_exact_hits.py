@@ -110,3 +110,52 @@ def test_a_file_named_so_holds_it(tmp_path: Any) -> None:
         workspace.index(tmp_path / "files")
         answer = workspace.search("when is INV-2026-0417 to be paid?", 2)
         assert answer.hits[0].metadata["source"] == "INV-2026-0417.txt"
+
+
+MONTHS = {
+    "may": "Invoice from Acme GmbH of 2,310 euros was paid on 14 May 2026 by bank transfer.",
+    "march": "Invoice from Acme GmbH of 1,870 euros was paid on 3 March 2026 by bank transfer.",
+    "other year": "Invoice from Acme GmbH of 1,330 euros was paid on 14 May 2024 by bank transfer.",
+    "without year": "Founded on 1 April 1999, Acme GmbH sent an invoice that was paid by bank transfer in May.",
+    "май": "Счёт ООО Василёк оплачен 12 мая 2026 года переводом.",
+    "апрель": "Счёт ООО Ромашка оплачен 12 апреля 2026 года переводом.",
+    "五月": "发票已于二〇二六年五月十四日付款。",
+    "三月": "发票已于2026年3月14日付款。",
+}
+
+
+@pytest.fixture(scope="module")
+def invoices(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    with pointsman.open(tmp_path_factory.mktemp("months")) as workspace:
+        fillers = [Document(f"{n}", f"The gardener of house {n} waters the roses and the tulips.") for n in range(40)]
+        workspace.dataset("invoices").add([*(Document(id_, text) for id_, text in MONTHS.items()), *fillers])
+        yield workspace
+
+
+class TestMonths:
+    def levels(self, workspace: Workspace, question: str) -> dict[str, float]:
+        answer = workspace.search(question, 8, refuse=False)
+        return {hit.id: hit.relevance for hit in answer.hits if hit.relevance is not None}
+
+    @pytest.mark.parametrize(
+        ("question", "right", "others"),
+        [
+            ("invoice paid in May 2026", ["may", "without year"], ["march", "other year"]),
+            ("какой счёт оплачен в мае 2026?", ["май"], ["апрель"]),
+            ("2026年5月付款的发票", ["五月"], ["三月"]),
+        ],
+    )
+    def test_another_month_is_a_near_miss(
+        self, invoices: Workspace, question: str, right: list[str], others: list[str]
+    ) -> None:
+        levels = self.levels(invoices, question)
+        assert all(levels[id_] > NEAR_MISS for id_ in right)
+        assert all(levels[id_] <= NEAR_MISS for id_ in others if id_ in levels)
+        assert levels.keys() & set(others)
+
+    @pytest.mark.parametrize(
+        "question", ["invoice paid since May 2026", "invoice paid in July 2026", "invoice paid in May"]
+    )
+    def test_a_range_and_a_month_that_no_hit_has_limit_nothing(self, invoices: Workspace, question: str) -> None:
+        levels = self.levels(invoices, question)
+        assert levels["march"] > NEAR_MISS

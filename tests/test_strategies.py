@@ -443,7 +443,7 @@ def test_words_that_cannot_be_read_are_an_error(monkeypatch: pytest.MonkeyPatch)
                 Corrector([words]).transform("locomtoive")
 
 
-def test_words_of_several_datasets_and_words_given_as_near(dataset: Dataset) -> None:
+def test_words_of_several_datasets_and_synonyms(dataset: Dataset) -> None:
     with Dataset("more", indexing_technique="keyword") as more:
         more.add([Document("1", "turntables, turnstiles and turntable wheels")])
         vocabulary = Vocabulary([dataset, more])
@@ -452,7 +452,7 @@ def test_words_of_several_datasets_and_words_given_as_near(dataset: Dataset) -> 
         assert "turntable" in speller
         assert "semaphore" in speller
         assert vocabulary.speller() is speller
-        strategy = MultiQueryStrategy(more, variants=["synonym"], neighbours=lambda _: [("turnstiles", 0.9)])
+        strategy = MultiQueryStrategy(more, variants=["synonym"], thesaurus={"turntable": ["turnstiles"]})
         hits = strategy.retrieve("turntable")  # another stem
         assert kinds(hits) == {"synonym"}
     assert Vocabulary([]).speller() is None

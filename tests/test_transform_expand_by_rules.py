@@ -72,29 +72,6 @@ def test_synonyms_of_a_thesaurus(query: str, variants: list[str]) -> None:
     assert of_kind(RuleExpander(["synonym"], THESAURUS), query, "synonym") == variants
 
 
-def test_neighbours_are_asked_where_the_thesaurus_is_silent() -> None:
-    words: list[str] = []
-
-    def neighbours(word: str) -> list[tuple[str, float]]:
-        words.append(word)
-        return [("engines", 0.95), ("motor", 0.9), ("wheel", 0.2)]
-
-    expander = RuleExpander(["synonym"], THESAURUS, neighbours, least_likeness=0.5)
-    assert of_kind(expander, "the engine of 747", "synonym") == ["the motor of 747"]  # its plural is no synonym
-    assert words == ["engine"]
-    assert of_kind(expander, "red car", "synonym") == ["red automobile", "red vehicle"]
-    assert words == ["engine"]
-
-
-def test_neighbours_that_fail_are_told() -> None:
-    def neighbours(word: str) -> list[tuple[str, float]]:
-        raise ConnectionError("gone")
-
-    transformation = RuleExpander(neighbours=neighbours).transform("What is the engine?")
-    assert transformation.degraded == ("no neighbours of words: ConnectionError: gone",)
-    assert [variant.kind for variant in transformation.variants] == ["paraphrase"]
-
-
 def test_correction_comes_first_and_the_others_build_on_it() -> None:
     expander = RuleExpander(
         ["correction", "synonym", "paraphrase"],
@@ -180,7 +157,6 @@ def test_everyday_synonyms_need_no_thesaurus(query: str, variant: str) -> None:
     variants = of_kind(RuleExpander(), query, "synonym")
     assert variants[0] == variant
     assert of_kind(RuleExpander(thesaurus={}), query, "synonym") == []
-    assert of_kind(RuleExpander(neighbours=lambda _: []), query, "synonym") == []
 
 
 @pytest.mark.parametrize(
@@ -234,6 +210,3 @@ def test_the_everyday_words_are_well_formed() -> None:
 )
 def test_an_article_suits_the_synonym_that_follows_it(query: str, term: str, synonym: str, expected: str) -> None:
     assert of_kind(RuleExpander(thesaurus={term: [synonym]}), query, "synonym") == [expected]
-    related = RuleExpander(thesaurus={}, neighbours=lambda word: [(synonym, 1.0)] if word == term else [])
-    if len(term) > 2:
-        assert of_kind(related, query, "synonym") == [expected]

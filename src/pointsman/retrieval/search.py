@@ -32,7 +32,7 @@ from pointsman.retrieval.stages.lists_to_hits import (
     refine,
     with_receipt,
 )
-from pointsman.retrieval.stages.near_misses import put_exact_first, tell_near_misses
+from pointsman.retrieval.stages.near_misses import put_exact_first, tell_near_misses, tell_other_months
 from pointsman.retrieval.stages.obeyed_syntax import admit, leave_out_excluded, leave_out_unmet, list_filtered
 from pointsman.retrieval.stages.question_to_lists import (
     Inquiry,
@@ -45,7 +45,7 @@ from pointsman.retrieval.stages.question_to_lists import (
     route,
     transform,
 )
-from pointsman.text.designations import designations
+from pointsman.text.designations import asked_months, designations
 from pointsman.values.retrieval_context import RetrievalContext
 from pointsman.values.trace import Trace
 from pointsman.values.types import Plan, Query
@@ -96,6 +96,8 @@ async def search(
             ranking = await put_in_force(ranking)
             if names := designations(fused_lists.inquiry.query.text):
                 ranking = await tell_near_misses(ranking, names)
+            elif months := asked_months(fused_lists.inquiry.query.text):
+                ranking = tell_other_months(ranking, months)
             rankings.append(limit_groups(leave_out_unmet(ranking) if has_syntax else ranking))
         for refiner in recipe.refiners:
             rankings = await refine(refiner, rankings)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _SIGN: Final = re.compile(r"[\d_]|[a-z][A-Z]|\.\w+\.|月[^日号號]{1,4}[日号號]")
 """Without one of these a question names nothing exactly."""
+_YEAR: Final = re.compile("[0-9０-９]{4}")
 
 
 @lru_cache(maxsize=256)
@@ -33,6 +34,32 @@ def designations(question: str) -> tuple[Designation, ...]:
     from pointsman.text.notations import designations_in  # takes milliseconds to import
 
     return designations_in(question)
+
+
+@lru_cache(maxsize=256)
+def asked_months(question: str) -> frozenset[tuple[int | None, int]]:
+    """Return the months of a year that a question without designations is about.
+
+    >>> asked_months("invoices paid in May 2026"), asked_months("paid since May 2026")
+    (frozenset({(2026, 5)}), frozenset())
+    """
+    if not _YEAR.search(question):
+        return frozenset()
+    from pointsman.text.notations import asked_months_in
+
+    return asked_months_in(question)
+
+
+def other_months(text: str, months: frozenset[tuple[int | None, int]]) -> bool | None:
+    """Whether a text has dates of other months, and none of these; None if it has no month of a year.
+
+    A month without a year, as in *the same year in May*, may be of any.
+    """
+    from pointsman.text.notations import months_in
+
+    own_months = months_in(text)
+    has_year = any(year is not None for year, _ in own_months)
+    return own_months.isdisjoint(months | {(None, month) for _, month in months}) if has_year else None
 
 
 def holds_one(text: str, names: Iterable[Designation]) -> bool:

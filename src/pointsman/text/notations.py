@@ -28,7 +28,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from pointsman.text.number_terms import FEWEST_DIGITS, numbers_of_one
-from pointsman.text.quantities import NAMES_OF_UNITS, dates_in
+from pointsman.text.quantities import MONTH, NAMES_OF_UNITS, dates_in, month_number
 from pointsman.text.stop_words import ENGLISH, RUSSIAN
 from pointsman.text.unicode import fold
 
@@ -141,6 +141,31 @@ def designations_in(question: str) -> tuple[Designation, ...]:
     for start, end, designation in _without_date(question):
         claim(start, end, designation)
     return tuple(name for _, (_, name) in sorted(spans.items(), key=lambda item: item[0]) if name is not None)
+
+
+def months_in(text: str) -> frozenset[tuple[int | None, int]]:
+    """Return the months of a text, each with its year, or None if it has none beside it.
+
+    >>> sorted(months_in("paid in May 2026, not on 12.03.2024"))
+    [(2024, 3), (2026, 5)]
+    >>> sorted(month for _, month in months_in("in June, in 七月 and on 3 August"))
+    [6, 7, 8]
+    """
+    months = set[tuple[int | None, int]]()
+    for date in reversed(list(dates_in(text))):
+        if date.dates[0][0] is not None:
+            months |= {(year, month) for year, month, _ in date.dates if month}
+            text = f"{text[: date.start]} {text[date.end :]}"
+    return frozenset(months | {(None, month_number(month)) for month in MONTH.findall(text)})
+
+
+def asked_months_in(question: str) -> frozenset[tuple[int | None, int]]:
+    """Return the months of a year that a question is about; none if it speaks of a range, or has another date."""
+    dates = list(dates_in(question))
+    are_months = all(year and month and not day for date in dates for year, month, day in date.dates)
+    is_range = any(_RANGE_WORD.search(question, 0, date.start) for date in dates)
+    months = months_in(question) if are_months and not is_range else ()
+    return frozenset(month for month in months if month[0] is not None)
 
 
 def _without_date(question: str) -> Iterator[tuple[int, int, Designation]]:

@@ -104,6 +104,7 @@ _DATE_GROUPS: Final = {
 _AFTER_YEAR = re.compile("[-./][0-9]|\\s?年\\s?[0-9]")
 _LONGEST_BEFORE_YEAR: Final = 24
 """Characters of a date before its year."""
+MONTH: Final = late(rf"\b(?:{_MONTH})\b|(?:[01]?\d|{_HAN_DAY})(?=\s?月)", re.IGNORECASE)
 _FIRST_LETTERS = "".join(_MONTHS_BY_LETTER)
 _FIRST_CHARACTER = re.compile(rf"[0-9{_FIRST_LETTERS}{_FIRST_LETTERS.upper()}](?<!\w.)")
 _SIGNS: Final = frozenset("-./")
@@ -266,11 +267,16 @@ def _dates(text: str) -> Iterator[Quantity]:
             yield Quantity("date", *match.span(), dates=dates)
 
 
+def month_number(month: str) -> int:
+    """Return the number of a month in words, or of any part of a date in figures or Chinese numerals."""
+    return _MONTHS.get(month.lower()) or int(number_value(month, "zh") or 0)
+
+
 def _readings(match: re.Match[str]) -> tuple[Date, ...]:
     """Return what a match of `_DATE` may mean; nothing if it is no date."""
     form = str(match.lastgroup)[1]
     parts = match.group(*_DATE_GROUPS[form])
-    numbers = [_MONTHS.get(part.lower()) or int(number_value(part, "zh") or 0) if part else None for part in parts]
+    numbers = [month_number(part) if part else None for part in parts]
     year, month, day = numbers if len(numbers) == 3 else (None, *numbers)
     date: Date = (year, month, day)
     dates: tuple[Date, ...] = (date,)

@@ -73,14 +73,13 @@ def holders_first(hits: Sequence[Hit], holders: Collection[HitKey]) -> list[Hit]
 
 
 def limit_near_misses(
-    relevance: Mapping[HitKey, float], hits: Sequence[Hit], holders: Collection[HitKey]
+    relevance: Mapping[HitKey, float], hits: Sequence[Hit], holders: Collection[HitKey], limit: float = NEAR_MISS
 ) -> tuple[dict[HitKey, float], list[Hit]]:
-    """Limit the relevance of all but the holders of a name: to `NEAR_MISS`, and to the least that a holder has.
+    """Limit the relevance of all but the holders of a name.
 
     Returns:
         The relevance by hit, and the hits with theirs.
     """
-    limit = min([NEAR_MISS, *(hit.relevance for hit in hits if hit.key in holders and hit.relevance is not None)])
     levels = {key: level if key in holders else min(level, limit) for key, level in relevance.items()}
     return levels, [
         hit if hit.key in holders or hit.relevance is None else with_relevance(hit, min(hit.relevance, limit))

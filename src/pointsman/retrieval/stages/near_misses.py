@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pointsman.retrieval.run import exact_hits
 from pointsman.retrieval.stages.lists_to_hits import RankedHits, in_new_order
+from pointsman.text.designations import other_months
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +40,9 @@ async def tell_near_misses(ranked_hits: RankedHits, names: Sequence[Designation]
             if absent := exact_hits.names_without_hit(missing, new_hits):
                 inquiry.journal.degrade(exact_hits.absence(absent, ranking.hits[0]))
     holders = exact_hits.holder_keys(hits, names)
-    relevance, hits_with_relevance = exact_hits.limit_near_misses(judgements.relevance, hits, holders)
+    levels = [hit.relevance for hit in hits if hit.key in holders and hit.relevance is not None]
+    limit = min([exact_hits.NEAR_MISS, *levels])
+    relevance, hits_with_relevance = exact_hits.limit_near_misses(judgements.relevance, hits, holders, limit)
     hits = tuple(exact_hits.holders_first(hits_with_relevance, holders))
     reason = f"what holds {', '.join(name.text for name in names):.200} comes first"
     return RankedHits(
@@ -47,6 +50,18 @@ async def tell_near_misses(ranked_hits: RankedHits, names: Sequence[Designation]
         in_new_order(inquiry, exact_hits.STAGE, start, ranking, hits, reason),
         replace(judgements, relevance=relevance),
     )
+
+
+def tell_other_months(ranked_hits: RankedHits, months: frozenset[tuple[int | None, int]]) -> RankedHits:
+    """Tell hits that have dates of other months alone as near misses, if a hit has one of these; their order stays."""
+    ranking, relevance = ranked_hits.ranking, ranked_hits.judgements.relevance
+    has_others = {hit.key: other_months(hit.document.full_text, months) for hit in ranking.hits}
+    if False not in has_others.values():
+        return ranked_hits
+    holders = (relevance.keys() | has_others.keys()) - {key for key, other in has_others.items() if other}
+    relevance, hits = exact_hits.limit_near_misses(relevance, ranking.hits, holders)
+    judgements = replace(ranked_hits.judgements, relevance=relevance)
+    return replace(ranked_hits, ranking=replace(ranking, hits=tuple(hits)), judgements=judgements)
 
 
 def put_exact_first(ranked_hits: RankedHits, names: Sequence[Designation]) -> RankedHits:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from pointsman.retrieval.plan.transform.expand_by_rules import Neighbours, Thesaurus
+    from pointsman.retrieval.plan.transform.expand_by_rules import Thesaurus
     from pointsman.text.spelling import Speller
     from pointsman.values.types import Query
 
@@ -60,8 +60,7 @@ class MultiQueryStrategy(BaseRetrievalStrategy):
     """Also searches variants of the query made by rules: synonyms, paraphrases, corrections.
 
     Corrections use the words that the datasets themselves contain (en, ru), counted at the first search and after
-    changes. Synonyms come from a thesaurus or a function that knows related words; by default,
-    from a built-in list of everyday words in en, zh and ru.
+    changes. Synonyms come from a thesaurus; by default, from a built-in list of everyday words in en, zh and ru.
     """
 
     name: ClassVar[str] = "multi_query"
@@ -72,10 +71,8 @@ class MultiQueryStrategy(BaseRetrievalStrategy):
         *sources: Any,
         variants: Sequence[str] = VARIANTS,
         thesaurus: Thesaurus | str | Path | None = None,
-        neighbours: Neighbours | None = None,
         speller: Speller | None = None,
         weights: Mapping[str, float] | None = None,
-        least_likeness: float = 0.0,
         **options: Any,
     ) -> None:
         """Choose sources and variants; see `BaseRetrievalStrategy` and `RuleExpander`.
@@ -85,10 +82,8 @@ class MultiQueryStrategy(BaseRetrievalStrategy):
             variants: at least one of ``"original"`` (always searched, named or not), ``"synonym"``, ``"paraphrase"``,
                 ``"correction"``.
             thesaurus: synonyms by term, or a file of them; the built-in one by default; ``{}`` for none.
-            neighbours: returns words related to a word.
             speller: corrects spelling; by default one that knows the datasets' words.
             weights: by kind of variant; replaces the defaults.
-            least_likeness: neighbours below it are ignored.
             options: of `BaseRetrievalStrategy`.
 
         Raises:
@@ -101,9 +96,7 @@ class MultiQueryStrategy(BaseRetrievalStrategy):
             # The correction first: an identical variant of another kind would take its place, with less weight.
             "variants": sorted(set(self.variants) - {"original"}),
             "thesaurus": thesaurus,
-            "neighbours": neighbours,
             "weights": {**WEIGHTS, **(weights or {})},
-            "least_likeness": least_likeness,
         }
         self._speller = speller
         super().__init__(*sources, **options)

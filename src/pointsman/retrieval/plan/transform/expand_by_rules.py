@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 Thesaurus = Mapping[str, Sequence[str]]
 """Synonyms by term; terms and synonyms may be phrases, of any language."""
-
-Neighbours = Callable[[str], Sequence[tuple[str, float]]]
-"""Words related to a word, with their similarity (1: identical), best first: from embeddings, for example."""
 
 KINDS = ("synonym", "paraphrase", "correction")
 """The kinds of variants."""
@@ -113,8 +110,8 @@ class RuleExpander(BaseTransformer):
 
     *Paraphrase*: without greetings, requests, question words and other function words. *Correction*: as corrected by
     the speller; the other kinds are then based on the corrected query. *Synonym*: one term of the query replaced by a
-    synonym, in up to three variants, from the thesaurus and then from the corpus' own neighbours; with neither, from
-    the built-in everyday thesaurus of some 500 words per language (en, zh, ru).
+    synonym, in up to three variants, from the thesaurus; without one, from the built-in everyday
+    thesaurus of some 500 words per language (en, zh, ru).
 
     Example:
         >>> expander = RuleExpander(thesaurus={"car": ["automobile"]})
@@ -126,23 +123,18 @@ class RuleExpander(BaseTransformer):
         self,
         variants: Sequence[str] = KINDS,
         thesaurus: Thesaurus | str | Path | None = None,
-        neighbours: Neighbours | None = None,
         speller: Speller | None = None,
         *,
         weights: Mapping[str, float] | None = None,
-        least_likeness: float = 0.0,
         any_form: bool = False,
     ) -> None:
         """Choose the kinds and their sources; a kind without a source gives no variants.
 
         Args:
             variants: the kinds wanted, in the order of the result.
-            thesaurus: synonyms by term, or a file of them (see `read_thesaurus`). None: the built-in one, unless
-                there are neighbours; ``{}``: none.
-            neighbours: returns words related to a word; called for words that the thesaurus lacks.
+            thesaurus: synonyms by term, or a file of them (see `read_thesaurus`). None: the built-in one; ``{}``: none.
             speller: knows the words of the corpus.
             weights: of the lists that the variants find, by kind; 1 for other kinds.
-            least_likeness: neighbours below it are ignored.
             any_form: find a term of the thesaurus in any form of its words; the synonym stands as it is written.
 
         Raises:
@@ -152,16 +144,15 @@ class RuleExpander(BaseTransformer):
         if unknown_kinds:
             raise InputError(f"variants are of the kinds {', '.join(KINDS)}, not {', '.join(map(repr, unknown_kinds))}")
         self.variants = tuple(variants)
-        self.neighbours, self.speller = neighbours, speller
+        self.speller = speller
         self.weights = dict(weights or {})
-        self.least_likeness = least_likeness
         self._synonyms = _fold_thesaurus(
             read_thesaurus(thesaurus) if isinstance(thesaurus, str | Path) else thesaurus or {}
         )
         self._longest = max((len(term.split()) for term in self._synonyms), default=1)
         self._longest_han = max((len(term) for term in self._synonyms if HAN_RUN.fullmatch(term)), default=0)
         self._by_stems = {_stems(term): synonyms for term, synonyms in self._synonyms.items()} if any_form else {}
-        self._is_default = thesaurus is None and neighbours is None
+        self._is_default = thesaurus is None
 
     def transform(self, query: str | Query) -> Transformed:
         """Return the query unchanged, with its variants."""
@@ -169,7 +160,6 @@ class RuleExpander(BaseTransformer):
         if not query.text.strip() or len(query.text) > _LONGEST:
             return Transformed(query)
         text = query.text
-        degraded: tuple[str, ...] = ()
         texts: dict[str, list[str]] = {}
         if "correction" in self.variants and self.speller is not None:
             correction = self.speller.correct(text)
@@ -179,7 +169,7 @@ class RuleExpander(BaseTransformer):
         if "paraphrase" in self.variants:
             texts["paraphrase"] = [paraphrase(text)]
         if "synonym" in self.variants:
-            texts["synonym"], degraded = self._with_synonyms(text)
+            texts["synonym"] = self._with_synonyms(text)
         candidates = (
             Variant(variant_text, kind, self.weights.get(kind, 1.0))
             for kind in self.variants
@@ -187,30 +177,17 @@ class RuleExpander(BaseTransformer):
         )
         variants = distinct(candidates, query.text)
         detail = ", ".join(dict.fromkeys(variant.kind for variant in variants))
-        return Transformed(query, variants, detail, degraded)
+        return Transformed(query, variants, detail)
 
-    def _with_synonyms(self, text: str) -> tuple[list[str], tuple[str, ...]]:
+    def _with_synonyms(self, text: str) -> list[str]:
+        """Return the text with a term replaced: by the first synonym of every term, then by the second ones."""
         bare = without_request(text)
-        by_term: list[list[str]] = []
-        for start, end, synonyms in self._terms(bare):
-            by_term.append([_before(bare[:start], synonym) + synonym + bare[end:] for synonym in synonyms])
-        degraded: tuple[str, ...] = ()
-        if not by_term and self.neighbours is not None:
-            for start, end, word in _content_words(bare):
-                try:
-                    neighbours = [
-                        (neighbours, like) for neighbours, like in self.neighbours(word) if like >= self.least_likeness
-                    ]
-                except Exception as error:  # noqa: BLE001  (reported in the result: it is the caller's own code)
-                    degraded = (f"no neighbours of words: {type(error).__name__}: {error}",)
-                    break
-                stem = DEFAULT_ANALYZER.tokens(word)
-                similar_words = [word for word, _ in neighbours if DEFAULT_ANALYZER.tokens(word) != stem]
-                if similar_words:
-                    by_term.append([_before(bare[:start], word) + word + bare[end:] for word in similar_words])
-        # The first synonym of every term, then the second ones.
+        by_term = [
+            [_before(bare[:start], synonym) + synonym + bare[end:] for synonym in synonyms]
+            for start, end, synonyms in self._terms(bare)
+        ]
         rounds = (texts[number] for number in range(_SYNONYM_VARIANTS) for texts in by_term if number < len(texts))
-        return list(rounds)[:_SYNONYM_VARIANTS], degraded
+        return list(rounds)[:_SYNONYM_VARIANTS]
 
     def _synonyms_of(self, term: str) -> tuple[str, ...]:
         if self._is_default:
@@ -339,12 +316,3 @@ def _key(text: str) -> str:
 
 def _stems(text: str) -> tuple[str, ...]:
     return tuple(DEFAULT_ANALYZER.tokens(text))
-
-
-def _content_words(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yields content words, the longest first: rare words are more likely to have other names elsewhere."""
-    spans = [
-        (m.start(), m.end(), m[0]) for m in _WORD.finditer(text) if len(m[0]) > 2 and not any(map(str.isdigit, m[0]))
-    ]
-    words = [item for item in spans if fold(item[2]) not in STOP and not HAN_RUN.search(item[2])]
-    yield from sorted(words, key=lambda item: (-len(item[2]), item[0]))[:_SYNONYM_VARIANTS]
