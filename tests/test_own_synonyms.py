@@ -113,6 +113,27 @@ def test_beside_other_datasets_too(folder: Path, tmp_path: Path) -> None:
         assert answer.hits[0].id == "billing"
 
 
+def test_a_folder_has_a_file_for_each_dataset(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "people.txt").write_text("PTO => days off\nquark, ledger\n", encoding="utf-8")
+    (own / "machines.txt").write_text("PTO => power take-off\nquark, ledger\n", encoding="utf-8")
+    (own / "elsewhere.txt").write_text("no group\n", encoding="utf-8")
+    texts = ["Whoever wants days off asks two weeks before.", "The power take-off drives the mower.", "See the ledger."]
+    with pointsman.open(tmp_path / "workspace", settings=Settings(synonyms=str(own))) as workspace:
+        for name in ("people", "machines"):
+            workspace.dataset(name).add([Document(f"{n}", text) for n, text in enumerate((*texts, *TEXTS.values()))])
+        answer = workspace.search("PTO", 20, strategy="bm25", refuse=False)
+        assert {(hit.dataset, hit.id) for hit in answer.hits} == {("people", "0"), ("machines", "1")}
+        assert not answer.degraded
+        both = workspace.search("quark", strategy="bm25", refuse=False)
+        assert {(hit.dataset, hit.id) for hit in both.hits} == {("people", "2"), ("machines", "2")}
+        (own / "machines.txt").write_text("alone\n", encoding="utf-8")
+        broken = workspace.search("PTO", strategy="bm25", refuse=False)
+        assert {hit.dataset for hit in broken.hits} == {"people"}
+        assert any("machines.txt, line 1" in note for note in broken.degraded)
+
+
 def test_a_changed_file_counts_at_once(folder: Path) -> None:
     path = folder / "changing.txt"
     path.write_text("zorgon, canteen\n", encoding="utf-8")

@@ -210,7 +210,8 @@ class Settings:
     synonyms: str = _setting(
         "",
         _or_empty(_path),
-        "file with synonyms of your own: 'car, automobile' in a line, or 'laptop => notebook' for one way; .txt",
+        "file with synonyms of your own: 'car, automobile' in a line, or 'laptop => notebook' for one way; or a folder "
+        "with such a file for each dataset, NAME.txt",
         reaches=True,
     )
 

@@ -81,14 +81,14 @@ class Stages:
 
 
 def with_own_synonyms(recipe: Recipe, path: str) -> Recipe:
-    """Let the question be searched with the synonyms of a file, too: as asked, and after all that rewrites it.
+    """Let the question be searched with synonyms of one's own, too: as asked, and after all that rewrites it.
 
     One's own words look like slips to whoever corrects the spelling.
     """
     from pointsman.retrieval.plan.transform.base_transformer import QueryTransformer
     from pointsman.retrieval.plan.transform.own_synonyms import OwnSynonyms
 
-    own = OwnSynonyms(path)
+    own = OwnSynonyms(path, tuple(recipe.sources))
     steps = own if recipe.transformer is None else QueryTransformer(own, recipe.transformer, own)
     recipe = replace(recipe, transformer=steps)
     return recipe.deciding("synonyms", "on", "settings", f"those of {path} are searched beside the question")

@@ -86,10 +86,16 @@ class SourceBranch:
 
     def calls(self, questions: Sequence[Question], depth: int) -> list[tuple[list[int], DualCall[list[Results]]]]:
         """See `Branch`."""
+        own_questions = {
+            position: question
+            for position, question in enumerate(questions)
+            if question.variant is None or question.variant.datasets is None or self.name in question.variant.datasets
+        }
+        questions = list(own_questions.values())
         call = DualCall(
             lambda: self.search(questions, depth), lambda: self.asearch(questions, depth), self._is_quick(questions)
         )
-        return [(list(range(len(questions))), call)]
+        return [(list(own_questions), call)]
 
     def _is_quick(self, questions: Sequence[Question]) -> bool:
         """Whether a search does not wait: the store is in this process, and the query's vector is cached."""

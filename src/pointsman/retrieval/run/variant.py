@@ -22,6 +22,7 @@ class Variant:
         as_passage: it reads like a document, not like a question, and is embedded as one (HyDE).
         by_model: a language model wrote it; it is left out if it has nothing to do with the query.
         means_the_same: what answers it answers the query, so that hits are judged by it, too.
+        datasets: that are searched for it; None: all that are searched for the query.
     """
 
     text: str
@@ -31,6 +32,7 @@ class Variant:
     as_passage: bool = False
     by_model: bool = False
     means_the_same: bool = False
+    datasets: frozenset[str] | None = None
 
     @property
     def is_sound(self) -> bool:
