@@ -333,7 +333,7 @@ def number_value(number: str, language: str) -> Decimal | None:
     """Return the value of digits with separators, or of Chinese numerals; None if it is not a number.
 
     >>> number_value("1.299,99", "de"), number_value("二百五十", "zh"), number_value("3.5万", "zh")
-    (Decimal('1299.99'), Decimal('250'), Decimal('35000'))
+    (Decimal('1299.99'), Decimal('250'), Decimal('35000.0'))
     """
     digits = re.match(rf"[\d,.'{_SPACES} ]*", number)
     plain = digits[0].strip() if digits else ""
