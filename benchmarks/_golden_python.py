@@ -331,7 +331,7 @@ def fusion(ask: Answers, world: World) -> None:
             "extractive words": pointsman.ExtractiveCompressor(max_tokens=30),
             "by a model": pointsman.LLMCompressor(model(), max_chars=100),
             "summary": pointsman.LLMCompressor(model(), "summary"),
-            "diverse": pointsman.Diversifier(2, 0.9, 0.7, source="lang"),
+            "diverse": pointsman.Diversifier(0.9, 0.7),
             "offline": pointsman.CalibratedReranker(load_embedder("hashing"), 0.1),
             "by points": pointsman.LLMReranker(ScriptedLLM(lambda prompt: str(len(prompt) % 10))),
             "by a list": pointsman.LLMReranker(ScriptedLLM(lambda _: "[2] > [1] > [3]"), "listwise"),

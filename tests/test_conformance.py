@@ -174,7 +174,7 @@ class TestRefuser(RefinerConformance):
 
 class TestDiversifier(RefinerConformance):
     def make(self) -> BaseRefiner:
-        return Diversifier(max_per_dataset=6, near_duplicates=0.9, mmr_lambda=0.7)
+        return Diversifier(near_duplicates=0.9, mmr_lambda=0.7)
 
 
 class TestExtractiveCompressor(RefinerConformance):

@@ -120,31 +120,6 @@ def test_an_excerpt_is_what_is_compared() -> None:
 # -- limits ------------------------------------------------------------------------------------------------------------
 
 
-def test_limits_per_source_and_dataset() -> None:
-    original = ranking(
-        *(hit(name, source="x", dataset="one") for name in "abc"),
-        hit("d", source="y", dataset="one"),
-        hit("e", dataset="two"),
-        hit("f", dataset="two"),
-    )
-    per_source = diversify(Diversifier(max_per_source=2), original)
-    assert ids(per_source) == ["a", "b", "d", "e", "f"]
-    assert dict(per_source.dropped) == {("one", "c"): "source 'x' has its 2 already"}
-    assert ids(diversify(Diversifier(max_per_dataset=1), original)) == ["a", "e"]
-    assert ids(diversify(Diversifier(1, max_per_dataset=2), original)) == ["a", "d", "e", "f"]
-
-
-@pytest.mark.parametrize("source", ["author", lambda hit: hit.metadata["author"]])
-def test_a_source_by_name_or_function(source: Any) -> None:
-    original = ranking(hit("a", author="Ann"), hit("b", author="Ann"), hit("c", author="Bob"))
-    assert ids(diversify(Diversifier(1, source=source), original)) == ["a", "c"]
-
-
-def test_a_source_may_be_a_list() -> None:
-    original = ranking(hit("a", source=["x", "y"]), hit("b", source=["x", "y"]), hit("c", source=["x"]))
-    assert ids(diversify(Diversifier(1), original)) == ["a", "c"]
-
-
 @given(st.lists(st.sampled_from(["x", "y", None])), st.integers(1, 3))
 def test_limits_hold(keys: list[str | None], limit: int) -> None:
     excess = over_the_limit([() if key is None else (key,) for key in keys], limit)
@@ -227,24 +202,16 @@ def test_vectors_that_do_not_fit(rows: Any) -> None:
 
 # -- the refiner -------------------------------------------------------------------------------------------------------
 
-limits = st.one_of(st.none(), st.integers(1, 3))
 
-
-@given(found_hits, limits, limits, st.one_of(st.none(), st.floats(0.1, 1)))
-def test_dropping_keeps_the_order(
-    hits: tuple[Hit, ...], per_source: int | None, per_dataset: int | None, threshold: float | None
-) -> None:
-    diversifier = Diversifier(per_source, threshold, max_per_dataset=per_dataset)
+@given(found_hits, st.floats(0.1, 1))
+def test_dropping_keeps_the_order(hits: tuple[Hit, ...], threshold: float) -> None:
+    diversifier = Diversifier(threshold)
     answer = diversify(diversifier, ranking(*hits))
     remaining = iter(hits)
     assert all(
         any(hit is original for original in remaining) for hit in answer.hits
     )  # a subsequence, of the very same hits
     assert len(answer.hits) + len(answer.dropped) == len(hits)
-    for dataset in ("one", "two"):
-        assert per_dataset is None or sum(hit.dataset == dataset for hit in answer.hits) <= per_dataset
-    for source in ("x", "y"):
-        assert per_source is None or sum(hit.metadata["source"] == source for hit in answer.hits) <= per_source
     assert diversify(diversifier, answer).hits == answer.hits  # once is enough
 
 
@@ -286,19 +253,18 @@ def test_nothing_asked_for_nothing_done() -> None:
     original = ranking(hit("a", APPLES), hit("b", APPLES))
     assert diversify(Diversifier(), original).hits == original.hits
     refused = ranking(refused=Refusal("because"))
-    assert diversify(Diversifier(1, 0.9, 0.5), refused).refused == Refusal("because")
+    assert diversify(Diversifier(0.9, 0.5), refused).refused == Refusal("because")
 
 
 def test_it_looks_further_than_asked_for() -> None:
     assert Diversifier().depth(5, "rrf") == 5
-    assert Diversifier(max_per_source=2).depth(5, "rrf") == 15
-    assert Diversifier(2).in_place
+    assert Diversifier(mmr_lambda=0.5).depth(5, "rrf") == 15
     assert not Diversifier(near_duplicates=0.9).in_place
 
 
 def test_awaited_it_is_the_same() -> None:
     original = ranking(hit("a", APPLES, 2.0), hit("b", APPLES, 1.0), hit("c", PINGGUO, 0.5))
-    diversifier = Diversifier(2, 0.95, 0.5)
+    diversifier = Diversifier(0.95, 0.5)
     assert asyncio.run(diversifier.arefine(Query("q"), original, 2)) == diversify(diversifier, original)
     assert diversifier.stage == "diversify"
 
@@ -306,15 +272,11 @@ def test_awaited_it_is_the_same() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"max_per_source": 0},
-        {"max_per_source": True},
-        {"max_per_dataset": 1.5},
         {"near_duplicates": 0},
         {"near_duplicates": 1.1},
         {"near_duplicates": math.nan},
         {"mmr_lambda": -0.1},
         {"mmr_lambda": "0.5"},
-        {"source": 5},
     ],
 )
 def test_options_that_cannot_be_used(options: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Diversification: near duplicates, limits per source or group, maximal marginal relevance: functions and a refiner.
+"""Diversification: near duplicates, limits per group, maximal marginal relevance: functions and a refiner.
 
 Texts are compared by their words, as `pointsman.text` makes them, or by vectors if given; so English, Chinese (by
 characters and pairs) and Russian are treated alike. Nothing is random: equal input gives equal output.
@@ -36,8 +36,6 @@ WIDENED: Final = 3
 _CHARACTERS = 20_000  # compared per hit: texts that agree up to there count as equal
 
 Group = TypeVar("Group", bound=Hashable)
-Source = str | Callable[[Hit], Hashable]
-"""A hit's source: the name of a metadata value, or a function of the hit; None means that it has none."""
 
 
 def shingles(text: str, size: int = SHINGLE) -> frozenset[tuple[str, ...]]:
@@ -210,16 +208,14 @@ class Grouping:
 
 
 class Diversifier(BaseRefiner):
-    """Makes room for variety: drops near duplicates, limits each source, reorders by MMR; in this order.
+    """Makes room for variety: drops near duplicates, then reorders by MMR.
 
-    Dropped hits are listed with their reason in ``dropped``; MMR drops nothing. Options that are None have no effect.
+    The option ``group_by`` of a search limits each source. Dropped hits are listed with their reason in
+    ``dropped``; MMR drops nothing. Options that are None have no effect.
 
     Args:
-        max_per_source: the maximum number of hits from one source.
         near_duplicates: the resemblance from which a hit is dropped as a repeat of a better one; 0.9 is usual.
         mmr_lambda: λ of `mmr`; 1 keeps the order, smaller values add variety.
-        max_per_dataset: the maximum number of hits from one dataset.
-        source: what a hit's source is; hits without one are not limited.
         vectors: returns an array of shape ``(len(hits), dimensions)`` for hits, NaN for one without a vector; MMR then
             compares by cosine, otherwise by the words that two hits share (Jaccard).
 
@@ -231,65 +227,39 @@ class Diversifier(BaseRefiner):
 
     def __init__(
         self,
-        max_per_source: int | None = None,
         near_duplicates: float | None = None,
         mmr_lambda: float | None = None,
         *,
-        max_per_dataset: int | None = None,
-        source: Source = "source",
         vectors: Callable[[Sequence[Hit]], ArrayLike] | None = None,
     ) -> None:
-        for name, limit in (("max_per_source", max_per_source), ("max_per_dataset", max_per_dataset)):
-            if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-                raise InputError(f"{name} is an int from 1 up, or None for no limit, not {limit!r:.80}")
         if near_duplicates is not None:
             _check_share("near_duplicates", near_duplicates, zero=False)
         if mmr_lambda is not None:
             _check_share("mmr_lambda", mmr_lambda, zero=True)
-        if not (callable(source) or isinstance(source, str)):
-            raise InputError(f"source is the name of a metadata value or a function of a hit, not {source!r:.80}")
-        self.max_per_source, self.max_per_dataset = max_per_source, max_per_dataset
         self.near_duplicates, self.mmr_lambda = near_duplicates, mmr_lambda
-        self._source = source if callable(source) else _from_metadata(source)
         self._vectors = vectors
-        self.in_place = near_duplicates is None and mmr_lambda is None  # counting is fast, comparing texts is not
 
     def depth(self, top_k: int, scale: str) -> int:  # noqa: ARG002  (any scale)
         """More hits than the answer needs: some may be dropped, or later ones may move up."""
-        options = (self.max_per_source, self.max_per_dataset, self.near_duplicates, self.mmr_lambda)
-        return top_k if all(option is None for option in options) else WIDENED * top_k
+        return top_k if self.near_duplicates is None and self.mmr_lambda is None else WIDENED * top_k
 
     def refine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (the workflow makes the cut)
         """Return the remaining hits, best first; with MMR in their new order."""
-        hits, reasons_by_key, notes = list(ranking.hits), dict[HitKey, str](), []
+        hits, reasons, notes = list(ranking.hits), dict[HitKey, str](), []
         if self.near_duplicates is not None:
             duplicates = near_duplicates([_text(hit) for hit in hits], self.near_duplicates)
             reasons = {
-                index: f"near duplicate of {hits[original].id} ({resemblance:.2f})"
+                hits[index].key: f"near duplicate of {hits[original].id} ({resemblance:.2f})"
                 for index, (original, resemblance) in duplicates.items()
             }
-            hits = _leave_out(hits, reasons, reasons_by_key)
+            hits = [hit for index, hit in enumerate(hits) if index not in duplicates]
             notes.append(f"{len(reasons)} near duplicates dropped")
-        for kind, limit, source in (
-            ("source", self.max_per_source, self._source),
-            ("dataset", self.max_per_dataset, _dataset),
-        ):
-            if limit is not None:
-                groups = [() if (group := source(hit)) is None else (group,) for hit in hits]
-                reasons = {
-                    index: f"{kind} {group!r:.80} has its {limit} already"
-                    for index, group in over_the_limit(groups, limit).items()
-                }
-                hits = _leave_out(hits, reasons, reasons_by_key)
-                notes.append(f"{len(reasons)} beyond {limit} per {kind} dropped")
         if self.mmr_lambda is not None and len(hits) > 1:
             order = mmr(_relevance(hits), self._similarity(hits), self.mmr_lambda)
             count_moved = sum(index != was for index, was in enumerate(order))
             hits = [hits[index] for index in order]
             notes.append(f"{count_moved} hits moved by MMR (λ = {self.mmr_lambda:g})")
-        return replace(
-            ranking, hits=tuple(hits), detail="; ".join(notes), dropped={**ranking.dropped, **reasons_by_key}
-        )
+        return replace(ranking, hits=tuple(hits), detail="; ".join(notes), dropped={**ranking.dropped, **reasons})
 
     def _similarity(self, hits: Sequence[Hit]) -> NDArray[np.float64]:
         import numpy as np
@@ -317,26 +287,8 @@ def _relevance(hits: Sequence[Hit]) -> NDArray[np.float64]:
     return 1 - np.arange(len(hits)) / len(hits)
 
 
-def _leave_out(hits: Sequence[Hit], reasons: dict[int, str], reasons_by_key: dict[HitKey, str]) -> list[Hit]:
-    """Return the hits that stay, and note those that are dropped."""
-    reasons_by_key.update((hits[index].key, reason) for index, reason in reasons.items())
-    return [hit for index, hit in enumerate(hits) if index not in reasons]
-
-
 def _text(hit: Hit) -> str:
     return hit.document.searchable if hit.excerpt is None else hit.excerpt.text
-
-
-def _dataset(hit: Hit) -> Hashable:
-    return hit.dataset
-
-
-def _from_metadata(name: str) -> Callable[[Hit], Hashable]:
-    def source(hit: Hit) -> Hashable:
-        value = hit.metadata.get(name)
-        return value if isinstance(value, Hashable) else repr(value)  # a list, for example
-
-    return source
 
 
 def _check_share(name: str, value: object, *, zero: bool) -> None:
