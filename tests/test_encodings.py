@@ -61,6 +61,29 @@ def test_words_that_look_like_another_encoding_are_said() -> None:
     assert problems == ["read as koi8-r, as was asked; its words look like Windows-1251"]
 
 
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("Save в %s now", "cp866"),
+        ("use с -l, please", "koi8-r"),
+        ('"--quit" 或 "git"', "gbk"),
+        ("the index and the working 編碼 tree", "big5"),
+        ("new грN package", "cp1251"),
+    ],
+)
+def test_a_word_among_ascii_that_resembles_western_marks_is_right_or_said(text: str, encoding: str) -> None:
+    stored, problems = read("a.txt", text.encode(encoding))
+    assert stored == text or any("not certain" in problem for problem in problems)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["It’s a 5 ¢ coin", "Óscar, Élan, École", "add ½ cup, 1½ litres", "« oui », à côté", "10 £ – or €5", "ærlig øl"],
+)
+def test_western_marks_are_certain(text: str) -> None:
+    assert read("a.txt", text.encode("cp1252")) == (text, [])
+
+
 def test_a_page_that_declares_another_encoding_is_read_as_it_declares() -> None:
     page = f'<meta charset="windows-1251"><p>{RUSSIAN}</p>'.encode("cp1251")
     text, problems = read("a.html", page, "koi8-r")

@@ -44,16 +44,16 @@ _MISFIT = re.compile(  # capitals within words, two alphabets in one, letters of
 _FREQUENT = {"GB18030": 0xD7, "Big5": 0xC6}  # the last first byte of a frequent Chinese character
 _EAST_ASIAN = frozenset({"SHIFT_JIS", "CP932", "EUC-JP", "EUC-JIS-2004", "SHIFT-JIS-2004", "EUC-KR", "CP949"})
 _FEW_BYTES = 12  # of foreign words: so few are often likely in several encodings
-_DOUBT = 0.4  # of the odds of the best reading: of few words, another reading may be the true one
+_DOUBT = 0.4  # of the odds of the best reading: another reading may be the true one
 _LEAST_ODDS = 0.01  # of the best reading; below it a word or two may be in any encoding
 # Letters of Western words, by one or two among ASCII letters, and marks where they stand in text.
 _WESTERN = re.compile(
     r"(?<=[A-Za-z])[à-öø-ÿßœšžªº]{1,2}(?![^\W\d_a-zA-Z])"
-    r"|(?<![^\W\d_])[À-ÖØ-ÞŒŠŽà-öø-ÿœ]{1,2}(?=[A-Za-z])|(?<![^\W\d_])[àèéìíòóùÀÈÉÓ](?![^\W\d_])"
+    r"|(?<![^\W\d_])(?:[À-ÖØ-ÞŒŠŽ]{1,2}(?=[A-Za-z])|[à-öø-ÿœ]{1,2}(?=[a-z])|[àèéìíòóùÀÈÉ](?![^\W\d_]))"
     r"|(?<=[A-Za-zÀ-ÿ0-9])[’´]|[‘’“„«‚](?=[A-Za-z0-9À-ÿ])|(?<=[A-Za-zÀ-ÿ0-9.,!?;:)])[’”“»…]"
-    r"|(?<![^ \n(])[«„“](?=[ \xa0!-~])|(?<=[ \xa0!-~])[»“”](?![^ \n,.;:!?)])|«(?=[ \xa0])|(?<=[ \xa0])»"
-    r"|(?<=[\d\s.,(-])[€£¥¢§±]|(?<=\d)[°º½¼¾²³€£¥%‰ª×µ]|(?<=[\d ])°(?=[CF])"
-    r"|(?<=[ \d\w,.])[–—](?=[ \d\w,.\n])|[½¼¾](?=[ \dA-Za-z])|¿(?=[^?\n]*\?)|¡(?=[^!\n]*!)"
+    r"|(?<![^ \n(])[«„“](?=[ \xa0!-~])|(?<=[ \xa0!-~])[»“”](?![^ \n,.;:!?)])|«(?=[ \xa0])|(?<=[ \xa0])»(?![^\s,.;:!?)])"
+    r"|(?<=[\d\s.,(-])[€£¥§±]|(?<=\d)[°º½¼¾²³€£¥¢%‰ª×µ]|(?<=[\d ])°(?=[CF])|(?<=\d )¢"
+    r"|(?<=[ \d\w,.])[–—](?=[ \d\w,.\n])|(?<![A-Za-z])[½¼¾](?=[ \dA-Za-z])|¿(?=[^?\n]*\?)|¡(?=[^!\n]*!)"
     r"|[©®™·•…\xa0†‡¶]|§(?=[ \d§\xa0])"
 )
 
@@ -237,7 +237,7 @@ def _guess(data: bytes) -> tuple[str, bool]:
     fewest = min(candidates)[0]  # MacCyrillic and Windows-1251 have the same small letters
     names = [name for count, name in candidates if count == fewest]
     rivals = sum(odds >= _DOUBT * best and misfits[text] <= fewest for text, (_, odds) in readings.items())
-    is_doubtful = is_short and (rivals > 1 or fewest > 0 or names[0] == "Windows-1252")
+    is_doubtful = rivals > 1 or (is_short and (fewest > 0 or names[0] == "Windows-1252"))
     return names[0], len(names) == 1 and best > _LEAST_ODDS and not is_doubtful
 
 
