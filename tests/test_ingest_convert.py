@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from pointsman.ingest import ParsedDocument, Problem, convert, read_paths
+from pointsman.ingest.convert import format_of
 from pointsman.ingest.encoding import decode_file
 from pointsman.tools.errors import InputError
 
@@ -401,3 +402,17 @@ def test_a_good_page_survives_a_bad_one(monkeypatch: pytest.MonkeyPatch) -> None
 def test_unusable_files_raise_from_convert() -> None:
     with pytest.raises(InputError, match="binary"):
         list(convert("a.txt", b"a\x00\x01\x02\x03" * 50))
+
+
+def test_a_zip_is_called_by_the_list_of_its_parts_not_by_a_document_stored_within() -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("[Content_Types].xml", "<Types/>")
+        archive.writestr("ppt/embeddings/inner.docx", word())
+        archive.writestr("ppt/presentation.xml", "<p/>")
+    assert format_of("slides", buffer.getvalue()) == "pptx"
+    assert format_of("slides", buffer.getvalue()[:-22]) == "docx"  # without the list: what it looks like
+    plain = io.BytesIO()
+    with zipfile.ZipFile(plain, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("notes/inner.docx", word())
+    assert format_of("files.zip", plain.getvalue()) == "zip"

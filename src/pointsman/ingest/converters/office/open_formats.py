@@ -58,7 +58,8 @@ def _odf_headers(archive: Archive) -> Iterator[Block]:
     """Yield the headers and footers of pages, each text once."""
     member = "styles.xml" if "styles.xml" in archive.names else "content.xml"
     data = archive.read(member)
-    if not any(mark in data for mark in _ODF_HEADER_ENDS):
+    pages = data[max(data.find(b"master-styles"), 0) :]
+    if not any(mark in pages for mark in _ODF_HEADER_ENDS):
         return  # most have none, and large styles
     style = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
     tags = [f"{style}{place}{of}" for place in ("header", "footer") for of in ("", "-left", "-first")]
