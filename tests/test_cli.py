@@ -462,6 +462,17 @@ def test_a_single_path_that_is_no_file_is_named(cli: Cli) -> None:
     assert "problem: pipe.txt: not a regular file" in cli("index", "pipe.txt", "-d", "notes", code=1).stdout
 
 
+def test_many_files_with_one_problem_do_not_hide_another(cli: Cli) -> None:
+    (cli.folder / "scans").mkdir()
+    for number in range(30):
+        (cli.folder / "scans" / f"a{number:02}.bin").write_bytes(b"\0\1\2" * 100)
+    (cli.folder / "scans" / "z.docx").write_bytes(b"PK")
+    shown = cli("index", "scans", "-d", "notes", code=1).stdout
+    assert "problem: a00.bin, a01.bin, a02.bin and 27 more (--json lists them all): binary data" in shown
+    assert "problem: z.docx: damaged Word document" in shown
+    assert len(cli.json("index", "scans", "-d", "notes", code=1)["problems"]) == 31
+
+
 def test_problems_of_files_stay_on_one_line(cli: Cli) -> None:
     (cli.folder / "junk").mkdir()
     name = "a long name of a file with words " * 4 + ".docx"

@@ -125,6 +125,41 @@ def test_restructured_text_levels_follow_their_order() -> None:
     ]
 
 
+def test_directives_of_restructured_text_are_what_a_reader_sees() -> None:
+    source = convert_one(
+        "a.rst",
+        "Signals\n=======\n.. note:: Red stops.\n\n.. warning::\n   :class: wide\n\n   Осторожно, поезд.\n\n"
+        ".. code-block:: cpp\n   :linenos:\n\n   int speed::limit = 40;\n\n.. versionadded:: 2.6\n\n"
+        ".. py:function:: halt(train)\n   :noindex:\n\n   :param train: which one\n\n"
+        ".. rubric:: 注意事项\n\nSee a :: b.\n",
+    )
+    assert [line for line in source.text.split("\n") if line.strip()] == [
+        "Signals",
+        "Note: Red stops.",
+        "Warning:",
+        "   Осторожно, поезд.",
+        "   int speed::limit = 40;",
+        "Added in version: 2.6",
+        "halt(train)",
+        "   :param train: which one",
+        "注意事项",
+        "See a :: b.",
+    ]
+    assert source.text.split("\n").index("halt(train)") == 17 - 1, "each stands on the line that it has in the file"
+
+
+def test_a_list_table_of_restructured_text_is_a_table() -> None:
+    source = convert_one(
+        "a.rst",
+        "Before.\n\n.. list-table:: 车站\n   :header-rows: 1\n\n   * - Station\n     - Опоздание\n"
+        "   * - :ref:`Oak <oak>`\n     - four\n       minutes\n   * - 站台\n     -\n   * - Elm\n     - none - yet\n\n"
+        "After.\n",
+    )
+    assert source.text == (
+        "Before.\n\n车站\n\nStation | Опоздание\nOak | four minutes\n站台\nElm | none - yet\n\nAfter."
+    )
+
+
 def test_html_keeps_headings_and_text_only() -> None:
     source = convert_one(
         "a.html",

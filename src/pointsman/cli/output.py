@@ -243,10 +243,7 @@ def index_report(
     _print_truncated(dataset.name, report.truncations)
     for note in report.notes:
         terminal.print(f"  {note}", style="yellow", markup=False, soft_wrap=True)
-    for problem in report.problems[:20]:
-        terminal.print(f"  problem: {problem.path}: {problem.reason}", style="yellow", markup=False, soft_wrap=True)
-    if len(report.problems) > 20:
-        terminal.print(f"  … and {len(report.problems) - 20} more; --json lists them all", style="yellow")
+    _print_file_problems(report)
     if report.omissions:
         counts = ", ".join(f"{count:,} {_OMISSIONS[reason]}" for reason, count in report.omissions.items())
         terminal.print(f"  left out (a folder counts once): {counts}", style="dim", markup=False, soft_wrap=True)
@@ -256,6 +253,21 @@ def index_report(
             f"  left out now, but still stored: {', '.join(sources[:5])}{remark}; --prune deletes them",
             style="yellow", markup=False, soft_wrap=True,
         )  # fmt: skip
+
+
+def _print_file_problems(report: IndexReport) -> None:
+    """Print each reason why files were not read once, so that hundreds of pictures hide no damaged file."""
+    terminal = console()
+    paths_by_reason: dict[str, list[str]] = {}
+    for problem in report.problems:
+        paths_by_reason.setdefault(problem.reason, []).append(problem.path)
+    for reason, paths in list(paths_by_reason.items())[:20]:
+        remark = f" and {len(paths) - 3:,} more (--json lists them all)" if len(paths) > 3 else ""
+        terminal.print(
+            f"  problem: {', '.join(paths[:3])}{remark}: {reason}", style="yellow", markup=False, soft_wrap=True
+        )
+    if len(paths_by_reason) > 20:
+        terminal.print(f"  … and {len(paths_by_reason) - 20} other reasons; --json lists them all", style="yellow")
 
 
 def _print_truncated(dataset: str, count: int | None) -> None:

@@ -50,6 +50,18 @@ _RST_PICTURE = re.compile(r"\.\.[ ](?:\|[^|\n]{1,200}\|[ ])?(?:image|figure)::")
 _RST_NAME = re.compile(r"\.\.[ ]\|([^|\n]{1,200})\|[ ](?:replace::[ ]*(.*)|image::.*)")
 _RST_ROLE = re.compile(r":[A-Za-z][\w:.+-]{0,60}:`[~!]?([^`<>\n]{1,300}?)(?:[ ]<[^`<>\n]{0,300}>)?`")
 _RST_SUBSTITUTION = re.compile(r"\|(\w[\w. -]{0,60})\|_{0,2}")
+_RST_DIRECTIVE = re.compile(
+    r"^([ \t]*)\.\.[ ]([\w:-]{1,60})::[ \t]*([^\n]*)"
+    r"((?:\n[ \t]+:[\w-]{1,60}:(?:[ \t][^\n]*)?(?=\n|$)){0,50})",
+    re.MULTILINE,
+)
+_RST_UNSEEN = re.compile("code|code-block|sourcecode|highlight|parsed-literal|math|include|only")
+_RST_LABELS = re.compile("note|tip|hint|warning|caution|danger|error|attention|important|todo")
+_RST_LONG_LABELS = {
+    "seealso": "See also", "versionadded": "Added in version", "versionchanged": "Changed in version",
+    "deprecated": "Deprecated since version",
+}  # fmt: skip
+_RST_TABLE = re.compile(r"\.\.[ ]list-table::[ \t]*(.*)")
 _RST_LINK = re.compile(r"`([^`<>\n]{1,300}?)[ \n]<[^`<>\n]{0,1000}>`__?")
 
 
@@ -179,13 +191,16 @@ def _rst_blocks(lines: list[str]) -> Iterator[Block]:
             begin = index + height
             yield Block(styles.index(style) + 1, _rst_plain(name), (index + 1, begin))
             index = begin
-        elif _RST_SILENT.match(lines[index]):
+        elif (table := _RST_TABLE.match(lines[index])) or _RST_SILENT.match(lines[index]):
             yield from _rst_body(lines, begin, index)
             begin = index
             index += 1
-            while index < len(lines) and lines[index].startswith((" ", "\t")):
+            while index < len(lines) and (lines[index].startswith((" ", "\t")) or (table and not lines[index])):
                 index += 1
-            if _RST_PICTURE.match(lines[begin]):
+            if table:
+                yield Block(0, _rst_plain(table[1]), (begin + 1, begin + 1))
+                yield from table_blocks(_rst_rows(lines[begin + 1 : index], begin + 2))
+            elif _RST_PICTURE.match(lines[begin]):
                 option_lines = [line.removeprefix(":alt:") for line in map(str.strip, lines[begin + 1 : index])]
                 caption = "\n".join(line for line in option_lines if not re.match(r":\w+:", line))
                 yield Block(0, _rst_plain(caption), (begin + 1, index), exact=False)
@@ -193,6 +208,21 @@ def _rst_blocks(lines: list[str]) -> Iterator[Block]:
         else:
             index += 1
     yield from _rst_body(lines, begin, index)
+
+
+def _rst_rows(lines: list[str], first: int) -> Iterator[Row]:
+    """Yield the rows of a ``list-table``, a list of lists of cells, whose first line has this number."""
+    cells: list[str] = []
+    begin = first
+    for number, line in enumerate([*map(str.strip, lines), "* -"], first):
+        if line.startswith("* -"):
+            if cells:
+                yield Row(tuple(map(_rst_plain, cells)), begin)
+            cells, begin = [line[3:].strip()], number
+        elif cells and (line == "-" or line.startswith("- ")):
+            cells.append(line[1:].strip())
+        elif cells:
+            cells[-1] = f"{cells[-1]} {line}".strip()
 
 
 def _rst_body(lines: list[str], begin: int, end: int) -> Iterator[Block]:
@@ -214,7 +244,17 @@ def _rst_heading(lines: list[str], index: int) -> tuple[str, str, int] | None:
 
 
 def _rst_plain(text: str) -> str:
-    return _RST_LINK.sub(r"\1", _RST_ROLE.sub(r"\1", text))
+    return _RST_LINK.sub(r"\1", _RST_ROLE.sub(r"\1", _RST_DIRECTIVE.sub(_rst_label, text)))
+
+
+def _rst_label(directive: re.Match[str]) -> str:
+    """Return what a reader sees of a directive's first lines, in as many lines."""
+    indent, name, argument, options = directive.groups()
+    if _RST_UNSEEN.fullmatch(name):
+        argument = ""
+    elif label := _RST_LONG_LABELS.get(name, name.capitalize() if _RST_LABELS.fullmatch(name) else ""):
+        argument = f"{label}: {argument}".rstrip()
+    return indent + argument + "\n" * options.count("\n")
 
 
 def notebook(path: str, text: str, most_cells: int) -> Iterator[ParsedDocument | Problem]:

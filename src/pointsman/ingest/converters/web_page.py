@@ -37,6 +37,8 @@ def html(path: str, text: str) -> ParsedDocument:
         InputError: The page has no text, or see `html_blocks`.
     """
     title, blocks = html_blocks(text)
+    if not blocks and path.lower().endswith(".svg"):
+        raise InputError("a drawing without words")
     if not blocks:
         raise InputError(
             "HTML without text: scripts, navigation and footers are not read; if a script renders the page, save it "
