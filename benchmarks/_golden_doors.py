@@ -236,7 +236,7 @@ def service(ask: Answers, world: World) -> None:
             ("POST", "/retrieval", {"knowledge_id": "rails", "query": "red signal",
                                     "retrieval_setting": {"top_k": 2, "score_threshold": 0.0}}),
             ("POST", "/v1/vector_stores/rails/search", {"query": "red signal", "max_num_results": 2}),
-            ("POST", "/v1/vector_stores/typo/search", {"query": "x"}), ("GET", "/v1/vector_stores", None),
+            ("POST", "/v1/vector_stores/typo/search", {"query": "x"}),
             ("GET", "/v1/models", None), ("POST", "/v1/embeddings", {"input": "a", "model": "hashing"}),
             ("POST", "/v1/rerank", {"query": "red signal", "documents": list(SENTENCES), "model": "x"}),
             ("POST", "/v2/rerank", {"query": "red signal", "documents": list(SENTENCES), "model": "offline"}),

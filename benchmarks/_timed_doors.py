@@ -101,7 +101,6 @@ class Doors:
             "GET document?id=": get(f"{root}/document?id=", ids),
             "GET count?filters=": get(f"{root}/count?filters=", filters),
             "GET documents?filters=": get(f"{root}/documents?filters=", filters),
-            "GET files/ID": get(f"{store}/files/", ids),
             "GET recommend_strategy?query=": lambda pair, hidden: _status(
                 client.get("/api/retrieval/recommend_strategy", params={"query": made_up_word(pair, hidden)})
             ),

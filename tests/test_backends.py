@@ -80,7 +80,7 @@ class TestBackend:
             moment += 9  # what happens later changes nothing
             dataset.describe("about rails")
         reopen().create("roads", {}).close()  # as earlier versions did
-        assert {record.name: record.created_at for record in reopen().datasets()} == {
+        assert {record.name: record.settings.get("created_at") for record in reopen().datasets()} == {
             "rails": 1_700_000_000,
             "roads": None,
         }

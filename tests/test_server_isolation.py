@@ -208,7 +208,7 @@ def requests() -> dict[tuple[str, str], list[Request]]:
     """What is asked of each route. A route that is missing here fails the test: add it, with what might leak."""
     search, many_path = "/api/search", "/api/search_many"
     dataset_path, documents = "/api/datasets/{name}", "/api/datasets/{name}/documents"
-    stores, store = "/v1/vector_stores", "/v1/vector_stores/{name}"
+    store = "/v1/vector_stores/{name}"
     ids = ["quokka-1", "own-1", "nobody"]
     lines = {"content-type": "application/x-ndjson"}
     policy = {"chosen": "default"}
@@ -323,11 +323,6 @@ def requests() -> dict[tuple[str, str], list[Request]]:
             for query in QUERIES[:3]
             for threshold in (0.0, 0.5)
         ],
-        ("GET", stores): [
-            Request("GET", stores, params=params)
-            for params in ({}, {"after": OTHER_DATASET}, {"limit": "1"}, {"order": "desc", "after": OWN_DATASET})
-        ],
-        ("GET", store): requests_by_name("GET", store),
         ("POST", f"{store}/search"): [
             *requests_by_name("POST", f"{store}/search", json={"query": QUERIES[:2], "max_num_results": 50}),
             *requests_by_name(
@@ -335,15 +330,6 @@ def requests() -> dict[tuple[str, str], list[Request]]:
                 f"{store}/search",
                 json={"query": QUERY, "filters": {"type": "eq", "key": "ledger", "value": "zanzibar"}},
             ),
-        ],
-        ("GET", f"{store}/files"): [
-            *requests_by_name("GET", f"{store}/files"),
-            *requests_by_name("GET", f"{store}/files", params={"after": "quokka-1", "limit": "3"}),
-        ],
-        ("GET", f"{store}/files/{{file_id}}"): [
-            *requests_by_name("GET", f"{store}/files/{FILE}"),
-            *requests_by_name("GET", f"{store}/files/quokka-1"),
-            *requests_by_name("GET", f"{store}/files/quokka-1/content"),
         ],
         ("GET", "/health"): [Request("GET", "/health")],
         ("GET", "/ready"): [Request("GET", "/ready")],
@@ -480,7 +466,7 @@ def assert_same_answers(worlds: tuple[World, World], key: str, requests: list[Re
 
 
 def path_of(route: tuple[str, str], name: str) -> str:
-    return route[1].replace("{name}", name).replace("{file_id}", FILE).replace("{batch_id}", FILE)
+    return route[1].replace("{name}", name).replace("{batch_id}", FILE)
 
 
 @pytest.mark.parametrize("route", [route for route in ROUTES if "{name}" in route[1]], ids=" ".join)
@@ -542,9 +528,7 @@ def test_scopes(worlds: tuple[World, World]) -> None:
         ("GET", "/api/datasets/{name}/count"), ("GET", "/api/datasets/{name}/text"),
         ("POST", "/api/datasets/{name}/nearest"),
         ("POST", "/api/datasets/{name}/verify"), ("POST", "/api/verify"),
-        ("POST", "/retrieval"), ("GET", "/v1/vector_stores"), ("GET", "/v1/vector_stores/{name}"),
-        ("POST", "/v1/vector_stores/{name}/search"), ("GET", "/v1/vector_stores/{name}/files"),
-        ("GET", "/v1/vector_stores/{name}/files/{file_id}"),
+        ("POST", "/retrieval"), ("POST", "/v1/vector_stores/{name}/search"),
         ("POST", "/api/datasets/{name}/vectors"), ("GET", "/api/datasets/{name}/metadata_keys"),
     }  # fmt: skip
     writes = {

@@ -1059,7 +1059,7 @@ def test_the_life_of_the_service_passes(keys: KeyStore) -> None:
 
 # ── pages of allowed origins ─────────────────────────────────────────────────────────────────────────────────────────
 
-PATHS = ["/api/search", "/api/retrieval/search", "/api/datasets/rails", "/v1/vector_stores", "/mcp"]
+PATHS = ["/api/search", "/api/retrieval/search", "/api/datasets/rails", "/v1/vector_stores/rails/search", "/mcp"]
 
 
 @pytest.mark.parametrize("path", PATHS)

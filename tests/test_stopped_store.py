@@ -50,8 +50,6 @@ READS: list[tuple[str, str, Any]] = [
     ("GET", "/api/datasets/notes/ids", None),
     ("GET", "/api/datasets/notes/text?source=a.md", None),
     ("GET", "/api/datasets/notes/document?id=a", None),
-    ("GET", "/v1/vector_stores", None),
-    ("GET", "/v1/vector_stores/notes/files", None),
 ]
 
 

@@ -169,8 +169,6 @@ class TestKeys:
                     "/api/datasets/notes/documents",
                     "/api/datasets/notes/document?id=pay",
                     "/api/datasets/notes/text?source=pay",
-                    "/v1/vector_stores",
-                    "/v1/vector_stores/notes/files",
                 )
             ),
         ]

@@ -159,8 +159,6 @@ class LeakDoors:
             "count": client.get(f"/api/datasets/{name}/count", params=parameters).json(),
             "document": client.get(f"/api/datasets/{name}/document", params={"id": id_}).json(),
             "ids": client.get(f"/api/datasets/{name}/ids", params=parameters).json(),
-            "files": client.get(f"/v1/vector_stores/{name}/files").json(),
-            "store": client.get(f"/v1/vector_stores/{name}").json(),
             "route": client.post("/api/route", json={"query": question["query"]}).json(),
         }
 

@@ -51,7 +51,7 @@ class DatasetRecord:
         description: what it contains, for those who choose where to search.
         indexing_technique: ``"hybrid"``, ``"keyword"`` or ``"vector"``.
         identity: unique for every dataset ever created, even under the same name.
-        settings: other options given at creation, such as ``bm25_k1``, and ``created_at``.
+        settings: other options given at creation, such as ``bm25_k1``, and ``created_at``, in seconds since 1970.
     """
 
     name: str
@@ -59,12 +59,6 @@ class DatasetRecord:
     indexing_technique: str
     identity: str
     settings: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def created_at(self) -> int | None:
-        """When it was created, in seconds since 1970; None for a dataset of an earlier version."""
-        value = self.settings.get("created_at")
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def settings_of(name: str, text: str) -> dict[str, Any]:

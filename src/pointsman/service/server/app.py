@@ -260,7 +260,7 @@ async def _http_problem(request: Request, error: Exception) -> Response:
             methods.add("HEAD")
         headers["Allow"] = ", ".join(sorted(methods))
     is_of_openai = error.status_code in {404, 405} and vector_stores.OF_OPENAI.fullmatch(request.url.path)
-    detail = vector_stores.WRITTEN_ELSEWHERE if is_of_openai else str(error.detail)
+    detail = vector_stores.SERVED_ELSEWHERE if is_of_openai else str(error.detail)
     problem = problems.of_status(error.status_code, detail, headers)
     return problems.response(problem, getattr(request.state, "request_id", None), request.url.path)
 
