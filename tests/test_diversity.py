@@ -187,19 +187,6 @@ def test_mmr_brings_what_is_different_forward() -> None:
     assert answer.dropped == {}
 
 
-def test_mmr_by_vectors() -> None:
-    rows = {"a": [1.0, 0.0], "b": [2.0, 0.0], "c": [0.0, 1.0], "d": [math.nan, math.nan], "e": [0.0, 0.0]}
-    original = ranking(hit("a", score=4.0), hit("b", score=3.9), hit("c", score=3.0), hit("d", score=0.1), hit("e"))
-    diversifier = Diversifier(mmr_lambda=0.5, vectors=lambda hits: [rows[hit.id] for hit in hits])
-    assert ids(diversify(diversifier, original)) == ["a", "c", "d", "e", "b"]
-
-
-@pytest.mark.parametrize("rows", [[[1.0]], [1.0, 2.0]])
-def test_vectors_that_do_not_fit(rows: Any) -> None:
-    with pytest.raises(InputError, match="one row for each of 2 hits"):
-        diversify(Diversifier(mmr_lambda=0.5, vectors=lambda _: rows), ranking(hit("a"), hit("b")))
-
-
 # -- the refiner -------------------------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pointsman.ingest import ParsedDocument, Problem, chunk, convert
+from pointsman.ingest.converters.typed_columns import column_notations
 from pointsman.tools.errors import InputError
 
 
@@ -287,3 +288,59 @@ def test_a_first_row_that_holds_a_sentence_is_not_repeated_as_a_header(sentence:
         first_line = passages[0].text.split("\n")[0]
         assert len(passages) > 2
         assert sum(first_line in passage.text for passage in passages) == (len(passages) if is_repeated else 1)
+
+
+class TestTypedColumns:
+    def fields(self, text: str, name: str) -> list[Any]:
+        return [source.metadata.get(name) for source in sources("a.csv", text)]
+
+    def remarks(self, text: str) -> str:
+        return "; ".join(item.reason for item in convert("a.csv", text.encode()) if isinstance(item, Problem))
+
+    @pytest.mark.parametrize(
+        ("cells", "values"),
+        [
+            (["1.299", "17,50", "0"], [1299, 17.5, 0]),
+            (["1.299", "17.50", "-3"], [1.299, 17.5, -3]),
+            (["1,299", "12,345.5"], [1299, 12345.5]),
+            (["1 299", "1.000.000", "2,5"], [1299, 1000000, 2.5]),
+            (["05/06/2024", "23/06/2024"], ["2024-06-05", "2024-06-23"]),
+            (["05/06/2024", "06/23/2024"], ["2024-05-06", "2024-06-23"]),
+            (["5.6.2024", "25.10.2024"], ["2024-06-05", "2024-10-25"]),
+            (["2020", "", "2024"], [2020, None, 2024]),
+            (["123456789012345678", "1"], [123456789012345678, 1]),
+            (["1.299", "2.400"], ["1.299", "2.400"]),
+            (["05/06/2024", "07/08/2024"], ["05/06/2024", "07/08/2024"]),
+            (["01067", "10115"], ["01067", "10115"]),
+            (["1.5", "unknown"], ["1.5", "unknown"]),
+            (["1,50 €", "2,50 €"], ["1,50 €", "2,50 €"]),
+            (["13/13/2024", "1/2/2024"], ["13/13/2024", "1/2/2024"]),
+        ],
+    )
+    def test_all_rows_tell_what_a_cell_is(self, cells: list[str], values: list[Any]) -> None:
+        text = "part;value\n" + "".join(f"part {n};{cell}\n" for n, cell in enumerate(cells))
+        assert self.fields(text, "value") == values
+        assert sources("a.csv", text)[0].text == f"part: part 0\nvalue: {cells[0]}"
+        assert list(map(type, self.fields(text, "value"))) == list(map(type, values))
+
+    @pytest.mark.parametrize(
+        ("cells", "remark"),
+        [
+            (["1.299", "17,50"], "'value': 1.299 is 1299, as other rows have a comma before decimals"),
+            (["05/06/2024", "23/06/2024"], "'value': 05/06/2024 is 2024-06-05, as other rows have the day first"),
+            (["1.299"], "'value': 1.299 is 1.299 or 1299, which no row tells, so the column stays text"),
+            (["17.5", "2"], ""),
+            (["1.299", "unknown"], ""),
+        ],
+    )
+    def test_what_was_read_is_said(self, cells: list[str], remark: str) -> None:
+        text = "part;value\n" + "".join(f"part {n};{cell}\n" for n, cell in enumerate(cells))
+        assert self.remarks(text) == remark
+
+    def test_a_later_cell_that_does_not_fit_stays_text(self) -> None:
+        text = "part;value\n" + "".join(f"part {n};{n},5\n" for n in range(8000)) + "last;1.5\n"
+        assert self.fields(text, "value")[-2:] == [7999.5, "1.5"]
+
+    def test_many_columns_and_many_rows_take_linear_time(self) -> None:
+        header, rows = ["price"] * 15_000, [["1"]] * 15_000
+        assert column_notations(header, rows)[0] == {"price": "a point before decimals"}

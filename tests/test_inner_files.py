@@ -76,7 +76,7 @@ def test_files_in_an_archive_keep_their_format_their_place_and_their_name() -> N
         )
     ]
     assert [passage.title for passage in passages] == ["Switches", "", "", "tool.py › stop"]
-    assert passages[1].metadata["price"] == "120"
+    assert passages[1].metadata["price"] == 120
     assert [passage.metadata["kind"] for passage in passages] == ["md", "csv", "csv", "py"]
 
 

@@ -47,7 +47,7 @@ from pointsman.text.stop_words import CHINESE, ENGLISH, RUSSIAN
 from pointsman.text.unicode import FOLDS, fold, normalize, repair, table_checksum
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 ANALYZER_VERSION = 6
 """Increased when this module's rules change, so that an index made with other rules is rebuilt."""
@@ -111,29 +111,20 @@ class Analyzer:
 
     Frozen, cheap to create and to pickle, and thread-safe. Time is linear in the text: when warm, some 25 µs for 80
     English words, 40 for 80 Russian ones, 65 for 200 Chinese characters.
-
-    Attributes:
-        stem: Reduce English and Russian words to their stems; if False, only folded forms match.
     """
 
-    stem: bool = True
-    _everything: _Memo = field(init=False, repr=False, compare=False)
-    _content: _Memo = field(init=False, repr=False, compare=False)
+    _everything: _Memo = field(default_factory=lambda: _Memo(frozenset()), init=False, repr=False, compare=False)
+    _content: _Memo = field(default_factory=lambda: _Memo(_STOP), init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_everything", _Memo(stem=self.stem, keep_stop_words=True))
-        object.__setattr__(self, "_content", _Memo(stem=self.stem, keep_stop_words=False))
-
-    def __reduce__(self) -> tuple[type[Analyzer], tuple[bool]]:
-        return Analyzer, (self.stem,)
+    def __reduce__(self) -> tuple[type[Analyzer], tuple[()]]:
+        return Analyzer, ()
 
     @property
     def fingerprint(self) -> str:
         """Identifies the rules, the stemmer's release and the character table: equal fingerprints give equal tokens."""
         import Stemmer  # type: ignore[import-not-found]
 
-        stems = f"snowball-{Stemmer.version()}" if self.stem else "unstemmed"
-        return f"{ANALYZER_VERSION}/{stems}/{table_checksum()}"
+        return f"{ANALYZER_VERSION}/snowball-{Stemmer.version()}/{table_checksum()}"
 
     def tokens(self, text: str) -> list[str]:
         """Return the tokens of a document, including stop words, in the order of the text.
@@ -157,10 +148,9 @@ class Analyzer:
 class _Memo(dict[str, "Sequence[str]"]):
     """Caches the tokens of each word as written; emptied when full."""
 
-    def __init__(self, *, stem: bool, keep_stop_words: bool) -> None:
+    def __init__(self, stop_words: frozenset[str]) -> None:
         super().__init__()
-        self._stem: Callable[[str], str] = _stem_word if stem else str
-        self._stop_words: frozenset[str] = frozenset() if keep_stop_words else _STOP
+        self._stop_words = stop_words
 
     def __missing__(self, word: str) -> Sequence[str]:
         if not word.isascii() and (normal := normalize(word)) != word:
@@ -169,7 +159,7 @@ class _Memo(dict[str, "Sequence[str]"]):
             return _characters_and_pairs(word, _CHINESE_STOP if self._stop_words else None)
         else:
             tokens = tuple(
-                _limit_length(self._stem(term)) for term in _terms(word) if term and term not in self._stop_words
+                _limit_length(_stem_word(term)) for term in _terms(word) if term and term not in self._stop_words
             )
         if len(word) <= _LONGEST_WORD:
             if len(self) >= _MEMO_WORDS:

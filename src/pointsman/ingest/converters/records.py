@@ -12,6 +12,7 @@ from itertools import islice, repeat
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from pointsman.ingest.converters.typed_columns import column_notations, typed_value
 from pointsman.ingest.source_text import (
     LONGEST_HEADING,
     Lines,
@@ -145,6 +146,9 @@ def table(path: str, text: str, kind: str) -> Iterator[ParsedDocument | Problem]
         title_rows = list(islice(filled_rows, titles))
         header = [name.strip() for name in next(filled_rows, (0, 0, []))[2]] if has_header else []
         records = _Records(path, kind, labels=sum(map(len, header)))
+        records.notations, remarks = column_notations(header, sample[titles + 1 :])
+        if remarks:
+            yield Problem(path, f"{'; '.join(remarks):.500}")
         if title_rows:
             yield from records.row(
                 [], ["\n".join(_side_by_side(row) for _, _, row in title_rows)], 1, title_rows[-1][1]
@@ -295,12 +299,15 @@ class _Records:
     have at most as many characters of labels as of cells, plus 200 per row. Otherwise a header of 400,000 characters
     would be stored with every row.
 
+    Fields of a column with a notation are stored as numbers or dates, where they are written so; texts keep the cell.
+
     A record without an id is named by a digest of its text; if an earlier one has the same text, by one of its title
     and fields too. One that repeats an earlier one completely is left out, and reported.
     """
 
     def __init__(self, path: str, kind: str, *, unit: str = "line", labels: int = 0) -> None:
         self._path, self._kind, self._unit = path, kind, unit
+        self.notations: Mapping[str, str] = {}
         self._ids: dict[str, int] = {}
         self._names: set[str] = set()
         self._labels, self._room = labels, 4000
@@ -420,6 +427,8 @@ class _Records:
                 break
             key = clean(name)
             usable = _filterable(value)
+            if key in self.notations and (typed := typed_value(usable, self.notations[key])) is not None:
+                usable = typed
             if not key or len(key) > _LONGEST_NAME or usable in (None, "", []):
                 continue
             if longest is not None and isinstance(usable, str | list) and len(str(usable)) > longest:

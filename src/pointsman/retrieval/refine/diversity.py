@@ -1,13 +1,13 @@
 """Diversification: near duplicates, limits per group, maximal marginal relevance: functions and a refiner.
 
-Texts are compared by their words, as `pointsman.text` makes them, or by vectors if given; so English, Chinese (by
-characters and pairs) and Russian are treated alike. Nothing is random: equal input gives equal output.
+Texts are compared by their words, as `pointsman.text` makes them; so English, Chinese (by characters and pairs) and
+Russian are treated alike. Nothing is random: equal input gives equal output.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -215,9 +215,8 @@ class Diversifier(BaseRefiner):
 
     Args:
         near_duplicates: the resemblance from which a hit is dropped as a repeat of a better one; 0.9 is usual.
-        mmr_lambda: λ of `mmr`; 1 keeps the order, smaller values add variety.
-        vectors: returns an array of shape ``(len(hits), dimensions)`` for hits, NaN for one without a vector; MMR then
-            compares by cosine, otherwise by the words that two hits share (Jaccard).
+        mmr_lambda: λ of `mmr`; 1 keeps the order, smaller values add variety. Hits are compared by the words that they
+            share (Jaccard).
 
     Raises:
         InputError: an option is invalid.
@@ -229,15 +228,12 @@ class Diversifier(BaseRefiner):
         self,
         near_duplicates: float | None = None,
         mmr_lambda: float | None = None,
-        *,
-        vectors: Callable[[Sequence[Hit]], ArrayLike] | None = None,
     ) -> None:
         if near_duplicates is not None:
             _check_share("near_duplicates", near_duplicates, zero=False)
         if mmr_lambda is not None:
             _check_share("mmr_lambda", mmr_lambda, zero=True)
         self.near_duplicates, self.mmr_lambda = near_duplicates, mmr_lambda
-        self._vectors = vectors
 
     def depth(self, top_k: int, scale: str) -> int:  # noqa: ARG002  (any scale)
         """More hits than the answer needs: some may be dropped, or later ones may move up."""
@@ -264,14 +260,6 @@ class Diversifier(BaseRefiner):
     def _similarity(self, hits: Sequence[Hit]) -> NDArray[np.float64]:
         import numpy as np
 
-        if self._vectors is not None:
-            vectors = np.asarray(self._vectors(hits), np.float64)
-            if vectors.ndim != 2 or len(vectors) != len(hits):
-                raise InputError(f"vectors gives one row for each of {len(hits)} hits, not shape {vectors.shape}")
-            lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-            usable = np.isfinite(lengths) & (lengths > 0)
-            rows = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=usable)
-            return np.asarray(rows @ rows.T)  # a hit without a vector resembles no other
         words = [shingles(_text(hit), 1) for hit in hits]
         return np.array([[jaccard(row, column) for column in words] for row in words])
 
