@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pointsman.text import query_tokens
 from pointsman.tools.errors import InputError
@@ -89,12 +89,13 @@ class BM25(NamedTuple):
     k1: float = K1
     b: float = B
 
-    def norm(self, length: int) -> float:
-        """Return what the length of a document adds to the counts of its words."""
-        return self.k1 * (1 - self.b + self.b * length / self.mean)
+    def norms(self, lengths: NDArray[Any]) -> NDArray[np.float64]:
+        """Return what the length of each document adds to the counts of its words."""
+        norms: NDArray[np.float64] = self.k1 * (1 - self.b + self.b * lengths / self.mean)
+        return norms
 
     def scores(
-        self, weights: Sequence[float], counts: NDArray[np.int64], lengths: Sequence[int]
+        self, weights: Sequence[float], counts: NDArray[np.int64], lengths: Sequence[int] | NDArray[np.int64]
     ) -> NDArray[np.float64]:
         """Score documents.
 
@@ -105,10 +106,9 @@ class BM25(NamedTuple):
         """
         import numpy as np
 
-        norms = self.k1 * (1 - self.b + self.b * np.asarray(lengths, np.float64) / self.mean)
+        weighted = np.asarray(weights, np.float64)[:, None] * counts
+        denominators = counts + self.norms(np.asarray(lengths, np.int64))
         scores = np.zeros(len(lengths))
-        for weight, row in zip(weights, counts, strict=True):
-            occurring = row > 0
-            own_counts = row[occurring]
-            scores[occurring] += weight * own_counts / (own_counts + norms[occurring])
+        for row in np.divide(weighted, denominators, out=np.zeros(counts.shape), where=counts > 0):
+            scores += row  # word by word: `sum` adds in another order, so that equal documents would differ
         return scores

@@ -22,7 +22,6 @@ WEIGHTS_APART = 0.0003  # an error of a word's weight that is tolerated in the c
 _POSTINGS = 8_000_000  # keys of documents that are kept for the words of queries
 _COUNTS = 100_000  # terms of which is known how many documents have them …
 _COUNTS_OF_PART = 500  # … and of which it is of a part: there may be a thousand parts
-_EXACT_TO = 40  # lengths below are exact in tantivy's one byte
 
 
 class KeywordState:
@@ -38,7 +37,6 @@ class KeywordState:
         self.counted = 0  # documents in tantivy's statistics, including markers and deleted ones; 0: not read yet
         self.counted_length = 1.0  # their mean length
         self._some_dead = True
-        self._ratios: dict[int, float] = {}
         self._postings: dict[str, NDArray[np.int64]] = {}
         self._postings_size = 0
 
@@ -48,16 +46,13 @@ class KeywordState:
         total = self.searcher.aggregate(tantivy.Query.all_query(), {"sum": {"sum": {"field": "length"}}})["sum"]
         return float(total["value"]) / max(self.documents, 1) or 1.0
 
-    def ratio(self, length: int) -> float:
-        """Return BM25 of a word that occurs once in a document of this length, over tantivy's score of it.
+    def ratios(self, lengths: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return BM25 of a word that occurs once in a document of each length, over tantivy's score of it.
 
         If a word occurs more often, the ratio is nearer to 1; so, between 1 and this, is that of a whole query.
         """
-        ratio = self._ratios.get(length)
-        if ratio is None:
-            norm_of_tantivy = BM25(self.counted_length).norm(_in_a_byte(length))
-            ratio = self._ratios[length] = (1 + norm_of_tantivy) / (1 + BM25(self.average_length).norm(length))
-        return ratio
+        norms_of_tantivy = BM25(self.counted_length).norms(_in_a_byte(lengths))
+        return (1 + norms_of_tantivy) / (1 + BM25(self.average_length).norms(lengths))
 
     @property
     def greatest_ratio(self) -> float:
@@ -199,13 +194,14 @@ def empty_state() -> KeywordState:
     return KeywordState(tantivy.Index(SCHEMA).searcher(), -1, TermCodes())
 
 
-def _in_a_byte(length: int) -> int:
-    """Return a length as tantivy stores it: exact to 39, then 4 significant bits (Lucene's `SmallFloat.intToByte4`)."""
-    if length < _EXACT_TO:
-        return length
-    excess = length - 24
-    shift = excess.bit_length() - 4
-    return 24 + (excess >> shift << shift)
+def _in_a_byte(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return lengths as tantivy has them: exact to 39, then 4 significant bits (Lucene's `SmallFloat.intToByte4`)."""
+    import numpy as np
+
+    excess = np.maximum(lengths - 24, 0)
+    dropped_bits = np.maximum(np.frexp(excess)[1] - 4, 0)
+    stored: NDArray[np.int64] = lengths - (excess & ((1 << dropped_bits) - 1))
+    return stored
 
 
 def _explanation_parts(explanation: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -8,13 +8,12 @@ had to spell; a code is never given to another term, so what was written before 
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
-from itertools import accumulate, filterfalse
+from itertools import filterfalse
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -82,13 +81,15 @@ class TermCodes:
         """
         import numpy as np
 
-        code_lists, line_lists = [], []
-        for content in documents:
-            code_list, _, lines = content.partition(_END_OF_CODES)
-            code_lists.append(code_list)
-            line_lists.append(lines)
-        codes, code_ends = np.frombuffer(b"".join(code_lists), np.uint16), _ends(code_lists, len(_code(0)))
-        joined_lines, line_ends = b"".join(line_lists), _ends(line_lists)
+        parts = _END_OF_CODES.join(documents).split(_END_OF_CODES)  # each has one
+        code_lists, line_lists = parts[::2], parts[1::2]
+        codes, code_ends = np.frombuffer(b"".join(code_lists), np.uint16), np.cumsum(list(map(len, code_lists))) // 2
+        lines, line_ends = b"".join(line_lists), np.cumsum(list(map(len, line_lists)))
+        letters = np.frombuffer(lines, np.uint8)
+        breaks = np.flatnonzero((letters == ord("\n")) | (letters == ord(" ")))
+        # The eight bytes from each break on, without those after the next one: most terms of a query share no other's.
+        eights = np.ndarray(len(lines), "<u8", lines + bytes(8), strides=(1,))[breaks[:-1]]
+        beginnings = eights & (~np.uint64(0) >> (8 * (8 - np.minimum(np.diff(breaks), 8))).astype(np.uint64))
         terms = list(terms)
         counts = np.zeros((len(terms), len(line_lists)), np.int64)
         for row, term in zip(counts, terms, strict=True):
@@ -96,24 +97,13 @@ class TermCodes:
             if code is not None:
                 places = np.flatnonzero(codes == np.frombuffer(code, np.uint16))
                 row[:] = np.bincount(np.searchsorted(code_ends, places, "right"), minlength=len(row))
-            for start in _places(joined_lines, beginning := b"\n" + term.encode()):
-                line, _, number = joined_lines[start + 1 : joined_lines.index(b"\n", start + 1)].partition(b" ")
-                if len(line) == len(beginning) - 1:  # not only the beginning of another term
-                    row[bisect_right(line_ends, start)] = int(number or 1)
+            spelled = b"\n" + term.encode()
+            same = np.flatnonzero(beginnings == np.frombuffer(spelled[:8].ljust(8, b"\0"), "<u8"))
+            for start in breaks[same].tolist():
+                line, _, number = lines[start : lines.index(b"\n", start + 1)].partition(b" ")
+                if line == spelled:
+                    row[np.searchsorted(line_ends, start, "right")] = int(number or 1)
         return counts
-
-
-def _ends(parts: Iterable[bytes], unit: int = 1) -> list[int]:
-    """Return where each of some joined parts ends, in units of so many bytes."""
-    return list(accumulate(len(part) // unit for part in parts))
-
-
-def _places(text: bytes, part: bytes) -> Iterator[int]:
-    """Yield where a part begins in a text."""
-    start = text.find(part)
-    while start >= 0:
-        yield start
-        start = text.find(part, start + 1)
 
 
 def _code(number: int) -> bytes:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from operator import attrgetter, mul
-from typing import TYPE_CHECKING, Any, NamedTuple
+from operator import mul
+from typing import TYPE_CHECKING, Any
 
 import tantivy
 
@@ -85,7 +85,7 @@ class WordQuery:
             hits = self._top(self._query, depth, matching_rows)
             best = self._best(hits, k)
             end = len(hits) < depth or depth >= max(_DEEPEST, 4 * k)
-            if end or hits[-1].score * self._snapshot.greatest_ratio < best[-1][1]:
+            if end or hits.scores[-1] * self._snapshot.greatest_ratio < best[-1][1]:
                 return best
             depth *= 4
 
@@ -104,7 +104,7 @@ class WordQuery:
             best = self._best(hits, k)
             if len(hits) < depth or depth >= size:
                 return best
-            highest_unread = hits[-1].score * self._snapshot.greatest_ratio * (1 + WEIGHTS_APART)
+            highest_unread = hits.scores[-1] * self._snapshot.greatest_ratio * (1 + WEIGHTS_APART)
             if highest_unread < best[-1][1]:
                 return best
             depth *= 4
@@ -117,45 +117,36 @@ class WordQuery:
         scores = dict(self._best(hits, len(hits)))
         return [scores.get(key, 0.0) for key in keys]
 
-    def _best(self, hits: Sequence[_Hit], k: int) -> list[tuple[int, float]]:
+    def _best(self, hits: _TantivyHits, k: int) -> list[tuple[int, float]]:
         """Return the best ``k`` hits, scored by the formula; those that cannot be among them are left out before."""
         import numpy as np
 
         if k < len(hits) and self._constants == (K1, B):
-            ratios = [self._snapshot.ratio(hit.length) for hit in hits]
-            lower_bounds = sorted(
-                (hit.score * min(1.0, ratio) for hit, ratio in zip(hits, ratios, strict=True)), reverse=True
-            )
-            bar = lower_bounds[k - 1] * (1 - WEIGHTS_APART)
-            hits = [hit for hit, ratio in zip(hits, ratios, strict=True) if hit.score * max(1.0, ratio) >= bar]
-        formula = BM25(self._snapshot.average_length, *self._constants)
-        counts = self._counts(hits)
-        scores = formula.scores(self._weights, counts, [hit.length for hit in hits]).tolist()
+            ratios = self._snapshot.ratios(hits.lengths)
+            bar = np.partition(hits.scores * np.minimum(1.0, ratios), -k)[-k] * (1 - WEIGHTS_APART)
+            hits = hits.at(np.flatnonzero(hits.scores * np.maximum(1.0, ratios) >= bar))
+        doc, keys = self._snapshot.searcher.doc, hits.keys
+        contents: list[Any] = [doc(address).get_first("counts") for address in hits.addresses]
+        counts = self._snapshot.codes.counts(self.terms, contents)
+        scores = BM25(self._snapshot.average_length, *self._constants).scores(self._weights, counts, hits.lengths)
         matched = np.zeros(len(hits))
-        for weight, row in zip(self._weights, counts, strict=True):
-            matched += weight * (row > 0)
-        keys = [hit.key for hit in hits]
-        self.matched.update(zip(keys, matched.tolist(), strict=True))
-        ranking = sorted([(-score, key) for key, score in zip(keys, scores, strict=True)])
-        return [(key, -score) for score, key in ranking[:k]]
+        for weight, row in zip(self._weights, counts > 0, strict=True):
+            matched += weight * row
+        self.matched.update(zip(keys.tolist(), matched.tolist(), strict=True))
+        best_rows = np.lexsort((keys, -scores))[:k]
+        return list(zip(keys[best_rows].tolist(), scores[best_rows].tolist(), strict=True))
 
-    def _counts(self, hits: Sequence[_Hit]) -> NDArray[np.int64]:
-        """Return how often each word occurs in each document, by word and document, from what its postings keep."""
-        doc = self._snapshot.searcher.doc
-        contents: list[Any] = [doc(hit.address).get_first("counts") for hit in hits]
-        return self._snapshot.codes.counts(self.terms, contents)
-
-    def _top(self, query: tantivy.Query, k: int, allowed: MatchingRows | _AllowedKeys | None) -> list[_Hit]:
+    def _top(self, query: tantivy.Query, k: int, allowed: MatchingRows | _AllowedKeys | None) -> _TantivyHits:
         """Return at least the best ``k`` hits by tantivy's scores, ties by key."""
         # Read a few extra hits, so that documents tied with the last one are ordered by key. If still more tie, tantivy
         # picks those stored first: short queries over even chunks tie by the hundred, and reading to the end of the tie
         # would cost ten times the search.
         snapshot, limit = self._snapshot, k + _TIES
         if allowed is None:
-            return _sort_hits(_read(snapshot, query, min(limit, snapshot.documents + 1))[0])[:k]
+            return _read(snapshot, query, min(limit, snapshot.documents + 1))[0].best_first(k)
         allowed_count = allowed.count  # others may write, and change it
         if not allowed_count:
-            return []
+            return _read(snapshot, tantivy.Query.empty_query(), 1)[0]
         # The best k allowed documents are the first k allowed ones of the whole ranking. Read until they are found,
         # unless that is so deep that it is cheaper to search among the allowed ones alone.
         depth = min(int((limit + 4 * math.sqrt(limit)) * snapshot.size / allowed_count), snapshot.size)
@@ -167,12 +158,12 @@ class WordQuery:
             query, depth = both(narrower, query), 2 * limit
         elif listed_cost <= depth:
             keys = allowed.keys.tolist()
-            return _sort_hits(_read(snapshot, query_among(keys, query), max(1, len(keys)))[0])[:k]
+            return _read(snapshot, query_among(keys, query), max(1, len(keys)))[0].best_first(k)
         while True:
             depth = min(depth, snapshot.size) + 1
             hits, count = _read(snapshot, query, depth, allowed)
             if len(hits) >= limit or count < depth:
-                return _sort_hits(hits)
+                return hits.best_first()
             # What is allowed has the words less often than others have, as documents of another language do.
             narrower = None if filters is None else narrowing(SCHEMA, filters, allowed.values)
             filters = None  # it narrows down once
@@ -218,34 +209,51 @@ class _AllowedKeys:
         return np.asarray(self.keys[rows] == keys)
 
 
-class _Hit(NamedTuple):
-    """A document that tantivy found; its score omits the constant factor k1 + 1, as in Lucene: κ was measured so."""
+class _TantivyHits:
+    """Documents that tantivy found, in one order: their keys, scores, lengths in words, and addresses in the index.
 
-    key: int
-    score: float
-    length: int
-    address: tantivy.DocAddress
+    A score omits the constant factor k1 + 1, as in Lucene: κ was measured so.
+    """
+
+    __slots__ = ("addresses", "keys", "lengths", "scores")
+
+    def __init__(
+        self,
+        keys: NDArray[np.int64],
+        scores: NDArray[np.float64],
+        lengths: NDArray[np.int64],
+        addresses: list[tantivy.DocAddress],
+    ) -> None:
+        self.keys, self.scores, self.lengths, self.addresses = keys, scores, lengths, addresses
+
+    def __len__(self) -> int:
+        return len(self.addresses)
+
+    def at(self, rows: NDArray[np.int64]) -> _TantivyHits:
+        """Return the hits at some positions, in their order."""
+        addresses = list(map(self.addresses.__getitem__, rows.tolist()))
+        return _TantivyHits(self.keys[rows], self.scores[rows], self.lengths[rows], addresses)
+
+    def best_first(self, k: int | None = None) -> _TantivyHits:
+        """Return the best ``k`` hits, ties by key; None: all of them."""
+        import numpy as np
+
+        return self.at(np.lexsort((self.keys, -self.scores))[:k])
 
 
 def _read(
     snapshot: KeywordState, query: tantivy.Query, limit: int, allowed: MatchingRows | _AllowedKeys | None = None
-) -> tuple[list[_Hit], int]:
+) -> tuple[_TantivyHits, int]:
     """Return the allowed ones among the first ``limit`` hits, nearly best first, and how many hits there were."""
     import numpy as np
 
-    hits = snapshot.searcher.search(query, limit, count=False).hits
-    keys: Any = snapshot.searcher.fast_field_values("key", [address for _, address in hits])
-    count = len(hits)
-    if allowed is not None and count:
-        matching = np.flatnonzero(allowed.mask(np.array(keys, np.int64))).tolist()
-        hits, keys = [hits[row] for row in matching], [keys[row] for row in matching]
-    addresses = [address for _, address in hits]
-    lengths: Any = snapshot.searcher.fast_field_values("length", addresses)
-    scores = [hit[0] / (K1 + 1) for hit in hits]
-    return list(map(_Hit, keys, scores, lengths, addresses)), count
-
-
-def _sort_hits(hits: list[_Hit]) -> list[_Hit]:
-    hits.sort(key=attrgetter("key"))
-    hits.sort(key=attrgetter("score"), reverse=True)  # stable: ties stay in the order of their keys
-    return hits
+    searcher = snapshot.searcher
+    top = searcher.search(query, limit, count=False).hits
+    addresses = [address for _, address in top]
+    scores = np.array([score for score, _ in top], np.float64) / (K1 + 1)
+    keys = np.array(searcher.fast_field_values("key", addresses), np.int64)
+    if allowed is not None and top:
+        rows = np.flatnonzero(allowed.mask(keys))
+        keys, scores, addresses = keys[rows], scores[rows], list(map(addresses.__getitem__, rows.tolist()))
+    lengths = np.array(searcher.fast_field_values("length", addresses), np.int64)
+    return _TantivyHits(keys, scores, lengths, addresses), len(top)
