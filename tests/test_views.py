@@ -23,6 +23,7 @@ from pointsman.retrieval.refine.compress import WindowExpander
 from pointsman.store.base_store import EmptyStore
 from pointsman.store.local.columns.permissions import PermissionTable
 from pointsman.store.local.folder_backend import LocalBackend
+from pointsman.store.local.keyword.keyword_state import KeywordState
 from pointsman.store.local.truth.truth_rows import Truth
 from pointsman.store.local.vectors import vector_base, vector_index, vector_query
 from pointsman.store.store_values import StoreQuery
@@ -698,6 +699,32 @@ def test_what_is_counted_of_a_view_is_bounded(workspace: Workspace) -> None:
     assert [subset.count(f"word{number}") for number in range(1200)] == [0] * 1200
     assert len(subset.frequencies) <= 500
     assert subset.count("signal") == 5
+
+
+@pytest.mark.parametrize("runs", [0, 1, 2, 16, 17, 60])
+def test_words_of_a_view_are_counted_exactly_and_hidden_ones_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: int
+) -> None:
+    """Else the time would tell of a word that only hidden documents have, at least where few of them lie between."""
+    with Workspace(tmp_path, embedder=HashingEmbedder()) as workspace:
+        notes = workspace.dataset("notes", indexing_technique="keyword")
+        texts = {f"{n}": f"common fifth{n % 5} {'signal' if n % 2 else 'salary'}{n // 2}" for n in range(300)}
+        visible = [f"{300 * run // runs + offset}" for run in range(runs) for offset in range(3)]
+        others = [name for name in texts if name not in visible]
+        notes.add([Document(name, text) for name, text in texts.items()], access=["group:money"])
+        notes.set_access({name: ["group:rail"] for name in visible})
+        notes.delete([*visible[::7], *others[::3]])
+        collection, remaining = collection_of(notes), set(visible) - set(visible[::7])
+        collection.refresh()
+        subset = collection.keyword.subset(collection.permissions.visible(View.of(["group:rail"])).keys)
+        words = {word for text in texts.values() for word in text.split()} | {"nowhere"}
+        expected = {word: sum(word in texts[name].split() for name in remaining) for word in words}
+        assert {word: subset.count(word) for word in words} == expected
+        if runs <= 16:
+            monkeypatch.setattr(KeywordState, "postings", None)
+            fresh_subset = collection.keyword.subset(subset.keys)
+            assert {word: fresh_subset.count(word) for word in words} == expected
+        assert {word for word in words if subset.learn(word)} == {word for word, count in expected.items() if count}
 
 
 def test_no_hidden_row_is_read_for_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

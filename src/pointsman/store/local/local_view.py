@@ -175,9 +175,10 @@ class ViewStore(StoreView):
         return [documents.get(key) for key in keys]
 
     def keys(self, ids: Sequence[str]) -> dict[str, Any]:
-        """See `Store`."""
+        """See `Store`; whether hidden or unknown, an id is looked for among the visible keys."""
         keys = self._store.keys(ids)
-        return dict(compress(keys.items(), self._has(list(keys.values()))))
+        is_visible = self._has([keys.get(id_, 0) for id_ in ids])  # keys begin at 1
+        return {id_: keys[id_] for id_ in compress(ids, is_visible)}
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
         """See `Store`."""

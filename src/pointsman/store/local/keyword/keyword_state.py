@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import tantivy
 
 from pointsman.store.bm25 import BM25, idf, query_terms
-from pointsman.store.local.keyword.keyword_schema import CODES, MARKER, SCHEMA, all_addresses
+from pointsman.store.local.keyword.keyword_schema import CODES, MARKER, SCHEMA, all_addresses, both
 from pointsman.store.local.keyword.term_codes import TermCodes
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 WEIGHTS_APART = 0.0003  # an error of a word's weight that is tolerated in the choice of candidates
-_POSTINGS = 8_000_000  # keys of documents that are kept for the words of queries
 _COUNTS = 100_000  # terms of which is known how many documents have them …
 _COUNTS_OF_PART = 500  # … and of which it is of a part: there may be a thousand parts
+_RANGES = 16  # ranges of keys in which documents of a part are counted; each takes 4 µs
 
 
 class KeywordState:
@@ -37,8 +37,6 @@ class KeywordState:
         self.counted = 0  # documents in tantivy's statistics, including markers and deleted ones; 0: not read yet
         self.counted_length = 1.0  # their mean length
         self._some_dead = True
-        self._postings: dict[str, NDArray[np.int64]] = {}
-        self._postings_size = 0
 
     @cached_property
     def average_length(self) -> float:
@@ -106,27 +104,16 @@ class KeywordState:
             weight = self.weights[term] = 1.0 if abs(weight - 1) < self.tolerance else weight
         return weight
 
-    def occurs(self, term: str) -> bool:  # noqa: ARG002  (a part of the documents has to count)
-        """Whether a term may occur in a document."""
-        return True
-
     # ── for parts of the documents ───────────────────────────────────────────────────────────────────────────────
 
     def postings(self, term: str) -> NDArray[np.int64]:
         """Return the keys of the living documents that contain a term, in no order."""
         import numpy as np
 
-        keys = self._postings.get(term)
-        if keys is None:
-            limit = max(1, self.searcher.doc_freq("body", term))
-            query = tantivy.Query.const_score_query(term_query(term), 0.0)  # to score and sort them takes as long again
-            addresses = [address for _, address in self.searcher.search(query, limit, count=False).hits]
-            keys = np.array(self.searcher.fast_field_values("key", addresses), np.int64)
-            if self._postings_size > _POSTINGS:
-                self._postings, self._postings_size = {}, 0
-            self._postings[term] = keys
-            self._postings_size += len(keys) + 50
-        return keys
+        limit = max(1, self.searcher.doc_freq("body", term))
+        query = tantivy.Query.const_score_query(term_query(term), 0.0)  # to score and sort them takes as long again
+        addresses = [address for _, address in self.searcher.search(query, limit, count=False).hits]
+        return np.array(self.searcher.fast_field_values("key", addresses), np.int64)
 
     @cached_property
     def lengths(self) -> NDArray[np.int32]:
@@ -157,6 +144,15 @@ class IndexSubset(KeywordState):
         self._most_counts = _COUNTS_OF_PART
         self._exists = np.zeros(max(len(snapshot.lengths), int(keys.max(initial=0)) + 1), np.bool_)
         self._exists[keys] = True
+        indexed_keys = np.flatnonzero(snapshot.lengths)
+        edges = np.flatnonzero(np.diff(self._exists[indexed_keys], prepend=False, append=False))
+        gaps = edges[1:-1].reshape(-1, 2)  # other documents between these
+        widest = np.sort(np.argsort(gaps[:, 1] - gaps[:, 0])[1 - _RANGES :])
+        ends = np.append(indexed_keys, len(self._exists))[[*edges[:1], *gaps[widest].ravel(), *edges[-1:]]].tolist()
+        ends = ends or [0, 1]  # keys begin at 1, and tantivy needs a range
+        self._ranges = [{"from": start, "to": end} for start, end in zip(ends[::2], ends[1::2], strict=True)]
+        self._are_exact = len(gaps) < _RANGES
+        self._span = tantivy.Query.range_query(SCHEMA, "key", tantivy.FieldType.Integer, ends[0], ends[-1])
 
     def is_of(self, snapshot: KeywordState) -> bool:
         """Whether this is a subset of a snapshot."""
@@ -175,12 +171,18 @@ class IndexSubset(KeywordState):
         if n is None:
             if len(self.frequencies) >= self._most_counts:
                 self.frequencies.clear()
-            n = self.frequencies[term] = int(self._exists[self._snapshot.postings(term)].sum())
+            by_key = {"keys": {"range": {"field": "key", "ranges": self._ranges}}}
+            # A word that only other documents have takes as long as one that is nowhere.
+            buckets = self.searcher.aggregate(both(self._span, term_query(term)), by_key)["keys"]["buckets"]
+            n = sum(bucket["doc_count"] for bucket in buckets[1::2])  # the others are between the ranges
+            if n and not self._are_exact:
+                n = int(self._exists[self._snapshot.postings(term)].sum())
+            self.frequencies[term] = n
         return n
 
-    def occurs(self, term: str) -> bool:
-        """Whether a term occurs in any of these documents."""
-        return self.count(term) > 0
+    def learn(self, term: str) -> bool:
+        """See `KeywordState`; also False when only other documents contain the term."""
+        return self.count(term) > 0 and super().learn(term)
 
 
 def term_query(term: str) -> tantivy.Query:

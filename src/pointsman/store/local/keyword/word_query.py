@@ -178,7 +178,7 @@ def _any_of(snapshot: KeywordState, terms: Mapping[str, int]) -> tantivy.Query:
     should, scale = tantivy.Occur.Should, tantivy.Query.boost_query
     clauses = []
     for term, count in terms.items():
-        if not snapshot.occurs(term):
+        if not snapshot.learn(term):
             continue
         weight = count * snapshot.weight(term)
         clauses.append((should, term_query(term) if weight == 1 else scale(term_query(term), weight)))

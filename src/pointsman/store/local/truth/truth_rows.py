@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-
 VARIABLES = 500  # bound parameters per statement; every SQLite allows 999
 _PAGE = 2000  # rows read at a time from a whole table or the log
 _IDLE = 8  # connections kept open for the next caller
@@ -123,8 +122,7 @@ class Truth:
         documents: dict[int, Document] = {}
         for start in range(0, len(keys), VARIABLES):
             batch = keys[start : start + VARIABLES]
-            sql = f"SELECT {sealed.ROW} FROM documents WHERE key IN ({marks(batch)})"
-            rows = self._rows(sql, *batch)
+            rows = self._rows(f"SELECT {sealed.ROW} FROM documents WHERE key IN ({marks(batch)})", *batch)
             documents.update(zip([row[-1] for row in rows], self._documents(rows), strict=True))
         if missing := set(keys) - documents.keys():
             self._check_gone(sorted(missing))
@@ -141,8 +139,14 @@ class Truth:
         return [documents.get(id_) for id_ in ids]
 
     def keys(self, ids: Sequence[str]) -> dict[str, int]:
-        """Return the keys of the ids that exist."""
-        return {id_: key for id_, (key, _, _) in self._stored(ids).items()}
+        """Return the keys of the ids that exist; a row is read for each id, so that time does not tell which do."""
+        self._trust("ids")
+        keys: dict[str, int] = {}
+        for batch in batched(filter(storable, ids), VARIABLES):
+            asked_ids = f"(VALUES {','.join(['(?)'] * len(batch))})"
+            rows = self._rows(f"SELECT column1, key FROM {asked_ids} LEFT JOIN documents ON id = column1", *batch)
+            keys.update((id_, key) for id_, key in rows if key is not None)
+        return keys
 
     def all_keys(self) -> list[int]:
         """Return the keys of all documents, ascending."""
