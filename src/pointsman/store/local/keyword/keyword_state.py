@@ -98,7 +98,7 @@ class KeywordState:
         if weight is None:
             if len(self.weights) >= self._most_counts:
                 self.weights.clear()
-            frequency = self.searcher.doc_freq("body", term)
+            frequency = self.searcher.doc_freq("body", term) if self._some_dead else self.count(term)
             weight = self.idfs([term])[0] / idf(self.counted, frequency) if frequency and self.learn(term) else 1.0
             # Scaled terms cost tantivy half as much time again, so negligible corrections are skipped.
             weight = self.weights[term] = 1.0 if abs(weight - 1) < self.tolerance else weight

@@ -8,8 +8,9 @@ had to spell; a code is never given to another term, so what was written before 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
-from itertools import filterfalse
+from itertools import accumulate, filterfalse
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -83,8 +84,8 @@ class TermCodes:
 
         parts = _END_OF_CODES.join(documents).split(_END_OF_CODES)  # each has one
         code_lists, line_lists = parts[::2], parts[1::2]
-        codes, code_ends = np.frombuffer(b"".join(code_lists), np.uint16), np.cumsum(list(map(len, code_lists))) // 2
-        lines, line_ends = b"".join(line_lists), np.cumsum(list(map(len, line_lists)))
+        codes, code_ends = np.frombuffer(b"".join(code_lists), "<u2"), np.cumsum(list(map(len, code_lists))) // 2
+        lines, line_ends = b"".join(line_lists), list(accumulate(map(len, line_lists)))
         letters = np.frombuffer(lines, np.uint8)
         breaks = np.flatnonzero((letters == ord("\n")) | (letters == ord(" ")))
         # The eight bytes from each break on, without those after the next one: most terms of a query share no other's.
@@ -92,17 +93,20 @@ class TermCodes:
         beginnings = eights & (~np.uint64(0) >> (8 * (8 - np.minimum(np.diff(breaks), 8))).astype(np.uint64))
         terms = list(terms)
         counts = np.zeros((len(terms), len(line_lists)), np.int64)
-        for row, term in zip(counts, terms, strict=True):
-            code = self._codes.get(term)
-            if code is not None:
-                places = np.flatnonzero(codes == np.frombuffer(code, np.uint16))
-                row[:] = np.bincount(np.searchsorted(code_ends, places, "right"), minlength=len(row))
+        row_of_code = np.full(1 << 16, -1, np.int16)
+        for number, (row, term) in enumerate(zip(counts, terms, strict=True)):
+            if (code := self._codes.get(term)) is not None:
+                row_of_code[int.from_bytes(code, "little")] = number
             spelled = b"\n" + term.encode()
-            same = np.flatnonzero(beginnings == np.frombuffer(spelled[:8].ljust(8, b"\0"), "<u8"))
-            for start in breaks[same].tolist():
-                line, _, number = lines[start : lines.index(b"\n", start + 1)].partition(b" ")
-                if line == spelled:
-                    row[np.searchsorted(line_ends, start, "right")] = int(number or 1)
+            beginning = np.frombuffer(spelled[:8].ljust(8, b"\0"), "<u8")
+            for start in breaks[np.flatnonzero(beginnings == beginning)].tolist():
+                end = start + len(spelled)
+                if lines.startswith(spelled, start) and lines[end] in b"\n ":
+                    count = lines[end + 1 : lines.index(b"\n", end)]
+                    row[bisect_right(line_ends, start)] = int(count) if count else 1
+        rows = row_of_code[codes]
+        places = np.flatnonzero(rows >= 0)
+        np.add.at(counts, (rows[places], np.searchsorted(code_ends, places, "right")), 1)
         return counts
 
 
