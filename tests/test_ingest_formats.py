@@ -185,6 +185,20 @@ def test_of_twins_in_a_mail_the_one_with_the_words_is_read_once() -> None:
     assert "浏览器" not in text_of_file("a.eml", pointer)
 
 
+@pytest.mark.parametrize(
+    ("plain", "page"),
+    [
+        ("You have a survey waiting. To take it, call Anna.", "<p>hello world</p>"),
+        ("Стрелка 14 исправна, рычаг заменён в мае.", "<p>Добрый день</p>"),
+        ("第十四号道岔已经修好，五月更换拉杆。", "<p>大家早上好</p>"),
+    ],
+)
+def test_alternatives_of_a_mail_that_say_different_things_are_both_read(plain: str, page: str) -> None:
+    text = text_of_file("a.eml", mail_of(("text/plain", plain), ("text/html", page)))
+    assert plain in text
+    assert page[3:-4] in text
+
+
 def test_a_forwarded_message_has_its_subject_and_sender_and_an_invitation_its_words() -> None:
     inner = "From: Анна <z@example.org>\nSubject: Поворотный круг\n\nНе вращается."
     text = text_of_file(

@@ -270,6 +270,76 @@ def test_headers_and_footers_of_sheets_are_read(place: str, words: str) -> None:
     assert "&" not in text.replace(words, "")
 
 
+def text_of_bytes(name: str, data: bytes) -> str:
+    (source,) = convert(name, data)
+    assert isinstance(source, ParsedDocument)
+    return source.text
+
+
+CHART = "http://schemas.openxmlformats.org/drawingml/2006/chart"
+NEW_CHART = "http://schemas.microsoft.com/office/drawing/2014/chartex"
+
+
+def document_with_chart(name: str, chart: str) -> bytes:
+    """Return a Word document that holds a chart."""
+    word = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+    link = f'<Relationship Id="r1" Target="charts/{name}"/>'
+    return zipped({
+        "[Content_Types].xml": "<Types/>",
+        "word/document.xml": f'<w:document xmlns:w="{word}"><w:body/></w:document>',
+        "word/_rels/document.xml.rels":
+            f'<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">{link}</Relationships>',
+        f"word/charts/{name}": chart,
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize("words", ["Fares", "Тарифы", "票价"])
+def test_charts_of_the_new_form_are_tables(words: str) -> None:
+    points = "".join(f'<c:pt idx="{index}">{words} {index % 2}</c:pt>' for index in range(4))
+    numbers = "".join(f'<c:pt idx="{index}">{70 + index}</c:pt>' for index in (0, 1, 3))
+    chart = (
+        f'<c:chartSpace xmlns:c="{NEW_CHART}"><c:chartData><c:data id="0"><c:strDim type="cat"><c:lvl>{points}</c:lvl>'
+        f'</c:strDim><c:numDim type="val"><c:lvl>{numbers}</c:lvl></c:numDim></c:data></c:chartData><c:chart><c:title>'
+        f"<c:tx><c:txData><c:v>All {words}</c:v></c:txData></c:tx></c:title><c:plotArea><c:plotAreaRegion><c:series>"
+        "<c:tx><c:txData><c:v>North</c:v></c:txData></c:tx></c:series></c:plotAreaRegion></c:plotArea></c:chart>"
+        "</c:chartSpace>"
+    )
+    text = text_of_bytes("a.docx", document_with_chart("chartEx1.xml", chart))
+    assert text.split("\n") == [f"All {words}", "", "| North", f"{words} 0 | 70", f"{words} 1 | 71", f"{words} 1 | 73"]
+
+
+def test_of_a_chart_no_value_is_lost_where_categories_are_equal_or_of_two_levels() -> None:
+    def points(*texts: str) -> str:
+        return "".join(f'<c:pt idx="{index}"><c:v>{text}</c:v></c:pt>' for index, text in enumerate(texts) if text)
+
+    levels = f"<c:lvl>{points('Q1', 'Q2', 'Q1', 'Q1')}</c:lvl><c:lvl>{points('2024', '', '2025')}</c:lvl>"
+    series = "".join(
+        f"<c:ser><c:tx><c:strRef><c:strCache>{points(name)}</c:strCache></c:strRef></c:tx><c:cat><c:multiLvlStrRef>"
+        f"<c:multiLvlStrCache>{levels}</c:multiLvlStrCache></c:multiLvlStrRef></c:cat><c:val><c:numRef><c:numCache>"
+        f"{points(*values)}</c:numCache></c:numRef></c:val></c:ser>"
+        for name, values in (("North", ("1", "2", "", "4")), ("South", ("5", "", "7", "8")))
+    )
+    chart = f'<c:chartSpace xmlns:c="{CHART}"><c:chart><c:plotArea>{series}</c:plotArea></c:chart></c:chartSpace>'
+    rows = text_of_bytes("a.docx", document_with_chart("chart1.xml", chart)).split("\n")
+    assert rows == ["| North | South", "2024 Q1 | 1 | 5", "Q2 | 2", "2025 Q1 |  | 7", "Q1 | 4 | 8"]
+
+
+@pytest.mark.parametrize("words", ["alpha over beta", "{тариф} over {2}", "票价 times 2"])
+def test_a_formula_of_an_open_document_is_read_as_its_author_wrote_it(words: str) -> None:
+    names = {name: f"urn:oasis:names:tc:opendocument:xmlns:{name}:1.0" for name in ("text", "drawing", "office")}
+    content = (
+        f'<o:document-content xmlns:o="{names["office"]}" xmlns:t="{names["text"]}" xmlns:d="{names["drawing"]}" '
+        'xmlns:x="http://www.w3.org/1999/xlink"><o:body><o:text><t:p>Area: <d:frame><d:object x:href="./Object 1"/>'
+        "</d:frame></t:p></o:text></o:body></o:document-content>"
+    )
+    formula = (
+        '<math xmlns="http://www.w3.org/1998/Math/MathML"><semantics><mrow><mi>x</mi></mrow>'
+        f'<annotation encoding="StarMath 5.0">{words}</annotation></semantics></math>'
+    )
+    files = {"content.xml": content, "Object 1/content.xml": formula}
+    assert words in text_of_bytes("a.odt", zipped(files, "application/vnd.oasis.opendocument.text"))
+
+
 @pytest.mark.parametrize("words", ["Fares by year", "Тарифы по годам", "各年票价"])
 @pytest.mark.parametrize("kind", ["text", "spreadsheet", "presentation"])
 def test_charts_of_open_documents_are_read_where_they_stand(kind: str, words: str) -> None:

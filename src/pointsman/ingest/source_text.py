@@ -156,10 +156,6 @@ class ParsedDocument:
             return f"{self.path}#{self.record_digest}"
         return self.record_id
 
-    def for_record(self, record_id: str) -> ParsedDocument:
-        """Return the same source with another id."""
-        return replace(self, record_id=record_id)
-
     def shorten(self, length: int) -> ParsedDocument:
         """Return the source cut after ``length`` characters."""
         sections = tuple(

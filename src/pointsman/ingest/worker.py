@@ -12,6 +12,7 @@ import resource
 import signal
 import sys
 from base64 import b64encode
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,7 +107,7 @@ def _passages(request: dict[str, Any], items: Converted) -> Iterator[Answer]:
         else:
             own_id = item.record_id is not None and item.kind in RECORD_KINDS and not request["alone"]
             for document in passages(
-                item.for_record(f"{item.path}#{item.record_id}") if own_id else item,
+                replace(item, record_id=f"{item.path}#{item.record_id}") if own_id else item,
                 request["max_tokens"],
                 request["overlap"],
             ):

@@ -202,7 +202,10 @@ def _hidden_twins(message: Message, decoder: PartDecoder) -> set[int]:
         html = [entity for entity in entities if entity.get_content_type() == "text/html"]
         if plain and html:
             html_words, plain_words = _words_of(html, decoder), _words_of(plain, decoder)
-            twin_ids |= set(map(id, html if 2 * len(html_words & plain_words) >= len(html_words) else plain))
+            if 2 * len(html_words & plain_words) >= len(html_words):
+                twin_ids |= set(map(id, html))
+            elif len(plain_words) < len(html_words):  # otherwise each says what the other does not
+                twin_ids |= set(map(id, plain))
     return twin_ids
 
 

@@ -9,6 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import IO, TYPE_CHECKING
 
 from pointsman.ingest.converters.paragraphs import MOST_COLUMNS
@@ -158,6 +159,7 @@ def formula_text(node: _Element) -> str:
 
 
 _CHART = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
+_NEW_CHART = "{http://schemas.microsoft.com/office/drawing/2014/chartex}"  # waterfalls, sunbursts and alike
 _DRAW = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 
 
@@ -165,26 +167,39 @@ def drawing_blocks(archive: Archive, member: str, *, page: int = 0) -> Iterator[
     """Yield the words of a chart, a diagram or text boxes, and a chart's numbers as a table."""
     texts: list[str] = []
     names: list[str] = []
-    table: dict[str, dict[int, str]] = {}  # by category: the value of each series
-    for element in archive.ends(member, f"{_DRAW}p", f"{_CHART}ser"):
+    new_names: list[str] = []
+    table: dict[tuple[int, str], dict[int, str]] = {}  # by position and category: the value of each series
+    tags = (f"{_DRAW}p", f"{_CHART}ser", *(_NEW_CHART + name for name in ("title", "data", "series")))
+    for element in archive.ends(member, *tags):
         if element.tag == f"{_DRAW}p":
             texts.append("".join(node.text or "" for node in element.iter(f"{_DRAW}t")))
-            continue
-        values = {
-            kind: [node.text or "" for node in element.iterfind(f"{_CHART}{kind}//{_CHART}v")]
-            for kind in ("tx", "cat", "xVal", "val", "yVal")
-        }
-        names += values["tx"][:1] or [""]
-        categories = values["cat"] or values["xVal"]
-        for position, value in enumerate((values["val"] or values["yVal"])[:MOST_COLUMNS]):
-            category = categories[position] if position < len(categories) else str(position + 1)
-            table.setdefault(category, {})[len(names) - 1] = value
+        elif element.tag == f"{_NEW_CHART}title":
+            texts.append(element.findtext(f".//{_NEW_CHART}v") or "")
+        elif element.tag == f"{_NEW_CHART}series":  # below the data of all of them
+            new_names.append(element.findtext(f"{_NEW_CHART}tx//{_NEW_CHART}v") or "")
+        else:
+            names.append(element.findtext(f"{_CHART}tx//{_CHART}v") or "")
+            categories = _points(element, "cat", "xVal", "strDim")
+            for position, value in islice(_points(element, "val", "yVal", "numDim").items(), MOST_COLUMNS):
+                table.setdefault((position, categories.get(position, str(position + 1))), {})[len(names) - 1] = value
+    names[: len(new_names)] = new_names
     text = "\n".join(text for text in texts if text.strip())
     if text:
         yield Block(0, text, page=page)
     series = range(min(len(names), 100))
     rows = [
         Row(("", *names[:100])),
-        *(Row((name, *(row.get(index, "") for index in series))) for name, row in table.items()),
+        *(Row((name, *(row.get(index, "") for index in series))) for (_, name), row in sorted(table.items())),
     ]
     yield from table_blocks(rows, page=page)
+
+
+def _points(series: _Element, *parts: str) -> dict[int, str]:
+    """Return by their positions the values or categories of a series; categories of several levels in one text."""
+    points: dict[int, str] = {}
+    for name in parts:
+        for point in series.iterfind(f"{{*}}{name}//{{*}}pt"):
+            position, text = point.get("idx", ""), point.findtext("{*}v") or point.text or ""
+            if position.isdecimal() and len(position) < 8:
+                points[int(position)] = f"{text} {points[int(position)]}" if int(position) in points else text
+    return points

@@ -27,6 +27,7 @@ _ODF = {
     "office": "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}",
 }
 _ODF_OBJECT, _ODF_HREF = f"{_ODF['draw']}object", "{http://www.w3.org/1999/xlink}href"
+_FORMULA = "{http://www.w3.org/1998/Math/MathML}annotation"  # as its author wrote it
 _ODF_PAGE, _ODF_TABLE, _ODF_ROW = f"{_ODF['draw']}page", f"{_ODF['table']}table", f"{_ODF['table']}table-row"
 _ODF_HEADING, _ODF_PARAGRAPH = f"{_ODF['text']}h", f"{_ODF['text']}p"
 _ODF_COVERED = f"{_ODF['table']}covered-table-cell"
@@ -74,11 +75,11 @@ def _odf_blocks(archive: Archive, kind: str, member: str = "content.xml") -> Ite
     text = Paragraphs()
     page = number = 0
     page_tag = _ODF_TABLE if kind == "ods" else _ODF_PAGE
-    tags = (*_ODF_TAGS, _ODF_OBJECT) if member == "content.xml" else _ODF_TAGS
+    tags = (*_ODF_TAGS, _ODF_OBJECT if member == "content.xml" else _FORMULA)
     for event, element in archive.elements(member, *tags, skipped=_ODF_SKIPPED):
         tag = element.tag
         is_start = event == "start"
-        if tag in (_ODF_PARAGRAPH, _ODF_HEADING):
+        if tag in (_ODF_PARAGRAPH, _ODF_HEADING, _FORMULA):
             yield from () if is_start else _paragraph(text, element, page)
         elif tag in _ODF_CELLS:
             yield from text.open("tc") if is_start else _close_cell(text, element)
