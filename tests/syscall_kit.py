@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import json
 import logging
 import mmap
@@ -46,7 +47,7 @@ ERRORS: Final[Mapping[str, tuple[str, ...]]] = {
     "EMFILE": ("openat",),
 }
 _CALLS: Final = (*_CREATING, *_WRITING, *_READING)
-_SECONDS: Final = 60.0
+_SECONDS: Final = 180.0  # on a busy machine; a third of it is long enough to say what is waited for
 OPERATIONS: Final = (
     *("search", "add", "update", "delete", "rebuild", "describe", "backup", "restore", "make", "drop"),
     *("policy", "keys", "embed"),
@@ -310,11 +311,15 @@ class Bench:
         """Run an operation in a child under strace; what it raised, in words, or nothing."""
         assert STRACE is not None
         self._told[:4], self._told[-1:] = b"\0\0\0\0", b"\0"
-        null = os.open(os.devnull, os.O_WRONLY)
+        null, stacks = os.open(os.devnull, os.O_WRONLY), self._folder / "stacks"
+        stacks.write_bytes(b"")
+        stacks_file = os.open(stacks, os.O_WRONLY)
         child = os.fork()
         if child == 0:
+            faulthandler.dump_traceback_later(_SECONDS / 3, file=stacks_file)
             self._child(operation, null)
         os.close(null)
+        os.close(stacks_file)
         command = [STRACE, "-f", "-qq", *options, "-p", str(child)]
         tracer = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         try:
@@ -327,7 +332,8 @@ class Bench:
             tracer.communicate()
         if os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
-            return "foreign: it does not end" if number == signal.SIGKILL else f"foreign: signal {number}"
+            late = f"foreign: it does not end\n{stacks.read_text()}"
+            return late if number == signal.SIGKILL else f"foreign: signal {number}"
         length = int.from_bytes(self._told[:4], "little")
         if not length:
             return "foreign: it ended without a word"

@@ -26,7 +26,7 @@ from pointsman import Document
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.retrieval.parallel_calls import DualCall, SearchDeadline, Threads, run
 from pointsman.retrieval.request import SearchRequest
-from pointsman.retrieval.run.branches import _in_waves
+from pointsman.retrieval.run.branches import SourceBranch, _in_waves
 from pointsman.service.server import Limits, create_app
 from pointsman.service.server.access.api_keys import KeyStore, keys_of
 from pointsman.service.server.http_protocol import OpenConnections
@@ -489,6 +489,30 @@ def test_views_in_turn_answer_as_views_that_are_all_open(tmp_path: Path, monkeyp
                 hits = workspace.search("number 3 text", 24, refuse=False, principals=[asker]).to_dict()["hits"]
                 answers.append((asker, hits))
         assert answers[:2] == answers[2:]
+
+
+@pytest.mark.usefixtures("at_most_four_open")
+def test_a_dataset_that_is_made_anew_in_mid_search_is_searched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the keys of the one would be read from the other."""
+    replaced, search = list[str](), SourceBranch.search
+
+    def search_and_replace(self: SourceBranch, *arguments: Any) -> Any:
+        results = search(self, *arguments)
+        if self.name == "d3" and not replaced:
+            workspace.dataset("d3").release()  # as others are opened
+            with pointsman.open(tmp_path, embedder=HashingEmbedder()) as writer:
+                writer.drop("d3")
+                writer.dataset("d3").add([Document("x", "wheat"), Document("new", "number 3")])
+            replaced.append(self.name)
+        return results
+
+    monkeypatch.setattr(SourceBranch, "search", search_and_replace)
+    with datasets(tmp_path, 12) as workspace:
+        answer = workspace.search("number 3", 1, refuse=False)
+        assert replaced
+        assert [(hit.dataset, hit.id) for hit in answer.hits] == [("d3", "new")]
 
 
 class UnknownEmbedder(HashingEmbedder):

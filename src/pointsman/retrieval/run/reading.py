@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.retrieval.fusion import CosineSpread
 from pointsman.store.store_values import SPREAD_NOTE, VERSIONS, Capability
-from pointsman.tools.errors import InputError, StoreError, UnmetNeedError
+from pointsman.tools.errors import InputError, ReplacedError, StoreError, UnmetNeedError
 from pointsman.tools.system import file_descriptors
 
 if TYPE_CHECKING:
@@ -95,11 +95,17 @@ class Reading:
 
     @property
     def store(self) -> Store:
-        """The store with the documents, as it was when the search first needed it."""
+        """The store with the documents, as it was when the search first needed it.
+
+        Raises:
+            ReplacedError: it was closed in between, and the dataset of this name is another one by now.
+        """
         store = self._held_store or (None if self._store is None else self._store())
         if store is None:
             store = self.source.store.pinned()
             if self.at_once:
+                if self.info is not None and store.info.identity != self.info.identity:
+                    raise ReplacedError(f"{self.name}: the dataset was deleted or recreated; open it again")
                 self._store = weakref.ref(store)
             else:
                 self._held_store = store
