@@ -501,7 +501,7 @@ def test_a_dataset_that_is_made_anew_in_mid_search_is_searched_again(
     def search_and_replace(self: SourceBranch, *arguments: Any) -> Any:
         results = search(self, *arguments)
         if self.name == "d3" and not replaced:
-            workspace.dataset("d3").release()  # as others are opened
+            twelve.dataset("d3").release()  # as others are opened
             with pointsman.open(tmp_path, embedder=HashingEmbedder()) as writer:
                 writer.drop("d3")
                 writer.dataset("d3").add([Document("x", "wheat"), Document("new", "number 3")])
@@ -509,8 +509,8 @@ def test_a_dataset_that_is_made_anew_in_mid_search_is_searched_again(
         return results
 
     monkeypatch.setattr(SourceBranch, "search", search_and_replace)
-    with datasets(tmp_path, 12) as workspace:
-        answer = workspace.search("number 3", 1, refuse=False)
+    with datasets(tmp_path, 12) as twelve:
+        answer = twelve.search("number 3", 1, refuse=False)
         assert replaced
         assert [(hit.dataset, hit.id) for hit in answer.hits] == [("d3", "new")]
 
