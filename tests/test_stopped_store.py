@@ -205,6 +205,29 @@ def test_a_call_of_mcp_ends_by_its_limit_and_keeps_its_place(tmp_path: Path, mon
         assert running == 1
 
 
+def test_a_call_of_mcp_that_ends_as_its_time_is_up_says_what_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def wait_for(call: asyncio.Future[Any], _: float) -> None:
+        await asyncio.wait([call])
+        call.exception()  # that it was read is noted
+        raise TimeoutError
+
+    monkeypatch.setattr(asyncio, "wait_for", wait_for)
+    errors = [StoreUnavailableError("the store is stopped"), TimeoutError()]
+
+    def fail(*_: Any) -> Any:
+        raise errors.pop(0)
+
+    list_datasets = tool_calls.TOOLS["list_datasets"]
+    with pointsman.open(tmp_path, embedder=HashingEmbedder()) as workspace:
+        calls = Calls(Library(workspace, None, ("auto",), 0.1), Gate(Limits()), lambda _: Access.open())
+        assert asyncio.run(calls.call("list_datasets", {}, {}))["isError"] is False
+        monkeypatch.setattr(tool_calls, "TOOLS", {"list_datasets": replace(list_datasets, run=fail)})
+        assert "the store does not answer" in str(asyncio.run(calls.call("list_datasets", {}, {})))
+        assert "internal server error" in str(asyncio.run(calls.call("list_datasets", {}, {})))
+
+
 @pytest.mark.usefixtures("short_margins")
 def test_what_writes_is_not_cut_off_and_what_has_begun_to_answer_may_go_on() -> None:
     async def slow(scope: Any, receive: Any, send: Any) -> None:

@@ -235,8 +235,8 @@ class Calls:
         try:
             return await asyncio.wait_for(asyncio.shield(call), self.library.seconds + _MARGIN)
         except TimeoutError as error:
-            if call.done():
-                raise
+            if call.done():  # at the last moment, or by an error of this kind
+                return call.result()
             seconds = self.library.seconds + _MARGIN
             raise StoreUnavailableError(f"{self.library.workspace.place}: no answer within {seconds:g} s") from error
 
