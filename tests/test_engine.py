@@ -412,7 +412,7 @@ class TestCost:
         assert profile.calls["Analyzer.query_tokens"] == 2  # those of the question, and of its words in one
         assert profile.calls["StoredWorkspace.access"] == 1
         assert profile.moves <= most  # those of the default embedder's calibration are more
-        assert profile.calls.total() <= 759  # six look up the words in one, 46 count the words of ten candidates
+        assert profile.calls.total() <= 702  # six look up the words in one
         monkeypatch.setattr(Hit, "__init__", count_build)
         answer = workspace.search(question, 4)
         assert {hit.id for hit in answer} <= set(builds)
