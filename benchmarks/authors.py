@@ -33,6 +33,7 @@ from llama_index.core.schema import TextNode
 
 import pointsman
 from _cases import outcome, print_cases
+from chinese_typos import TYPOS
 from pointsman import (
     BM25IndexManager,
     Dataset,
@@ -459,8 +460,42 @@ def transformations() -> Iterator[tuple[str, bool]]:
         yield f"a courtesy is no subject: {follow_up}", subject in text and not says_courtesy
 
 
+def typos() -> Iterator[tuple[str, bool]]:
+    """Row 004: Chinese typos, of which 12 of 16 are put right from the documents' own words."""
+    typos = TYPOS[:16]
+    workspace = pointsman.open("ws", embedder=HashingEmbedder())
+    workspace.dataset("zh").add([Document(right, f"本页说明{right}。") for _, right in typos])
+    spellings = [workspace.search(typo).spelling for typo, _ in typos]
+    count = sum(
+        spelling is not None and spelling.text == right for spelling, (_, right) in zip(spellings, typos, strict=True)
+    )
+    yield f"{count} of 16 typos are put right", count >= 12
+    yield "what is right stays", all(workspace.search(right).spelling is None for _, right in typos)
+
+
+def selectors_measured() -> Iterator[tuple[str, bool]]:
+    """Row 000: selectors measured by name."""
+    folder = Path("choices")
+    folder.mkdir()
+    lines = [{"_id": choice.name, "title": choice.name, "text": choice.description} for choice in CHOICES]
+    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    (folder / "queries.jsonl").write_text(
+        '{"_id": "1", "text": "what does it mean"}\n{"_id": "2", "text": "exact keyword"}'
+    )
+    (folder / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n1\tvector_search\t1\n2\tkeyword_search\t1\n")
+    command = [sys.executable, "-m", "pointsman", "eval-select", "choices", "--json"]
+    environment = {**os.environ, "POINTSMAN_EMBEDDER": "hashing"}
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    figures = json.loads(answer.stdout)["selectors"]
+    yield "eval-select: selectors by name", {"embedding", "rule", "hybrid", "ensemble"} <= set(figures)
+    yield "eval-select: rules are right", figures["rule"]["accuracy"] == 1.0
+    parts = {"accuracy", "latency_ms", "latency_without_embedding_ms", "llm"}
+    yield "eval-select: accuracy, latency, calls and tokens", all(parts <= set(figure) for figure in figures.values())
+
+
 ROWS: Final[dict[str, Case]] = {
     "000": selectors,
+    "000-measured": selectors_measured,
     "001": transformations,
     "001-names": names,
     "001-filters": filters_over_stores,
@@ -469,6 +504,7 @@ ROWS: Final[dict[str, Case]] = {
     "004": keyword_index,
     "004-compression": compression,
     "004-evaluation": evaluation,
+    "004-typos": typos,
     "004-settings": settings_and_service,
     "errors": errors,
     "rerank": rerankers,

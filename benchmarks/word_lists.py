@@ -4,7 +4,8 @@
     python benchmarks/word_lists.py --write   # write them
 
 ``wordfreq`` has 40 languages and takes 74 MB with all that it needs; of it, the package uses how common a word is in
-English, Russian and Chinese, 5.1 MB. Sources and licence of the lists: src/pointsman/text/words/LICENCE.md.
+English, Russian and Chinese, 5.1 MB. How characters of GB 2312 sound, without tones, is from ``pypinyin``. Sources and
+licence of the lists: src/pointsman/text/words/LICENCE.md.
 """
 
 from __future__ import annotations
@@ -43,15 +44,29 @@ def word_list(language: str) -> bytes:
     return unique.tobytes() + np.array(steps, "u1")[first].tobytes()
 
 
+def sounds() -> bytes:
+    """Return a line for each syllable without its tone: the syllable, and the characters that may sound so."""
+    from pypinyin import Style, pinyin  # the tests compare the lists without it
+
+    rows = (bytes((row, cell)) for row in range(0xB0, 0xF8) for cell in range(0xA1, 0xFF))
+    characters: dict[str, str] = {}
+    for character in (row.decode("gb2312", "ignore") for row in rows):
+        for sound in pinyin(character, style=Style.NORMAL, heteronym=True)[0] if character else ():
+            if character not in characters.get(sound, ""):
+                characters[sound] = characters.get(sound, "") + character
+    return "".join(f"{sound} {characters[sound]}\n" for sound in sorted(characters)).encode()
+
+
 def main() -> int:
     changed = 0
-    for language in LANGUAGES:
-        path, content = WORD_LISTS / f"{language}.bin", word_list(language)
+    files = {f"{language}.bin": word_list(language) for language in LANGUAGES} | {"zh_sounds.txt": sounds()}
+    for name, content in files.items():
+        path = WORD_LISTS / name
         if "--write" in sys.argv:
             path.write_bytes(content)
         same = path.is_file() and path.read_bytes() == content
         changed += not same
-        print(f"{language}: {len(content) // 5:,} words, {len(content) / 1e6:.1f} MB, {'same' if same else 'CHANGED'}")
+        print(f"{name}: {len(content) / 1e6:.2f} MB, {'same' if same else 'CHANGED'}")
     return changed
 
 

@@ -9,7 +9,8 @@ only if it is well known, or less than `_RARER` orders of magnitude rarer than i
 A correction is unsure if the word may be a name, or if only the language supports it: the word is in no list and one
 slip away from a common word, even if its first letter is wrong, it is short, or the corpus has the common word only in
 another form or not at all, as happens in languages with many forms. Both words are then searched, unless the text is in
-another language. Chinese is not corrected, because a typo there is another real character.
+another language. Chinese, where a typo is another real character, is corrected in another way, see
+`pointsman.retrieval.plan.transform.chinese_spelling`.
 
 The neighbours of a word are found by symmetric deletion (SymSpell, W. Garbe, https://github.com/wolfgarbe/SymSpell):
 if at most two letters are deleted from the beginnings of two words within distance two, both can become the same

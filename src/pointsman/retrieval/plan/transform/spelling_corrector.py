@@ -7,11 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pointsman.retrieval.plan.transform.base_transformer import BaseTransformer, Lookup, Transformed
+from pointsman.retrieval.plan.transform.chinese_spelling import chinese_changes
 from pointsman.retrieval.plan.vocabulary import FIRST_SECONDS, Vocabulary
 from pointsman.retrieval.run.reading import reading_of
 from pointsman.retrieval.run.source import Source
 from pointsman.retrieval.run.variant import Variant
 from pointsman.store.store_values import Capability
+from pointsman.text.grammar import HAN_RUN
 from pointsman.values.retrieval_context import Spelling
 from pointsman.values.types import Query
 
@@ -64,20 +66,18 @@ class Corrector(BaseTransformer):
         query = Query.of(query)
         if (result := self.at_once(query)) is not None:
             return result
-        unknown_words = {word for word in set(_WORD.findall(query.text)) if not self._is_known(word)}
-        if not unknown_words:
-            return Transformed(query)
-        speller = self._vocabulary.speller_in_time(FIRST_SECONDS)
-        if speller is None:
-            return Transformed(query, degraded=(_NOT_YET,))
-        correction = speller.correct(query.text)
-        changes = [
-            change
-            for change in correction.changes
-            if not self._is_known(change.old) and (self._is_known(change.new) or not change.sure)  # it may be stale
-        ]
+        changes = chinese_changes(query.text, self._frequencies)
+        if any(not HAN_RUN.fullmatch(word) and not self._is_known(word) for word in set(_WORD.findall(query.text))):
+            speller = self._vocabulary.speller_in_time(FIRST_SECONDS)
+            if speller is None:
+                return Transformed(query, degraded=(_NOT_YET,))
+            changes += [
+                change
+                for change in speller.correct(query.text).changes
+                if not self._is_known(change.old) and (self._is_known(change.new) or not change.sure)  # it may be stale
+            ]
         text = query.text
-        for change in reversed(changes):
+        for change in sorted(changes, reverse=True):
             text = text[: change.start] + change.new + text[change.end :]
         if not changes:
             return Transformed(query)
@@ -89,6 +89,10 @@ class Corrector(BaseTransformer):
         original = Variant(query.text, "correction")
         detail = f"{detail}; searched as written as well"
         return Transformed(replace(query, text=text), (original,), detail, spelling=Spelling(text, query.text, True))
+
+    def _frequencies(self, words: Sequence[str]) -> list[int]:
+        counts = [reading_of(dataset).store.frequencies(words) for dataset in self.datasets]
+        return [sum(of_word) for of_word in zip(*counts, strict=True)]
 
     def _is_known(self, word: str) -> bool:
         return self._are_known(word)[0]
