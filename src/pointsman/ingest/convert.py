@@ -263,7 +263,8 @@ def _zipped_format(data: bytes) -> str | None:
     if data[30:38] == b"mimetype":
         return next((kind for mark, kind in types.items() if mark in data[38:100]), None)
     end = data.rfind(b"PK\x05\x06")  # the record that says where the list of parts begins
-    names = data[int.from_bytes(data[end + 16 : end + 20], "little") :] or data  # damaged: what it looks like
+    start = int.from_bytes(data[end + 16 : end + 20], "little") if end >= 0 else 0
+    names = data[start:] or data  # damaged: what it looks like
     if b"[Content_Types].xml" not in names:
         return None  # an archive of somebody with a folder of that name
     return next((kind for mark, kind in formats.items() if mark in names), None)
