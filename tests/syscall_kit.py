@@ -314,6 +314,9 @@ class Bench:
         null, stacks = os.open(os.devnull, os.O_WRONLY), self._folder / "stacks"
         stacks.write_bytes(b"")
         stacks_file = os.open(stacks, os.O_WRONLY)
+        until = time.monotonic() + _SECONDS
+        while _has_threads_of_tantivy() and time.monotonic() < until:  # a fork might find their locks taken for ever
+            time.sleep(0.01)
         child = os.fork()
         if child == 0:
             faulthandler.dump_traceback_later(_SECONDS / 3, file=stacks_file)
@@ -376,6 +379,15 @@ class Bench:
             data = json.dumps(message[:5000]).encode()
             self._told[: 4 + len(data)] = len(data).to_bytes(4, "little") + data
             os._exit(0)
+
+
+def _has_threads_of_tantivy() -> bool:
+    """Whether threads of an index that was closed have not ended yet."""
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # it has just ended
+            if (task / "comm").read_text().startswith("thread-tantivy"):
+                return True
+    return False
 
 
 def _traced(process: int) -> bool:
