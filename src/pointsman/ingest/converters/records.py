@@ -145,8 +145,8 @@ def table(path: str, text: str, kind: str) -> Iterator[ParsedDocument | Problem]
         filled_rows = ((first, last, row) for first, last, row in rows if any(cell.strip() for cell in row))
         title_rows = list(islice(filled_rows, titles))
         header = [name.strip() for name in next(filled_rows, (0, 0, []))[2]] if has_header else []
-        records = _Records(path, kind, labels=sum(map(len, header)))
-        records.notations, remarks = column_notations(header, sample[titles + 1 :])
+        notations, remarks = column_notations(header, sample[titles + 1 :])
+        records = _Records(path, kind, labels=sum(map(len, header)), notations=notations)
         if remarks:
             yield Problem(path, f"{'; '.join(remarks):.500}")
         if title_rows:
@@ -305,9 +305,16 @@ class _Records:
     and fields too. One that repeats an earlier one completely is left out, and reported.
     """
 
-    def __init__(self, path: str, kind: str, *, unit: str = "line", labels: int = 0) -> None:
-        self._path, self._kind, self._unit = path, kind, unit
-        self.notations: Mapping[str, str] = {}
+    def __init__(
+        self,
+        path: str,
+        kind: str,
+        *,
+        unit: str = "line",
+        labels: int = 0,
+        notations: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self._path, self._kind, self._unit, self._notations = path, kind, unit, notations
         self._ids: dict[str, int] = {}
         self._names: set[str] = set()
         self._labels, self._room = labels, 4000
@@ -427,7 +434,7 @@ class _Records:
                 break
             key = clean(name)
             usable = _filterable(value)
-            if key in self.notations and (typed := typed_value(usable, self.notations[key])) is not None:
+            if key in self._notations and (typed := typed_value(usable, self._notations[key])) is not None:
                 usable = typed
             if not key or len(key) > _LONGEST_NAME or usable in (None, "", []):
                 continue

@@ -10,9 +10,11 @@ if TYPE_CHECKING:
 
 _DAY, _MONTH, _YEAR = "(?P<day>0?[1-9]|[12][0-9]|3[01])", "(?P<month>0?[1-9]|1[0-2])", "(?P<year>[12][0-9]{3})"
 _NOTATIONS: Final = {
-    "a point before decimals": re.compile(r"-?(?:0|[1-9][0-9]{0,17}|[1-9][0-9]{0,2}(?:,[0-9]{3})+)(?:\.[0-9]{1,12})?"),
+    "a point before decimals": re.compile(
+        r"(?P<whole>-?(?:0|[1-9][0-9]{0,17}|[1-9][0-9]{0,2}(?:,[0-9]{3})+))(?:\.(?P<decimals>[0-9]{1,12}))?"
+    ),
     "a comma before decimals": re.compile(
-        "-?(?:0|[1-9][0-9]{0,17}|[1-9][0-9]{0,2}(?:[. \u00a0][0-9]{3})+)(?:,[0-9]{1,12})?"
+        "(?P<whole>-?(?:0|[1-9][0-9]{0,17}|[1-9][0-9]{0,2}(?:[. \u00a0][0-9]{3})+))(?:,(?P<decimals>[0-9]{1,12}))?"
     ),
     "the day first": re.compile(rf"{_DAY}([/.]){_MONTH}\2{_YEAR}"),
     "the month first": re.compile(f"{_MONTH}/{_DAY}/{_YEAR}"),
@@ -29,11 +31,11 @@ def typed_value(cell: str, notation: str) -> str | float | None:
     match = _NOTATIONS[notation].fullmatch(cell.strip())
     if match is None:
         return None
-    if parts := match.groupdict():
+    parts = match.groupdict()
+    if "year" in parts:
         return f"{parts['year']}-{int(parts['month']):02}-{int(parts['day']):02}"
-    whole, _, decimals = match[0].partition("." if "point" in notation else ",")
-    whole = re.sub("[^0-9-]", "", whole)
-    return float(f"{whole}.{decimals}") if decimals else int(whole)
+    whole = re.sub("[^0-9-]", "", parts["whole"])
+    return float(f"{whole}.{parts['decimals']}") if parts["decimals"] else int(whole)
 
 
 def column_notations(header: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[dict[str, str], list[str]]:

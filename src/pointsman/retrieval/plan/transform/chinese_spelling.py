@@ -1,10 +1,10 @@
 """Corrects Chinese typos, which are other real characters: by those of the same sound that the documents have there.
 
 A character may be a typo if no document has it beside either neighbour, and it is in no listed word. One that sounds
-alike replaces it if documents have it beside both and it makes a listed word with one of them, or if they have all
-pairs of any three characters that hold it. Tones make no difference, nor sounds that accents confuse (zh and z, n and
-l, in and ing). Such a correction is never sure: the text is searched as written as well. What only looks alike is not
-corrected.
+alike replaces it if it makes a listed word, and documents have it beside each neighbour that is no function word, or if
+they have all pairs of any three characters that hold it. Tones make no difference, nor sounds that accents confuse (zh
+and z, n and l, in and ing). Such a correction is never sure: the text is searched as written as well. What only looks
+alike is not corrected.
 """
 
 from __future__ import annotations
@@ -28,9 +28,6 @@ _BESIDE_ANY: Final = frozenset(
 
 _MOST_SUSPECTS: Final = 4
 """A text with more characters that no document has there is about something else."""
-
-_LEAST_FREQUENCY: Final = 2.0
-"""Of a listed word, see `Lexicon.zipf`."""
 
 
 def chinese_changes(text: str, count: Callable[[Sequence[str]], Sequence[int]]) -> list[Change]:
@@ -85,8 +82,7 @@ def _substrings(text: str, index: int, length: int) -> list[str]:
 def _frequency(text: str, index: int) -> float:
     """Return that of the most frequent listed word of two to four characters that holds the one at a place, or 0."""
     words = (word for length in (2, 3, 4) for word in _substrings(text, index, length))
-    frequency = max(map(installed_lexicon("zh").zipf, words), default=0.0)
-    return frequency if frequency >= _LEAST_FREQUENCY else 0.0
+    return max(map(installed_lexicon("zh").zipf, words), default=0.0)
 
 
 def _alike(character: str) -> set[str]:

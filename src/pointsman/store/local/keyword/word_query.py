@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from operator import mul
 from typing import TYPE_CHECKING, Any
 
@@ -209,22 +210,17 @@ class _AllowedKeys:
         return np.asarray(self.keys[rows] == keys)
 
 
+@dataclass(slots=True, eq=False)
 class _TantivyHits:
     """Documents that tantivy found, in one order: their keys, scores, lengths in words, and addresses in the index.
 
     A score omits the constant factor k1 + 1, as in Lucene: κ was measured so.
     """
 
-    __slots__ = ("addresses", "keys", "lengths", "scores")
-
-    def __init__(
-        self,
-        keys: NDArray[np.int64],
-        scores: NDArray[np.float64],
-        lengths: NDArray[np.int64],
-        addresses: list[tantivy.DocAddress],
-    ) -> None:
-        self.keys, self.scores, self.lengths, self.addresses = keys, scores, lengths, addresses
+    keys: NDArray[np.int64]
+    scores: NDArray[np.float64]
+    lengths: NDArray[np.int64]
+    addresses: list[tantivy.DocAddress]
 
     def __len__(self) -> int:
         return len(self.addresses)
