@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hostile_files_kit import HOSTILE, repeat, word
+from hostile_files_kit import HOSTILE, repeat, word, zip_of
 from pointsman.ingest import FileLimits, FileReader, FoundFile, ReadResult, Sync, read_paths, text_of
 from pointsman.tools.errors import InputError
 from pointsman.values.types import Document
@@ -130,6 +130,34 @@ def test_pages_and_characters_beyond_the_limits_are_left_out_and_reported(tmp_pa
         "more than 100 characters of text; the rest is left out: divide it"
     ]
     assert max(document.metadata["end"] for document in item.documents) <= 100
+
+
+REPETITIVE: dict[str, bytes] = {
+    "docx": word(repeat("<w:p><w:r><w:t>Some words.</w:t></w:r></w:p>"))(400_000),
+    "csv": b"a column whose name is a sentence of some words on what numbers in it mean,b\n"
+    + "".join(f"1,{n}\n" for n in range(10_000)).encode(),
+    "zip": zip_of({"a.txt": "Some words. " * 10_000}),
+}
+
+
+@pytest.mark.parametrize("kind", REPETITIVE)
+def test_a_file_that_unpacks_to_far_more_is_bounded_by_its_characters_and_says_so(kind: str, tmp_path: Path) -> None:
+    data = REPETITIVE[kind]
+    (tmp_path / f"a.{kind}").write_bytes(data)
+    results = list(read_paths([tmp_path], limits=FileLimits(expanded=20_000)))
+    characters = sum(len(document.text) for result in results for document in result.documents)
+    most = max(20_000, 8 * len(data))
+    assert most / 2 < characters < 1.3 * most  # passages overlap
+    assert [problem.reason for result in results for problem in result.problems] == [
+        f"more than {most} characters of text; the rest is left out: divide it"
+    ]
+
+
+def test_a_text_of_as_many_characters_as_bytes_is_read_whole(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Some words. " * 10_000)
+    results = list(read_paths([tmp_path], limits=FileLimits(expanded=20_000)))
+    assert [problem for result in results for problem in result.problems] == []
+    assert results[-1].documents[-1].metadata["end"] == 120_000 - 1
 
 
 def test_what_is_stored_of_a_file_that_was_stopped_stays() -> None:
