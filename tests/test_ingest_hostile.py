@@ -146,10 +146,10 @@ def test_a_file_that_unpacks_to_far_more_is_bounded_by_its_characters_and_says_s
     (tmp_path / f"a.{kind}").write_bytes(data)
     results = list(read_paths([tmp_path], limits=FileLimits(expanded=20_000)))
     characters = sum(len(document.text) for result in results for document in result.documents)
-    most = max(20_000, 8 * len(data))
-    assert most / 2 < characters < 1.3 * most  # passages overlap
+    limit = max(20_000, 8 * len(data))
+    assert limit / 2 < characters < 1.3 * limit  # passages overlap
     assert [problem.reason for result in results for problem in result.problems] == [
-        f"more than {most} characters of text; the rest is left out: divide it"
+        f"more than {limit} characters of text; the rest is left out: divide it"
     ]
 
 

@@ -166,7 +166,7 @@ def convert(
         InputError: Nothing in the file can be used; the message says why.
     """
     limits = limits or FileLimits()
-    digest, offset, most = sha256(data).hexdigest(), 0, limits.most_characters(len(data))
+    digest, offset, limit = sha256(data).hexdigest(), 0, limits.most_characters(len(data))
     if images and format_of(path, data) in _pictures.ENDINGS:
         before_picture()
         items = _pictures.picture(path, data, images=True)
@@ -176,12 +176,12 @@ def convert(
         if isinstance(item, Problem):
             yield item
             continue
-        if offset + len(item.text) > most:
-            item = item.shorten(most - offset)  # noqa: PLW2901
-            yield Problem(path, f"more than {most} characters of text; the rest is left out: divide it")
+        if offset + len(item.text) > limit:
+            item = item.shorten(limit - offset)  # noqa: PLW2901
+            yield Problem(path, f"more than {limit} characters of text; the rest is left out: divide it")
         yield replace(item, offset=offset, sha256=digest)
         offset += len(item.text) + len(_SEPARATOR)
-        if offset >= most:
+        if offset >= limit:
             return
 
 
