@@ -130,7 +130,7 @@ class RetrievalContext:
         """Whether an answer was found: ``"answered"``, ``"unsure"`` or ``"refused"``.
 
         ``"answered"``: the first hit is at least a possible answer (`Hit.odds`); where one question in four has no
-        answer, 92 to 98 % of such hits are right in a folder of files alone, 85 to 93 % in one of strangers
+        answer, 91 to 98 % of such hits are right in a folder of files alone, 83 to 100 % in one of strangers
         (``benchmarks/verdicts.py``). ``"unsure"``: the hits are the nearest ones, but none is surely an answer.
         ``"refused"``: the answer is surely elsewhere, so there are no hits. None: the
         first hit cannot be judged, or nothing was asked to be refused and there are no hits.

@@ -295,7 +295,7 @@ class NotInForce:
 
 Odds = Literal["strong", "possible", "nearest"]
 
-ODDS: Final[Mapping[Odds, float]] = {"strong": 0.7, "possible": 0.5, "nearest": 0.0}
+ODDS: Final[Mapping[Odds, float]] = {"strong": 0.7, "possible": 0.58, "nearest": 0.0}
 """The relevance from which a hit has these odds; docs/scores.md says how the ranges were chosen."""
 
 

@@ -276,7 +276,7 @@ class Result(Answer):
     odds: Annotated[
         Odds | None,
         Field(
-            description="The relevance in a word: strong from 0.7, possible from 0.5, nearest below; null if unknown."
+            description="The relevance in a word: strong from 0.7, possible from 0.58, nearest below; null if unknown."
         ),
     ]
     not_in_force: Annotated[
