@@ -478,7 +478,7 @@ def test_a_field_with_a_blank_in_its_name_is_one_part(page: Page, site: Site) ->
     assert part.inner_text().rstrip("×\n") == '"rule number":40'
     part.click()
     page.wait_for_url(lambda url: "40" not in url)
-    assert page.locator("#q").input_value() == "red signal"
+    page.wait_for_function("document.querySelector('#q').value === 'red signal'")  # after the address
 
 
 def test_the_hard_form_of_a_sentence_is_one_click_away(page: Page, site: Site) -> None:
