@@ -12,6 +12,7 @@ import pointsman
 from pointsman import Document, Workspace
 from pointsman.embedders import HashingEmbedder
 from pointsman.text.field_syntax import written_names
+from pointsman.tools.errors import InputError
 
 REPORTS: dict[str, dict[str, Any]] = {
     "smith": {"author": "John Smith", "year": 2023, "status": "open", "date": "2023-04-05", "room": "4"},
@@ -190,6 +191,79 @@ def test_dates_need_one_field(tmp_path: Path) -> None:
         workspace.dataset("none").add([Document("c", "c budget", {"note": "x"})])
         notes = workspace.search("budget before:2025", datasets="none", refuse=False).degraded
         assert any("no field of the documents that were searched is a date" in note for note in notes)
+
+
+DATED = {
+    "a": {"created": "2024-01-02", "updated": "2025-01-02", "date": "2026-01-02"},
+    "b": {"created": "2025-01-02", "updated": "2025-02-02", "date": "2023-01-02"},
+    "c": {"updated": "2024-03-02"},
+}
+
+
+@pytest.mark.parametrize(
+    ("column", "early_ids", "status_text"),
+    [
+        ("created", {"a"}, "created: set by date_columns"),
+        ("updated", {"c"}, "updated: set by date_columns"),
+        ("", {"b"}, "date: guessed"),
+    ],
+)
+def test_the_date_of_a_dataset_can_be_set(tmp_path: Path, column: str, early_ids: set[str], status_text: str) -> None:
+    settings = pointsman.Settings(date_columns=(f"dated={column}",) if column else ())
+    with pointsman.open(tmp_path, embedder=HashingEmbedder(), settings=settings) as workspace:
+        workspace.dataset("dated").add([Document(id_, f"{id_} budget", metadata) for id_, metadata in DATED.items()])
+        assert workspace.status("dated")["date_column"] == status_text
+        for query in ("budget before:2025", "бюджет до:2025", "budget 之前:2025"):
+            assert ids(workspace, query) == early_ids
+        assert ids(workspace, "budget -before:2025") == set(DATED) - early_ids
+        assert ids(workspace, "budget date:2026") == {"a"}  # the field that it names
+        reason = workspace.search("budget before:2025", refuse=False).plan.decisions[-1].reason
+        assert f"; {0 if column == 'updated' else 1} without a date are left out" in reason
+
+
+def test_each_dataset_goes_by_its_own_date(tmp_path: Path) -> None:
+    columns = ("mails = sent", "acts=Дата акта")
+    settings = pointsman.Settings(date_columns=columns)
+    with pointsman.open(tmp_path, embedder=HashingEmbedder(), settings=settings) as workspace:
+        workspace.dataset("mails").add(
+            [
+                Document("old", "old budget", {"sent": "2023-01-02"}),
+                Document("new", "new budget", {"sent": "2026-01-02"}),
+            ]
+        )
+        workspace.dataset("acts").add([Document("act", "act budget", {"Дата акта": "2024-01-02", "x": "2026-01-02"})])
+        assert ids(workspace, "budget before:2025") == {"old", "act"}
+        assert ids(workspace, "budget -before:2025") == {"new"}
+        workspace.dataset("acts").add(
+            [Document("both", "both budget", {"Дата акта": "2026-01-02", "sent": "2023-01-02"})]
+        )
+        notes = workspace.search("budget before:2025", refuse=False).degraded
+        assert any("several dates" in note and "or set date_columns" in note for note in notes)
+
+
+def test_what_status_says_of_dates(tmp_path: Path) -> None:
+    settings = pointsman.Settings(date_columns=("misspelt=creatd",))
+    rows: dict[str, dict[str, Any]] = {
+        "one": {"created": "2024-01-02", "number": 5},
+        "several": {"created": "2024-01-02", "updated": "2025-01-02"},
+        "no": {"number": 5},
+        "misspelt": {"created": "2024-01-02"},
+    }
+    with pointsman.open(tmp_path, embedder=HashingEmbedder(), settings=settings) as workspace:
+        for name, metadata in rows.items():
+            workspace.dataset(name).add([Document("a", "a budget", metadata)])
+        assert {name: workspace.status(name)["date_column"] for name in rows} == {
+            "one": "created: guessed",
+            "several": "none: created, updated hold dates; set date_columns",
+            "no": "none: no field holds dates",
+            "misspelt": "creatd: set by date_columns, and no document has it",
+        }
+
+
+@pytest.mark.parametrize("value", [("created",), ("=created",), ("a=",), ("a=b", "a = c"), "a=b", (5,), 7])
+def test_what_sets_no_date(value: Any) -> None:
+    with pytest.raises(InputError, match="date_columns"):
+        pointsman.Settings(date_columns=value)
 
 
 @pytest.mark.parametrize(

@@ -215,6 +215,15 @@ class TestKeys:
         status = client.post("/api/datasets", json={"name": "notes"}, headers=headers).json()
         assert {status[name] for name in ("documents", "bytes", "sequence", "vectors_due", "memory")} == {None}
 
+    def test_a_status_names_the_date_of_what_is_visible(self, workspace: Workspace, client: TestClient) -> None:
+        workspace.dataset("notes").add(
+            [Document("dated", "signal with a date", {"paid": "2026-05-14"})], access=["group:money"]
+        )
+        for group, date_column in (("rail", "none: no field holds dates"), ("money", "paid: guessed")):
+            headers = bearer(key_of(workspace, f"group:{group}"))
+            status = client.get("/api/datasets/notes", headers=headers).json()
+            assert status["date_column"] == date_column
+
     def test_what_is_refused_has_changed_nothing(self, workspace: Workspace, client: TestClient) -> None:
         plain = bearer(keys_of(workspace.backend).create("operator").text)
         requests: list[tuple[str, str, dict[str, Any]]] = [

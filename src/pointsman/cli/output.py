@@ -43,6 +43,7 @@ _STATUS = (
     *_DATASET_FIELDS,
     "embedder",
     "relevance",
+    "date_column",
     "vectors_due",
     "truncations",
     "kept_days",
@@ -372,6 +373,8 @@ def status(workspace: Workspace, *, as_json: bool) -> bool:
     for row in rows:
         if row["relevance"] != BUILT_IN:
             console().print(f"{row['name']}, relevance: {row['relevance']}", markup=False)
+        date_column = row.get("date_column") or "not told"  # as by an older service
+        console().print(printable(f"{row['name']}, date column: {date_column}"), markup=False, soft_wrap=True)
         _print_truncated(row["name"], row.get("truncations"))
         for problem in row.get("version_problems") or ():
             console().print(f"{row['name']}, {problem['path']}: {problem['reason']}", style="yellow", markup=False)

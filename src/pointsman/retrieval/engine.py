@@ -300,6 +300,7 @@ class Engine:
             min_relevance=request.min_relevance,
             coverage=request.coverage,
             syntax=request.syntax,
+            date_columns=self.settings.date_columns,
             grouping=None if request.group_by is None else _grouping(request.group_by, request.group_size),
             budget=_with_call_limit(None, self.settings.llm_timeout),
             receipt=partial(self._receipt, request),
@@ -321,12 +322,8 @@ class Engine:
         if unused_names := [name for name in views if name in stages.fitted]:
             reason = f"{', '.join(unused_names)}: calibrated on all documents, not on those that exist for this search"
             recipe = recipe.deciding("relevance", "shipped", "default", reason)
-        if origins := [
-            f"{name}: {calibration.origin}" for name, calibration in calibrations_in_use.items() if calibration.origin
-        ]:
-            value = (
-                "none" if all(calibration.is_empty for calibration in calibrations_in_use.values()) else "calibrated"
-            )
+        if origins := [f"{name}: {fit.origin}" for name, fit in calibrations_in_use.items() if fit.origin]:
+            value = "none" if all(fit.is_empty for fit in calibrations_in_use.values()) else "calibrated"
             recipe = recipe.deciding("relevance", value, "calibration", "; ".join(origins))
         return recipe
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Comparison = Literal["is", ">", ">=", "<", "<="]
 
 DATE: Final = "date"
-"""The name that every word for the date of a document stands for."""
+"""The field that every word for the date of a document stands for, unless another is set."""
 
 _DATE_WORDS: Final[dict[str, Comparison]] = {
     **dict.fromkeys(("date", "дата", "日期"), "is"),
@@ -60,7 +60,7 @@ class FieldTerm:
     """A condition on a field, as written.
 
     Attributes:
-        name: of the field.
+        name: of the field; empty: the date of the document.
         comparison: how its values compare.
         values: with any of these.
         is_excluded: whether documents must not meet it.
@@ -122,7 +122,7 @@ def read_fields(text: str, names: Container[str], *, has_date: bool) -> tuple[st
             implied = _DATE_WORDS.get(fold(name)) if has_date else None
             if implied is None or (implied != "is" and match["comparison"]) or not all(map(period_of, values)):
                 return match[0]
-            name, comparison = DATE, comparison if implied == "is" else implied
+            name, comparison = "", comparison if implied == "is" else implied
         if not values:
             return match[0]
         terms.append(FieldTerm(name, comparison, values, match["minus"] is not None, match[0].rstrip(_CLOSING)))

@@ -43,42 +43,18 @@ _BULGARIAN_VOWEL = re.compile("[ъЪ]")
 _NOT_BULGARIAN = re.compile("[ыэёЫЭЁ]")
 
 # The commonest function words of other languages in Latin script, none of them an English word.
-_OTHER_LATIN_WORDS = """der die das und ist nicht ein eine einen den dem des mit für auf von
+_OTHER_LATIN_WORDS = """der das und ist nicht ein eine einen den dem des mit für auf von
     zu sich auch wie wird sind oder bei
     nach
-    le la les des est et une du dans pour que qui avec sur pas ne ce cette sont aux au plus ou où
-    el los las un y es en por con para como su del se lo una más pero
-    il lo gli di che è per non sono della del con una nel alla
-    o os do da em não um uma com para dos das ao na
-    de het een van en niet dat zijn op te met voor
-    w na się nie jest że do z i jak
-    och att det som en på är av för inte
-    ve bir bu için ile da"""
-_OTHER_LATIN = (
-    frozenset(_OTHER_LATIN_WORDS.split())
-    - ENGLISH
-    - {
-        "do",
-        "on",
-        "in",
-        "i",
-        "a",
-        "no",
-        "is",
-        "as",
-        "an",
-        "or",
-        "so",
-        "to",
-        "die",
-        "plus",
-        "per",
-        "con",
-        "la",
-        "el",
-        "van",
-    }
-)
+    le les est et une du dans pour que qui avec sur pas ne ce cette sont aux au ou où
+    los las un y es en por para como su del se lo una más pero
+    il gli di che è non sono della nel alla
+    o os da em não um uma com dos das ao na
+    de het een niet dat zijn op te met voor
+    w się nie jest że z jak
+    och att det som på är av för inte
+    ve bir bu için ile"""
+_OTHER_LATIN = frozenset(_OTHER_LATIN_WORDS.split())
 
 
 def scripts(text: str) -> dict[str, float]:

@@ -182,6 +182,19 @@ def _variants(value: Any) -> tuple[str, ...]:
     return names
 
 
+def by_dataset(columns: Sequence[str]) -> dict[str, str]:
+    """Return the columns of a setting such as ``("reports=created",)`` by the name of their dataset."""
+    return {name.strip(): column.strip() for name, _, column in (item.partition("=") for item in columns)}
+
+
+def _columns(value: Any) -> tuple[str, ...]:
+    columns = tuple(map(_text, value)) if isinstance(value, (list, tuple)) else ("",)
+    by_name = by_dataset(columns)
+    if len(by_name) < len(columns) or not all(name and column for name, column in by_name.items()):
+        raise ValueError("a list of DATASET=COLUMN, each dataset once, such as reports=created")
+    return columns
+
+
 def _setting(default: Any, check: Check, description: str, *, is_visible: bool = True, reaches: bool = False) -> Any:
     """Define a setting; ``reaches``: it decides where texts, questions or keys are sent, or which files are used."""
     return field(default=default, repr=is_visible, metadata={"check": check, "about": description, "reaches": reaches})
@@ -223,6 +236,10 @@ class Settings:
     )
     bm25_b: float = _setting(0.75, _in_range(0, 1), "length normalisation of that index and of a workspace's datasets")
     bm25_auto_sync: bool = _setting(True, _flag, "update that index before every search")
+
+    date_columns: tuple[str, ...] = _setting(
+        (), _columns, "the column that before: means, as DATASET=COLUMN; others: date, or the only one of dates"
+    )
 
     default_retrieval_strategy: str = _setting(
         "auto", _name, "what 'auto' means: choose by the query, or this strategy"

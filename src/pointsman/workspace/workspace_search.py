@@ -23,6 +23,7 @@ from pointsman.tools.json_forms import form_of, plain_form
 from pointsman.tools.sync_and_async import async_twin, in_thread
 from pointsman.tools.system.memory import memory_use
 from pointsman.values.reasons import language_of
+from pointsman.values.settings import by_dataset
 from pointsman.values.types import Plan, Query
 from pointsman.workspace.dataset import Dataset
 from pointsman.workspace.dataset.dataset_lifecycle import changed_bm25
@@ -78,10 +79,12 @@ class Workspace(StoredWorkspace):
     def status(self, name: str) -> dict[str, Any]:
         """Return facts about a dataset: documents, embedder, bytes on disk, whether its index is behind, and others.
 
-        ``vectors_due`` is the number of documents found only by words so far; see `Dataset.embed`. ``truncations`` is
-        that of documents whose vectors hold only their beginning; see `Dataset.truncations`. ``version_problems``
-        are those of `Dataset.version_problems`. ``bytes`` is None where the dataset is not in a folder of this
-        workspace; ``bytes_by_part`` says what they are for. ``memory`` is that of this process, with all that it has
+        ``date_column`` is the metadata key that ``before:`` and ``after:`` mean, and whether the setting
+        ``date_columns`` says so; ``none: …`` says why there is none. ``vectors_due`` is the number of documents found
+        only by words so far; see `Dataset.embed`. ``truncations`` is that of documents whose vectors hold only their
+        beginning; see `Dataset.truncations`. ``version_problems`` are those of `Dataset.version_problems`. ``bytes`` is
+        None where the dataset is not in a folder of this workspace; ``bytes_by_part`` says what they are for.
+        ``memory`` is that of this process, with all that it has
         open: ``resident`` bytes, and how many of them are pages of ``files``, which the system takes back when others
         need them; None where the system does not tell. Of it, ``cached`` bytes are kept to answer sooner, at most
         ``cache_limit``, which the setting ``cache_megabytes`` sets.
@@ -89,6 +92,8 @@ class Workspace(StoredWorkspace):
         Raises:
             UnknownNameError: there is no such dataset.
         """
+        from pointsman.retrieval.stages.written_filters import told_date_column
+
         dataset = self.dataset(name, create=False)
         info = dataset.store.info
         statistics = dataset.store.statistics()
@@ -100,6 +105,7 @@ class Workspace(StoredWorkspace):
             "documents": len(dataset),
             "embedder": info.embedder,
             "relevance": self._relevance_of(dataset),
+            "date_column": told_date_column(dataset.store, by_dataset(self.settings.date_columns).get(name, "")),
             "vectors_due": statistics.vectors_due,
             "truncations": dataset.truncations,
             "kept_days": statistics.recorded_state.days if statistics.recorded_state else 0,

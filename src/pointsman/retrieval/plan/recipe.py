@@ -95,6 +95,7 @@ class Recipe:
         coverage: answer with the fewest hits that hold an answer with this probability; None: with ``k``.
         grouping: limits the answer to a few hits of each group; None: no limit.
         syntax: whether the syntax of a question is obeyed; that of texts which the caller did not write never is.
+        date_columns: the fields that ``before:`` means, as the setting has them.
         today: the day on which documents have to be valid, for a replay; empty: the day of the search.
         receipt: writes the receipt of an answer from datasets that keep versions; None: it gets none.
     """
@@ -122,6 +123,7 @@ class Recipe:
     coverage: float | None = None
     grouping: Grouping | None = None
     syntax: Syntax = "plain"
+    date_columns: tuple[str, ...] = ()
     today: str = ""
     receipt: Callable[[RetrievalContext, Mapping[str, Reading]], str] | None = None
     _for_sources: dict[tuple[str, ...], RoutedRecipe] = field(

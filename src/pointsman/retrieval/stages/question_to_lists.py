@@ -244,9 +244,9 @@ def _with_written_filter(inquiry: Inquiry, names: Sequence[str]) -> tuple[Inquir
     from pointsman.retrieval.stages.written_filters import with_written_filter
 
     start = perf_counter()
-    stores = [inquiry.readings[name].store for name in names if name in inquiry.readings]
+    stores = {name: inquiry.readings[name].store for name in names if name in inquiry.readings}
     try:
-        understood = with_written_filter(asked_query, stores, recipe.syntax, journal)
+        understood = with_written_filter(asked_query, stores, recipe, journal)
     except Exception as error:  # noqa: BLE001  (reported in the answer)
         journal.failed("syntax", start, error, "conditions on fields are searched as words")
         return inquiry, None

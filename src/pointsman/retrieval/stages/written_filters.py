@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING, Final
 from pointsman.retrieval.stages.answer_limits import absence_of, has_key
 from pointsman.store.store_values import Capability
 from pointsman.text.field_syntax import DATE, FieldTerm, is_date_word, period_of, read_fields, written_names
-from pointsman.values.filters import And, Contains, EndsWith, Equals, Filter, In, Not, Or, Range, StartsWith
+from pointsman.values.filters import And, Contains, EndsWith, Equals, Exists, Filter, In, Not, Or, Range, StartsWith
 from pointsman.values.metadata import ID, TEXT, folded, typed_values
+from pointsman.values.settings import by_dataset
 from pointsman.values.types import Decision
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from pointsman.retrieval.plan.recipe import Recipe
     from pointsman.retrieval.run.journal import Journal
     from pointsman.store.base_store import Store
     from pointsman.text.field_syntax import Comparison, Period
-    from pointsman.text.written_syntax import Syntax
     from pointsman.values.types import Query
 
 _SAMPLE: Final = 100
@@ -43,19 +44,20 @@ _BOUNDS: Final[dict[Comparison, str]] = {"<": "lt", "<=": "lte", ">": "gt", ">="
 
 
 def with_written_filter(
-    query: Query, stores: Sequence[Store], syntax: Syntax, journal: Journal
+    query: Query, stores_by_name: Mapping[str, Store], recipe: Recipe, journal: Journal
 ) -> tuple[Query, Decision] | None:
     """Return the query with its conditions on fields in its filter, and what was understood; None if it has none.
 
     Args:
         query: as the caller sent it.
-        stores: the open datasets that are searched.
-        syntax: whether to insist on conditions that no document meets.
+        stores_by_name: the open datasets that are searched.
+        recipe: says whether to insist on conditions that no document meets, and which date each dataset goes by.
         journal: of the search; told what cannot be obeyed.
     """
     if not written_names(query.text) and _QUOTED_NAME.search(query.text) is None:
         return None
-    stores = [store for store in stores if store.info.can(Capability.FILTERS)]
+    stores_by_name = {name: store for name, store in stores_by_name.items() if store.info.can(Capability.FILTERS)}
+    stores = list(stores_by_name.values())
     keys = {folded(key): key for store in stores for key in _keys(store)}
     text, joined_names = _with_joined_names(query.text, keys.values())
     candidates = written_names(text)[:_MOST_NAMES]
@@ -64,36 +66,39 @@ def with_written_filter(
     keys = {**joined_names, **keys}
     _add_known(keys, stores, candidates)
     known_names = {name for name in candidates if folded(name) in keys}
-    date_keys = [keys[DATE]] if DATE in keys else []
-    if not date_keys and any(is_date_word(name) for name in candidates if name not in known_names):
-        date_keys = _date_keys(stores)
-        if len(date_keys) != 1:
-            journal.degrade(_no_date(date_keys))
-    own_words, terms = read_fields(text, known_names, has_date=len(date_keys) == 1)
+    asks_date = any(is_date_word(name) for name in candidates if name not in known_names)
+    date_keys = _date_keys(stores_by_name, by_dataset(recipe.date_columns), journal) if asks_date else []
+    own_words, terms = read_fields(text, known_names, has_date=bool(date_keys))
     for name in candidates:
         if name not in known_names and not is_date_word(name):
             journal.degrade(f"{absence_of(name, keys.values(), 'syntax')}; its words are searched")
     if not terms:
         return None
-    condition = _conjunction([_condition(stores, keys.get(folded(term.name)) or date_keys[0], term) for term in terms])
+    condition = _conjunction(
+        [_condition(stores, [keys[folded(term.name)]] if term.name else date_keys, term) for term in terms]
+    )
     journal.degrade(*_texts_for_numbers(stores, keys, terms))
-    filters: Filter | None = condition if query.filters is None else query.filters & condition
+    caller_filters = query.filters
+    filters: Filter | None = condition if caller_filters is None else caller_filters & condition
     query = replace(query, text=own_words or " ".join(map(_words_of, terms)))
     advice = "syntax='plain' searches for the question as written"
     if _has_match(stores, filters or condition):
         reason = f"searched for {query.text!r:.200}, hits have {condition!s:.200}; {advice}"
+        if any(not term.name and not term.is_excluded for term in terms):
+            undated = And((caller_filters or And(()), *(Not(Exists(key)) for key in date_keys)))
+            reason += f"; {sum(store.count(undated) for store in stores):,} without a date are left out"
     else:
         journal.degrade(f"no document that was searched has {condition!s:.200}; {advice}")
         reason = f"no document has {condition!s:.200}"
-        if syntax == "auto":
-            filters, reason = query.filters, f"{reason}, so the nearest without it are shown"
+        if recipe.syntax == "auto":
+            filters, reason = caller_filters, f"{reason}, so the nearest without it are shown"
     written_terms = " ".join(
         term.written.replace(term.name, f'"{joined_names[folded(term.name)]}"', 1)
         if folded(term.name) in joined_names
         else term.written
         for term in terms
     )
-    decision = Decision("syntax", written_terms, "request" if syntax == "hard" else "default", reason)
+    decision = Decision("syntax", written_terms, "request" if recipe.syntax == "hard" else "default", reason)
     return replace(query, filters=filters), decision
 
 
@@ -127,23 +132,45 @@ def _keys(store: Store) -> Iterator[str]:
         yield from document.metadata
 
 
-def _date_keys(stores: Sequence[Store]) -> list[str]:
-    """Return the fields that hold dates in the first documents of all datasets."""
+def date_columns(store: Store, column: str = "") -> list[str]:
+    """Return the fields that words for the date of a document may mean.
+
+    The ``column`` that is set, else the field ``date``, else all fields that hold dates alone in the first documents.
+    """
+    own_keys = [column] if column else [key for key in _keys(store) if folded(key) == DATE]
+    if own_keys:
+        return own_keys[:1]
     is_date: dict[str, bool] = {}
-    for store in stores:
-        for document in store.page(None, _SAMPLE).documents:
-            for key, value in document.metadata.items():
-                for kind, text in typed_values(value):
-                    dated = kind == "string" and period_of(text[:10]) is not None and text[4:5] == "-"
-                    is_date[key] = is_date.get(key, True) and dated
+    for document in store.page(None, _SAMPLE).documents:
+        for key, value in document.metadata.items():
+            for kind, text in typed_values(value):
+                dated = kind == "string" and period_of(text[:10]) is not None and text[4:5] == "-"
+                is_date[key] = is_date.get(key, True) and dated
     return [key for key, dated in is_date.items() if dated]
 
 
-def _no_date(date_keys: Sequence[str]) -> str:
+def told_date_column(store: Store, column: str = "") -> str:
+    """Return in words which field `date_columns` tells, and whether it is set or guessed; ``none: …``: why none."""
+    keys = date_columns(store, column)
+    if len(keys) != 1:
+        return f"none: {', '.join(keys[:3])} hold dates; set date_columns" if keys else "none: no field holds dates"
+    absence = "" if not column or has_key(store, column) else ", and no document has it"
+    return f"{keys[0]}: {'set by date_columns' if column else 'guessed'}{absence}"
+
+
+def _date_keys(stores: Mapping[str, Store], columns: Mapping[str, str], journal: Journal) -> list[str]:
+    """Return the fields that are the date of a document, each the only one of its dataset; else tell the journal."""
+    keys_by_name = {name: date_columns(store, columns.get(name, "")) for name, store in stores.items()}
+    date_keys = list(dict.fromkeys(key for keys in keys_by_name.values() for key in keys))
+    for name, keys in keys_by_name.items():
+        if len(keys) > 1 or any(key not in keys and has_key(stores[name], key) for key in date_keys):
+            fields = " or ".join(f"{key}:<2024" for key in date_keys[:3])
+            remedy = f"say which, such as {fields}, or set date_columns"
+            journal.degrade(f"syntax: the documents that were searched have several dates; {remedy}")
+            return []
     if not date_keys:
-        return "syntax: no field of the documents that were searched is a date, so before: and after: are words"
-    fields = " or ".join(f"{key}:<2024" for key in date_keys[:3])
-    return f"syntax: the documents that were searched have several dates; say which, such as {fields}"
+        journal.degrade("syntax: no field of the documents that were searched is a date, so before: is a word")
+    return date_keys
 
 
 def _texts_for_numbers(stores: Sequence[Store], keys: Mapping[str, str], terms: Sequence[FieldTerm]) -> Iterator[str]:
@@ -165,21 +192,22 @@ def _has_match(stores: Sequence[Store], condition: Filter) -> bool:
     return any(store.page(None, 1, condition).documents for store in stores)
 
 
-def _condition(stores: Sequence[Store], key: str, term: FieldTerm) -> Filter:
-    """The filter that a term means among these documents."""
+def _condition(stores: Sequence[Store], keys: Sequence[str], term: FieldTerm) -> Filter:
+    """The filter that a term means among these documents, whose field is one of ``keys``."""
+    fields = [(key, value) for key in keys for value in term.values]
     if term.comparison != "is":
-        condition = _disjunction([_bound(key, term.comparison, value) for value in term.values])
+        condition = _disjunction([_bound(key, term.comparison, value) for key, value in fields])
     else:
-        condition = _disjunction([_equality(key, value) for value in term.values])
+        condition = _disjunction([_equality(key, value) for key, value in fields])
         is_name = all(not any(map(str.isdigit, value)) for value in term.values)
         if is_name and not _has_match(stores, condition):  # smith: no author is so, but John Smith
-            condition = _disjunction([Contains(key, value.strip("*"), ignore_case=True) for value in term.values])
+            condition = _disjunction([Contains(key, value.strip("*"), ignore_case=True) for key, value in fields])
     return Not(condition) if term.is_excluded else condition
 
 
 def _words_of(term: FieldTerm) -> str:
     """What is searched for where a query has no words but this term."""
-    return " ".join(term.values) if term.comparison == "is" and not term.is_excluded else term.name
+    return " ".join(term.values) if term.comparison == "is" and not term.is_excluded else term.name or DATE
 
 
 def _conjunction(conditions: Sequence[Filter]) -> Filter:

@@ -332,6 +332,10 @@ class Dataset(Open):
     relevance: Annotated[
         str | None, Field(description="What the relevance of its hits comes from; `none: …`: why they have none.")
     ]
+    date_column: Annotated[
+        str | None,
+        Field(description="The metadata key that `before:` and `after:` mean, set or guessed; `none: …`: why none."),
+    ] = None
     vectors_due: Annotated[
         int | None, Field(description="Documents that have no vector yet; only keyword search finds them.")
     ]

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
+from pointsman.retrieval.stages.written_filters import told_date_column
 from pointsman.service.server import schemas
 from pointsman.service.server.access.request_access import check_again
 from pointsman.service.server.protocol import problems
@@ -53,6 +54,7 @@ from pointsman.tools.errors import (
 from pointsman.tools.json_forms import plain_form
 from pointsman.tools.vectors import encode_vector, vector_of
 from pointsman.values.filters import parse_optional
+from pointsman.values.settings import by_dataset
 from pointsman.values.types import AddResult, Document
 from pointsman.values.wire import public_metadata
 from pointsman.workspace.stored_folders import in_named_folder
@@ -552,7 +554,8 @@ def _document(document: Document, *, with_root: bool = False) -> dict[str, Any]:
     return {"id": document.id, "text": document.text, "metadata": metadata}
 
 
-def _status_in_view(dataset: Dataset) -> dict[str, Any]:
+def _status_in_view(state: State, dataset: Dataset) -> dict[str, Any]:
+    column = by_dataset(state.workspace.settings.date_columns).get(dataset.name, "")
     return {
         **_UNKNOWN,
         "name": dataset.name,
@@ -560,6 +563,7 @@ def _status_in_view(dataset: Dataset) -> dict[str, Any]:
         "indexing_technique": dataset.indexing_technique,
         "documents": len(dataset),
         "embedder": dataset.store.info.embedder,
+        "date_column": told_date_column(dataset.store, column),
         "vectors_due": dataset.vectors_due,
     }
 
@@ -576,7 +580,7 @@ def _status_of(state: State, access: Access | None, name: str) -> dict[str, Any]
     """
     try:
         if access is not None and state.workspace.access:
-            return _status_in_view(state.dataset(access, name))
+            return _status_in_view(state, state.dataset(access, name))
         return {**state.workspace.status(name), "problem": None}
     except UnknownNameError:
         return None
