@@ -402,13 +402,36 @@ def test_a_name_alone_has_no_further_terms() -> None:
         ("二〇三医院", "203医院"),
         ("二〇二四年", "2024年"),
         ("十月二十五日", "10月25日"),
+        ("3千克", "3000克"),
+        ("5千元", "5,000元"),
+        ("3百人", "三百人"),
+        ("二万亿", "2000000000000"),
+        ("1.5万亿元", "1,500,000,000,000"),
+        ("十二万亿", "12000000000000"),
+        ("3亿五千万年", "350000000年"),
+        ("3亿6千5百万", "365000000"),
+        ("5 thousand euros", "5,000 euros"),
+        ("1.2 million people", "1,200,000 people"),
+        ("a 2-Billion fund", "2,000,000,000"),
+        ("5 тыс. рублей", "5000 рублей"),
+        ("1,2 млн человек", "1200000 человек"),
+        ("2 миллиарда", "2000000000"),
     ],
 )
-def test_chinese_numerals_meet_figures(text: str, other_notation: str) -> None:
+def test_words_for_powers_of_ten_meet_figures(text: str, other_notation: str) -> None:
     numbers = [term for term in DEFAULT_ANALYZER.tokens(other_notation) if term.isdecimal()]
     assert numbers
     assert set(numbers) <= set(DEFAULT_ANALYZER.tokens(text))
     assert set(numbers) <= set(DEFAULT_ANALYZER.query_tokens(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("3千5百", "5"), ("12.5.3 million", "12.5.3"), ("7·9 million", "9"), ("万亿元 5", "5"), ("5 миль", "5")],
+)
+def test_what_is_no_power_of_ten(text: str, number: str) -> None:
+    assert not any(term.isdecimal() and len(term) > 1 for term in DEFAULT_ANALYZER.tokens(text))
+    assert number in DEFAULT_ANALYZER.tokens(text)
 
 
 @pytest.mark.parametrize("text", ["二零二四年十月二十五日", "2024年十月二十五日", "二〇二四年10月25日"])

@@ -32,6 +32,7 @@ in a text                                                 its further terms
 ``DE89 3704 0044 0532 0130 00``, ``4276 3800 0012 3456``  ``de89370400440532013000``, ``4276380000123456``
 ``8-800-555-35-35``, ``+7 (495) 123-45-67``               ``88005553535``, ``74951234567``
 ``二百五十``, ``3.5万``; ``二〇二四年五月``               ``250``, ``35000``; ``2024``, ``5`` and ``2024-05``
+``1.2 million``, ``5 тыс.``, ``5千``, ``二万亿``          ``1200000``, ``5000``, ``5000``, ``2000000000000``
 ========================================================= =====================================================
 """
 
@@ -42,7 +43,7 @@ from decimal import Decimal
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from pointsman.text.quantities import HAN_DIGITS, HAN_NUMERALS, UNITS, WIDE_DIGITS, date_with_year, number_value
+from pointsman.text.quantities import HAN_DIGITS, HAN_NUMERALS, POWERS, UNITS, WIDE_DIGITS, date_with_year, number_value
 from pointsman.text.unicode import fold
 from pointsman.tools.late_regex import late
 
@@ -72,7 +73,7 @@ _LETTERS: Final = "A-Za-zА-Яа-яЁё"
 _BLANK: Final = "[ \u00a0\u202f\u2009]"
 _MARKS: Final = bytes.maketrans(b"123456789()-\xa0", b"000000000    ")
 """What a text is searched for years and groups of digits by, many times as fast as by a regular expression."""
-_THREE_GROUPS: Final = late("[0-9]{2}[ \u00a0\u202f\u2009)(-]{1,2}[0-9]+[ \u00a0\u202f\u2009)-]{1,2}[0-9]{2}")
+_THREE_GROUPS: Final = re.compile(b"00 {1,2}0+ {1,2}00")
 _GROUPS_WITH_BLANKS: Final = late(
     rf"[1-9](?<![0-9].)(?<![0-9][.,-].)[0-9]{{0,2}}(?:{_BLANK}[0-9]{{3}})+(?:[.,][0-9]+)?(?![0-9])(?!{_BLANK}?[-(][0-9])"
 )
@@ -103,12 +104,20 @@ _HAN_NUMBER: Final = late(
         {_MONTH_OR_DAY}月 (?: {_MONTH_OR_DAY}[日号號] )?
       | (?![〇零]) (?: (?=[{HAN_DIGITS}]+[〇零]) [{HAN_DIGITS}]{{3,12}} | [{HAN_DIGITS}]{{4}}(?=年) )
         (?![{HAN_NUMERALS}])
-      | (?=[{HAN_NUMERALS}]{{2,16}}(?![{HAN_NUMERALS}]))
-        (?: (?:[{HAN_DIGITS}]|{_BELOW_MYRIAD})[亿億]零? )?
+      | (?![万萬亿億]) (?=[{HAN_NUMERALS}]{{2,16}}(?![{HAN_NUMERALS}]))
+        (?: (?:[{HAN_DIGITS}]|{_BELOW_MYRIAD})[万萬]?[亿億]零? )?
         (?: (?:[{HAN_DIGITS}]|{_BELOW_MYRIAD})[万萬]零? )? {_BELOW_MYRIAD} (?![{HAN_NUMERALS}])
-    ) | (?<![0-9.,]) [0-9]+(?:,[0-9]{{3}})*(?:\.[0-9]+)? [百千]?[万萬亿億] (?: [0-9]+[万萬] )?
-        (?![{HAN_NUMERALS}0-9])""",
+    ) | (?<![0-9.,{HAN_NUMERALS}]) [0-9]+(?:,[0-9]{{3}})*(?:\.[0-9]+)?
+        (?: [百千]?[万萬]?[亿億] (?: (?:(?:[0-9]{{1,4}}[百千]?){{1,3}}|{_BELOW_MYRIAD})[万萬] )?
+          | [百千]?[万萬] | [百千] ) (?![{HAN_NUMERALS}0-9])""",
     re.VERBOSE,
+)
+_BEFORE_POWER: Final = ("illion", "housand", "undred", "тыс", "млн", "млрд", "илли", "трлн")
+"""Parts of words for powers of ten, one of which a text must have."""
+_WITH_POWER: Final = late(
+    r"(?<![\w.,·/])([0-9]{1,3}(?:[, \u00a0][0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:[.,][0-9]+)?)"
+    rf"[ \u00a0-]?({'|'.join(POWERS)})(?!\w)",
+    re.IGNORECASE,
 )
 _HAN_OR_FIGURES: Final = late(rf"[{HAN_NUMERALS}.,0-9]+")
 _HAN_NUMERAL: Final = late(f"[{HAN_NUMERALS}]")
@@ -131,20 +140,31 @@ def further_terms(text: str) -> list[tuple[int, list[str]]]:
         for match in _HAN_AND_FIGURES.finditer(text):
             if _HAN_NUMERAL.search(match[0]):
                 further += [(match.end(), _of_han_number(number)) for number in _HAN_NUMBER.findall(match[0])]
+    if any(map(text.__contains__, _BEFORE_POWER)):
+        further += [(match.end(), _of_power(match[1], match[2])) for match in _WITH_POWER.finditer(text)]
     marks = text.encode("latin-1", "replace").translate(_MARKS)
+    further += _of_years(text, marks)
+    if b"0 00" in marks or b"0  00" in marks:
+        for match in _GROUPS_WITH_BLANKS.finditer(text):
+            further += [(match.end(), [re.sub(_BLANK, "", match[0]).replace(",", ".")])]
+        if _THREE_GROUPS.search(marks):
+            further += [(end, [number]) for _, end, number in numbers_of_one(text)]
+    return sorted(further)
+
+
+def _of_years(text: str, marks: bytes) -> Iterator[tuple[int, list[str]]]:
+    """Yield where each date with a year ends, and its terms; ``marks`` are the text's."""
     start = marks.find(b"0000")
     while start >= 0:
         is_year = text[start] in "12" and marks[start + 4 : start + 5] != b"0" and marks[start - 1 : start] != b"0"
         if is_year and (date := date_with_year(text, start)) is not None:
-            further.append((date[1], _of_date(text, *date)))
+            yield date[1], _of_date(text, *date)
         start = marks.find(b"0000", start + 1)
-    if b"0 00" not in marks and b"0  00" not in marks:
-        return sorted(further)
-    for match in _GROUPS_WITH_BLANKS.finditer(text):
-        further += [(match.end(), [re.sub(_BLANK, "", match[0]).replace(",", ".")])]
-    if _THREE_GROUPS.search(text):
-        further += [(end, [number]) for _, end, number in numbers_of_one(text)]
-    return sorted(further)
+
+
+def _of_power(number: str, word: str) -> list[str]:
+    """Return each value that a number before a word for a power of ten can be."""
+    return [f"{Decimal(value).scaleb(POWERS[word.lower()]):f}" for value in _values(re.sub(_BLANK, "", number))]
 
 
 def _of_han_number(written: str) -> list[str]:

@@ -125,7 +125,7 @@ _AMOUNT = late(
 )
 _GROUPED_DIGITS = late(rf"\d{{1,3}}(?:[,.'{_SPACES} ]\d{{3}})+")
 
-_MAGNITUDES = {
+POWERS: Final = {
     name: power
     for power, names in {
         2: "hundred",
@@ -136,6 +136,7 @@ _MAGNITUDES = {
     }.items()
     for name in names.split()
 }
+"""The powers of ten by the words for them."""
 _UNITS: dict[str, tuple[str, Decimal]] = {
     name: (unit, Decimal(factor))
     for unit, factor, names in (
@@ -176,7 +177,7 @@ UNITS: Final = frozenset(_UNITS)
 NAMES_OF_UNITS = "|".join(map(re.escape, sorted(_UNITS, key=len, reverse=True)))
 """A regular expression, with the longest first."""
 _MAGNITUDE = late(
-    rf"[-\s{_SPACES}]?(?:(?P<magnitude>{'|'.join(sorted(_MAGNITUDES, key=len, reverse=True))})\b\.?)?"
+    rf"[-\s{_SPACES}]?(?:(?P<magnitude>{'|'.join(sorted(POWERS, key=len, reverse=True))})\b\.?)?"
     rf"[-\s{_SPACES}]?(?:(?P<unit>{NAMES_OF_UNITS})(?![A-Za-zА-Яа-яёЁ/²³]))?"  # km/h is not a length
 )
 _ORDINAL = re.compile(r"(?:st|nd|rd|th)\b|-(?:й|я|е|го|му|м|ю|ой|ый|ая|ое)\b")
@@ -326,7 +327,7 @@ def _magnitude_after(text: str, position: int, end: int) -> tuple[int, str, int]
         unit, position = match["unit"], match.end("unit")
     elif per_cent := _PER_CENT.match(text, position, end):
         unit, position = "%", per_cent.end()
-    return _MAGNITUDES.get(magnitude, 0), unit, position
+    return POWERS.get(magnitude, 0), unit, position
 
 
 def number_value(number: str, language: str) -> Decimal | None:

@@ -49,7 +49,7 @@ from pointsman.text.unicode import FOLDS, fold, normalize, repair, table_checksu
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ANALYZER_VERSION = 6
+ANALYZER_VERSION = 7
 """Increased when this module's rules change, so that an index made with other rules is rebuilt."""
 
 LONGEST_TOKEN = 255

@@ -344,8 +344,7 @@ class Settings:
 
         In an object built by the constructor, the values given to it are arguments.
         """
-        result: Mapping[str, str] = self.__dict__["_origins"]
-        return result
+        return MappingProxyType(self.__dict__["_origins"])
 
     @classmethod
     def load(cls, path: str | Path | None = None, environ: Mapping[str, str] | None = None, **overrides: Any) -> Self:
@@ -481,12 +480,6 @@ class Settings:
             return self.llm_model
         return self.hyde_model if (task, kind) == ("hyde", "dashscope") else _DEFAULT_MODELS.get(kind, "")
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_origins": dict(self.origins)}  # a view of a dict cannot be pickled
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _origins=MappingProxyType(state["_origins"]))
-
 
 REACHING: Final = frozenset(item.name for item in fields(Settings) if item.metadata["reaches"])
 """Settings that decide where texts, questions or keys are sent, or which files are read and written."""
@@ -510,7 +503,7 @@ def _check_harmless(file: str, names: Sequence[str]) -> None:
 def _came_from(settings: Settings, origins: Mapping[str, str]) -> None:
     """Note the origins of a new object; those not given are defaults."""
     complete = {item.name: origins.get(item.name, "default") for item in fields(settings)}
-    object.__setattr__(settings, "_origins", MappingProxyType(complete))
+    object.__setattr__(settings, "_origins", complete)
 
 
 @dataclass(frozen=True, slots=True)

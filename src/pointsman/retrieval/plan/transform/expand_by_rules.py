@@ -11,6 +11,7 @@ from pointsman.retrieval.plan.transform.base_transformer import BaseTransformer,
 from pointsman.retrieval.run.variant import Variant
 from pointsman.text import DEFAULT_ANALYZER, fold, scripts
 from pointsman.text.grammar import HAN_RUN, STOP
+from pointsman.text.grammar.grammar_words import en, ru
 from pointsman.text.grammar.thesaurus import longest_han
 from pointsman.text.grammar.thesaurus import synonyms as everyday_synonyms
 from pointsman.tools.errors import InputError
@@ -72,36 +73,7 @@ _ZH_ASKING = late(
     "|怎么样|怎么办|怎么|怎样|如何|什么时候|何时|什么|哪里|哪儿|哪[个些种位年]|哪|多少|谁|是否|能不能"
     "|可不可以|吗|呢|吧|啊|呀)"
 )
-_MATTERS = frozenset(
-    {
-        "not",
-        "no",
-        "without",
-        "between",
-        "before",
-        "after",
-        "under",
-        "over",
-        "against",
-        "не",
-        "без",
-        "нет",
-        "до",
-        "после",
-        "между",
-        "против",
-        "why",
-        "how",
-        "почему",
-        "when",
-        "where",
-        "who",
-        "как",
-        "когда",
-        "где",
-        "кто",
-    }
-)
+_MATTERS = frozenset(f"{en.MATTERS} {ru.MATTERS}".split())
 """Function words that a paraphrase keeps because they change the meaning."""
 
 
