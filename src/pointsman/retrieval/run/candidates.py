@@ -398,6 +398,11 @@ def fetch(results: Results, keys: Sequence[Any], steps: Mapping[Any, Sequence[Pr
     return results.fetch(keys, [best_place(steps[key]) for key in keys])
 
 
+def is_of_store(key: Any, number: int) -> bool:
+    """Whether a key belongs to this store; a retriever's key is an id, or a dataset's name and an id."""
+    return type(key) is tuple and type(key[0]) is int and key[0] == number
+
+
 def key_of(version: Fetched) -> HitKey | None:
     """Dataset and id of a fetched document; None if it is gone."""
     if version is None:

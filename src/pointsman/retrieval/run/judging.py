@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pointsman.retrieval.judge.languages import script_of
 from pointsman.retrieval.judge.relevance import Evidence, Relevance, judge_by
-from pointsman.retrieval.run.candidates import StoreResults
+from pointsman.retrieval.run.candidates import StoreResults, is_of_store
 from pointsman.store.store_values import MATCHED
 from pointsman.text import query_tokens
 from pointsman.values.types import Hit, keys_of
@@ -221,7 +221,7 @@ def judge(
         by_own_key = {
             key[1] if many else key: (key, document)
             for key, document in documents.items()
-            if not many or _is_of(key, number)
+            if not many or is_of_store(key, number)
         }
         fit = fitted.get(name)
         judges = (*fit.relevance, *calibrations) if fit is not None else calibrations
@@ -281,11 +281,6 @@ def has_own_words(text: str, script: Script) -> bool:
     (False, False)
     """
     return script != "latin" and not _ASCII_WORD.search(text)
-
-
-def _is_of(key: Any, number: int) -> bool:
-    """Whether a key belongs to this store; a retriever's key is an id, or a dataset's name and an id."""
-    return type(key) is tuple and type(key[0]) is int and key[0] == number
 
 
 def evidence_of(

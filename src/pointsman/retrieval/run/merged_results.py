@@ -8,7 +8,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pointsman.retrieval.fusion import SCALES
-from pointsman.retrieval.run.candidates import Fetched, KeyOf, Place, Pool, Results, ScoreGap, StoreResults, best_first
+from pointsman.retrieval.run.candidates import (
+    Fetched,
+    KeyOf,
+    Place,
+    Pool,
+    Results,
+    ScoreGap,
+    StoreResults,
+    best_first,
+    is_of_store,
+)
 from pointsman.store.store_values import MATCHED, NEAR
 from pointsman.values.types import Hit, HitKey
 
@@ -184,7 +194,7 @@ class MergedResults(Results):
         """Ask each branch for its own keys, all at once, and put the answers into the order of ``keys``."""
         answers: dict[Any, Any] = {}
         for number, results in self._stores.items():
-            store_keys = [key for key in keys if _is_of(key, number)]
+            store_keys = [key for key in keys if is_of_store(key, number)]
             answers.update(zip(store_keys, ask_store(results, [key for _, key in store_keys]), strict=True))
         if self._other_results is not None:
             other_keys = [key for key in keys if key not in answers]
@@ -196,7 +206,7 @@ class MergedResults(Results):
         return [
             ScoreGap(gap.results, number, gap.keys)
             for number, results in self._stores.items()
-            for gap in results.missing([key[1] for key in keys if _is_of(key, number)])
+            for gap in results.missing([key[1] for key in keys if is_of_store(key, number)])
         ]
 
     def score(self, source: str, key: HitKey) -> float | None:
@@ -235,11 +245,6 @@ def keys_in_stores(results: Mapping[int, Results]) -> dict[Any, Any]:
 def _names(key: Any, dataset: str) -> bool:
     """Whether a retriever's key names a document of this dataset."""
     return isinstance(key, tuple) and len(key) == 2 and key[0] == dataset and isinstance(key[1], str)
-
-
-def _is_of(key: Any, number: int) -> bool:
-    """Whether a key belongs to this store; a retriever's key is an id, or a dataset's name and an id."""
-    return type(key) is tuple and type(key[0]) is int and key[0] == number
 
 
 def together(

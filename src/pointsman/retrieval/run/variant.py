@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
 from pointsman.retrieval.fusion import LISTS
+
+CONVERSATION: Final = "conversation"
+"""The kind of a variant that adds the words of the conversation to a question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +19,7 @@ class Variant:
     Attributes:
         text: what to search for.
         kind: its origin: ``"subquestion"``, ``"synonym"``, ``"paraphrase"``, ``"correction"``,
-            ``"expansion"``, ``"hypothetical"`` or a new one.
+            ``"expansion"``, ``"hypothetical"``, ``"conversation"`` or a new one.
         weight: of the list that it finds; the original query's list has 1.
         method: how datasets are searched for it: ``"bm25"``, ``"vector"`` or ``"hybrid"``; by default as for the query
             itself. A dataset that lacks the index for it is searched with the ones it has.

@@ -30,15 +30,18 @@ __all__ = [
     "MEANING",
     "NOW",
     "QUESTION",
+    "REFERENCE",
     "STOP",
     "TIME",
     "WORD",
     "Match",
     "Words",
     "asks",
+    "content_of",
     "count",
     "opens_question",
     "plain",
+    "refers_back",
 ]
 
 STOP = ENGLISH | RUSSIAN
@@ -57,6 +60,7 @@ TIME = Words(f"{en.TIME} {ru.TIME} {zh.TIME}")
 NOW = Words(f"{en.NOW} {ru.NOW} {zh.NOW}")
 AMOUNT = Words(f"{en.AMOUNT} {ru.AMOUNT} {zh.AMOUNT}", _LOOKALIKES)
 IMAGE = Words(f"{en.IMAGE} {ru.IMAGE} {zh.IMAGE}", f"{en.IMAGE_LOOKALIKE} {ru.IMAGE_LOOKALIKE} {zh.IMAGE_LOOKALIKE}")
+REFERENCE = Words(f"{en.REFERENCE} {ru.REFERENCE} {zh.REFERENCE}", zh.REFERENCE_LOOKALIKE)
 FILTERS = tuple(f"{en.FILTER} {ru.FILTER} {zh.FILTER}".split())
 
 _OPENING = Words(f"{en.QUESTION} {ru.QUESTION} {ru.OPENING}", _LOOKALIKES)
@@ -105,6 +109,28 @@ def opens_question(text: str, *, words_alone: bool = False) -> bool:
     second_word = words[1:2] if words and words[0] in _PREPOSITION else []
     opening = _OPENING if words_alone else _OPENS
     return any(word in opening for word in [*words[:1], *second_word]) or words[1:2] == ["ли"]
+
+
+def refers_back(text: str) -> bool:
+    """Whether a text has a word that refers to what was said before it, or opens with one that joins it to that.
+
+    >>> [refers_back(text) for text in ("And theft?", "Когда он умер?", "那上海呢？", "Cats and dogs")]
+    [True, True, True, False]
+    """
+    text = plain(text)
+    return any(word in _LEAD for word in WORD.findall(text[:_BEGINNING])[:1]) or REFERENCE.first(text) is not None
+
+
+def content_of(text: str) -> str:
+    """Return a text without the words that ask, join or refer, which say nothing of its subject.
+
+    >>> [content_of(text).split() for text in ("And how much is theft?", "А почему?", "那上海呢？")]
+    [['much', 'theft?'], ['?'], ['上海', '？']]
+    """
+    for words in (FUNCTION, QUESTION, REFERENCE):
+        for match in words.all(plain(text)):
+            text = text[: match.start] + " " * (match.end - match.start) + text[match.end :]
+    return text
 
 
 def _opening(text: str) -> str:

@@ -14,10 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pointsman.retrieval.plan.transform.base_transformer import BaseTransformer, Transformed, distinct
-from pointsman.retrieval.plan.transform.disambiguate_by_rules import resolved
 from pointsman.retrieval.run.variant import Variant
 from pointsman.text import fold, sentences
-from pointsman.text.grammar import QUESTION, STOP, WORD, opens_question, plain
+from pointsman.text.grammar import QUESTION, STOP, WORD, opens_question, plain, refers_back
 from pointsman.text.grammar.comparison import LONGEST, comparison, language_of
 from pointsman.text.stop_words import ENGLISH, RUSSIAN
 from pointsman.tools.errors import InputError
@@ -147,7 +146,7 @@ def _listed_questions(text: str) -> list[str]:
 
 
 def _separate(text: str) -> list[str]:
-    """The questions among several sentences; pronouns in later ones are replaced by the topic of the first."""
+    """The questions among several sentences; the first stands before later ones that refer to it."""
     sentence_texts = [text[start:end] for start, end in sentences(text)]
     segments = (
         [
@@ -162,7 +161,13 @@ def _separate(text: str) -> list[str]:
     questions = [segment for segment in asking if _says_something(segment)]
     if len(questions) < 2 or not all(map(_asks, questions)):
         return []
-    return [questions[0], *(resolved(question, questions[0]) for question in questions[1:])]
+    return _in_context(questions)
+
+
+def _in_context(questions: Sequence[str]) -> list[str]:
+    """Puts the first question before later ones that refer to something: «Who wrote Emma? When did she die?»."""
+    first = questions[0]
+    return [first, *(f"{first} {question}" if refers_back(question) else question for question in questions[1:])]
 
 
 # --- several questions in one sentence -------------------------------------------------------------------------------
@@ -206,10 +211,7 @@ def _conjunction(text: str, language: str) -> list[str]:
             start = joint.end()
     conjuncts.append(text[start:])
     if len(conjuncts) > 1:
-        return [
-            f"{conjunct.rstrip(' ?.,')}?"
-            for conjunct in (conjuncts[0], *(resolved(conjunct, conjuncts[0]) for conjunct in conjuncts[1:]))
-        ]
+        return _in_context([f"{conjunct.rstrip(' ?.,')}?" for conjunct in conjuncts])
     return _shared_subject(text) if language == "en" else []
 
 
@@ -294,7 +296,7 @@ def _chinese_conjunction(text: str) -> list[str]:
             pending = ""
     if len(groups) < 2 or pending:
         return []
-    return [f"{question}？" for question in (groups[0], *(resolved(group, groups[0]) for group in groups[1:]))]
+    return _in_context([f"{group}？" for group in groups])
 
 
 # --- chains, English --------------------------------------------------------------------------------------------------

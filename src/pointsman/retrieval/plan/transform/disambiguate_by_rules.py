@@ -1,91 +1,81 @@
-"""Fills in, by rules, what a question takes from the conversation before it: pronouns and ellipsis in en, zh and ru.
+"""Fills in, without a model, what a question takes from the conversation before it, in any language.
 
-There are two cases. A *pronoun* (*How old is he?*, *它的创始人是谁？*, *А когда она умерла?*) is replaced by its
-antecedent. An *ellipsis* (*And in Moscow?*, *那上海呢？*, *what about Python 3.12?*) is put into the user's last
-question, in place of the only part that is like it. The result is meant for a search and need not be elegant.
-
-A question stays unchanged if it names its own antecedent (*Why does the fan spin when its motor is off?*), if the
-pronoun refers to nothing (*Is it possible …?*), if the history offers no antecedent, or more than one. If it is short,
-it is then searched together with the words of the question before it, too.
+The question itself is never reworded, as a rule that guesses what *it* or *And theft?* means makes it another question
+now and then. Instead it is searched a second time with the words of the user's question before it, and its hits are
+judged by both, as far as they have words of its own (`pointsman.retrieval.stages.judged_variants`).
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from pointsman.retrieval.plan.transform.base_transformer import BaseTransformer, Transformed, same
-from pointsman.retrieval.plan.transform.follow_ups.chinese_follow_ups import complete_chinese
-from pointsman.retrieval.plan.transform.follow_ups.conversation import LENGTH, Conversation, UnclearError, last_message
-from pointsman.retrieval.plan.transform.follow_ups.english_follow_ups import complete_english
-from pointsman.retrieval.plan.transform.follow_ups.russian_follow_ups import complete_russian
-from pointsman.retrieval.run.variant import Variant
-from pointsman.text import DEFAULT_ANALYZER, detect
-from pointsman.values.types import Message, Query
+from pointsman.retrieval.plan.transform.base_transformer import BaseTransformer, Transformed
+from pointsman.retrieval.plan.transform.names_in_text import CONTRACTION, COURTESIES, NO_NAMES
+from pointsman.retrieval.run.variant import CONVERSATION, Variant
+from pointsman.text import fold, query_tokens
+from pointsman.text.grammar import refers_back
+from pointsman.tools.late_regex import late
+from pointsman.values.types import Query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
-_MOST_WORDS: Final = 3
-"""A question of more words, function words aside, says what it is about."""
+    from pointsman.values.types import Message
+
+_MOST_WORDS: Final = 4
+"""A question of more words, function words aside, says what it is about unless it refers to something before it."""
+
+_MESSAGES: Final = 6
+"""The number of last messages examined."""
+
+_LENGTH: Final = 1_000
+"""Characters examined per message; a longer query is self-contained."""
+
+_USERS: Final = frozenset({"user", "human", "customer", "пользователь", "用户"})
 
 
 class RuleDisambiguator(BaseTransformer):
-    """Makes a question self-contained by rules; returns the same query object if it already is, or if that is unsure.
+    """Adds the words of the user's last question to one that may leave something unsaid, as a variant of it.
 
     Example:
         >>> history = (Message("user", "Who wrote Emma?"), Message("assistant", "Emma was written by Jane Austen."))
-        >>> RuleDisambiguator().transform(Query("When did she die?", history=history)).query.text
-        'When did Jane Austen die?'
+        >>> transformation = RuleDisambiguator().transform(Query("When did she die?", history=history))
+        >>> transformation.query.text, transformation.variants[0].text
+        ('When did she die?', 'Who wrote Emma? When did she die?')
     """
 
     def transform(self, query: str | Query) -> Transformed:
-        """The question with pronouns replaced by names and omissions filled in."""
+        """The question as it is, and where it is short or refers to something, a variant with the one before it."""
         query = Query.of(query)
-        if not query.history or not query.text.strip() or len(query.text) > LENGTH:
+        earlier = last_question(query.history)
+        if not earlier or not query.text.strip() or len(query.text) > _LENGTH:
             return Transformed(query)
-        rules = _RULES.get(_language(query))
-        if rules is None:
+        words = [token for token in query_tokens(query.text) if len(token) > 1]
+        if len(words) > _MOST_WORDS and not refers_back(query.text):
             return Transformed(query)
-        conversation = Conversation.of(query.history)
-        try:
-            text = rules(query.text.strip(), conversation)
-        except UnclearError:
-            return _in_conversation(query, conversation)
-        if text is None or same(text) == same(query.text):
-            words = [token for token in DEFAULT_ANALYZER.query_tokens(query.text) if len(token) > 1]
-            return _in_conversation(query, conversation) if len(words) <= _MOST_WORDS else Transformed(query)
-        return Transformed(replace(query, text=text), detail=f"{query.text!r} read as {text!r}")
+        text = f"{earlier} {query.text}"
+        detail = f"{query.text!r} stays as it is; also searched: {text!r:.300}"
+        return Transformed(query, (Variant(text, CONVERSATION, means_the_same=True),), detail)
 
 
-def _in_conversation(query: Query, conversation: Conversation) -> Transformed:
-    """The question as it is, and as a list of its own the same with the words of the one before it."""
-    if not conversation.question:
-        return Transformed(query)
-    text = f"{conversation.question} {query.text}"
-    detail = f"{query.text!r} stays as it is; also searched: {text!r:.300}"
-    return Transformed(query, (Variant(text, "conversation"),), detail)
+def last_question(history: Sequence[Message]) -> str:
+    """What the user last said in a conversation, greetings, thanks and their like aside; empty if there is nothing."""
+    texts = (message.text for message in reversed(history[-_MESSAGES:]) if message.role.lower() in _USERS)
+    return next((text[:_LENGTH] for text in texts if not is_courtesy(text)), "")
 
 
-def _language(query: Query) -> str:
-    """The language of the question; a few function words decide, as names often are Latin: «А StringBuffer?»."""
-    language = detect(query.text)
-    if language in {"en", "und"}:
-        if re.search("[а-яё]", query.text, re.IGNORECASE):
-            return "ru"
-        if re.search("[\u4e00-\u9fff]", query.text):
-            return "zh"
-    return language if language != "und" else detect(last_message(query.history, user=True))
+_CHINESE_COURTESY = late(
+    "(?:你好|您好|谢谢|多谢|感谢|不客气|不用谢|好的?|明白|知道|了解|收到|没问题|可以|嗯|再见|(?:请问)?有什么可以帮[您你]|还有(?:其他|别的)问题)[你您了啊吧的吗]?|[，,。.！!？?～~\\s]+"
+)
 
 
-def resolved(question: str, earlier: str) -> str:
-    """The meaning of a question that directly follows an earlier one by the same person."""
-    return RuleDisambiguator().transform(Query(question, history=(Message("user", earlier),))).query.text
+def is_courtesy(text: str) -> bool:
+    """Whether a message greets, thanks, agrees or hedges, and says nothing else.
 
-
-_RULES: Final[dict[str, Callable[[str, Conversation], str | None]]] = {
-    "en": complete_english,
-    "ru": complete_russian,
-    "zh": complete_chinese,
-}
+    >>> is_courtesy("Perfect, thanks!"), is_courtesy("谢谢你！"), is_courtesy("Thanks, and the router?")
+    (True, True, False)
+    """
+    words = [fold(CONTRACTION.sub("", word)) for word in re.findall(r"[\w'’]+", text[:_LENGTH])]
+    is_polite = any(word in COURTESIES for word in words) and all(word in COURTESIES | NO_NAMES for word in words)
+    return is_polite or (bool(text) and not _CHINESE_COURTESY.sub("", text[:_LENGTH]))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from pointsman.retrieval.parallel_calls import describe
 from pointsman.retrieval.plan.transform.base_transformer import BaseTransformer, Lookup, Transformed, distinct
 from pointsman.retrieval.plan.transform.decompose_by_rules import Hop, chain
-from pointsman.retrieval.plan.transform.follow_ups.conversation import name_texts
+from pointsman.retrieval.plan.transform.names_in_text import name_texts
 from pointsman.retrieval.refine.budget import Budget, Spending, spending
 from pointsman.retrieval.run.variant import Variant
 from pointsman.text import fold, sentences

@@ -1,1 +1,0 @@
-"""Completes, by rules, questions that leave unsaid what the conversation before them has said."""
