@@ -74,6 +74,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
         "the service offers no models to other programs",
     ),
     "selectors/embedding centred/": "EmbeddingSelector compares as they are, DescriptionSelector centred",
+    "routes/disambiguate/": "without a model a follow-up is not reworded, but searched with its conversation",
     "errors/call/embedder": "a server that embeds pictures is an object of one's own",
     "commands/help/attach ": "attached collections do not exist while access is on",
     "service/requests/4 GET /api/me": "files are not uploaded to a service",

@@ -17,8 +17,8 @@ from pointsman.text import DEFAULT_ANALYZER
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "grammar_cases.json").read_text(encoding="utf-8"))
 
 
-def alike(one: str, other: str) -> bool:
-    return sorted(DEFAULT_ANALYZER.query_tokens(one)) == sorted(DEFAULT_ANALYZER.query_tokens(other))
+def alike(text: str, expected: str) -> bool:
+    return sorted(DEFAULT_ANALYZER.query_tokens(text)) == sorted(DEFAULT_ANALYZER.query_tokens(expected))
 
 
 def right(case: dict[str, Any]) -> bool:

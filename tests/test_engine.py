@@ -367,7 +367,9 @@ class TestI5:
         single_answers = [workspace.search(question, 2) for question in batch]
         assert [answer.plan.reason for answer in answers] == [answer.plan.reason for answer in single_answers]
         assert answers[-1].plan.strategy == answers[-2].plan.strategy  # they share batches
-        assert answers[-1].query.text == single_answers[-1].query.text != "and where is it?"
+        assert answers[-1].query.text == single_answers[-1].query.text == "and where is it?"
+        for answer in (answers[-1], single_answers[-1]):
+            assert f"{talk[0].text} and where is it?" in str(answer.trace.to_dict())
         assert [ranking(answer) for answer in answers] == [ranking(answer) for answer in single_answers]
 
     @pytest.mark.parametrize("settings", [Settings(policy="measured"), Settings.load(environ={}, policy="measured")])
@@ -485,22 +487,31 @@ class TestI6:
 
 class TestR8:
     HISTORY = (Message("user", "Who wrote Emma?"), Message("assistant", "Emma was written by Jane Austen."))
+    SEARCHED = "Who wrote Emma? When did she die?"
 
-    def test_a_question_of_a_conversation_is_completed_from_it(self, workspace: Workspace) -> None:
+    def test_a_question_of_a_conversation_is_searched_with_it_too(self, workspace: Workspace) -> None:
         follow_up = Query("When did she die?", history=self.HISTORY)
         for options in ({}, {"strategy": "hybrid"}, {"strategy": "multi_query"}, {"effort": "fast"}):
             answer = workspace.search(follow_up, 2, refuse=False, **options)  # type: ignore[arg-type]
-            assert answer.query.text == "When did Jane Austen die?"
+            assert answer.query.text == "When did she die?"
+            assert self.SEARCHED in str(answer.trace.to_dict())
         without_history, with_history = workspace.search_many([Query(follow_up.text), follow_up], 2, refuse=False)
-        assert (without_history.query.text, with_history.query.text) == (
-            "When did she die?",
-            "When did Jane Austen die?",
-        )
+        assert [self.SEARCHED in str(answer.trace.to_dict()) for answer in (without_history, with_history)] == [
+            False,
+            True,
+        ]
 
     def test_a_transformer_of_ones_own_decides(self, workspace: Workspace) -> None:
         workspace.workflow = RetrievalWorkflow(transformer=RuleExpander())
         follow_up = Query("When did she die?", history=self.HISTORY)
-        assert workspace.search(follow_up, 2, refuse=False).query.text == "When did she die?"
+        assert self.SEARCHED not in str(workspace.search(follow_up, 2, refuse=False).trace.to_dict())
+
+    def test_a_model_that_writes_texts_to_search_for_is_told_what_was_asked_before(self, workspace: Workspace) -> None:
+        follow_up = Query("When did she die?", history=self.HISTORY)
+        for strategy in ("hyde", "query2doc", "decomposition"):
+            workspace.llm = ScriptedLLM(lambda _: TEXTS["switch"])
+            workspace.search(follow_up, 2, strategy=strategy, refuse=False)
+            assert self.SEARCHED in workspace.llm.calls[0].prompt
 
 
 class TestWhatUsersBring:

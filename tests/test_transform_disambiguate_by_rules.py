@@ -119,10 +119,10 @@ def test_a_question_without_words_of_its_own_is_judged_by_its_conversation(works
 def test_a_passage_with_the_words_of_the_question_itself_is_judged_by_the_conversation_too(
     workspace: pointsman.Workspace,
 ) -> None:
-    alone = workspace.search("How much does it cost?", datasets=["town"])
+    without_history = workspace.search("How much does it cost?", datasets=["town"])
     context = answer(workspace, "Where do I get a residents' parking permit?", "How much does it cost?")
     assert context.hits[0].id == "permit"
-    assert relevance(context, "permit") > relevance(alone, "permit")
+    assert relevance(context, "permit") > relevance(without_history, "permit")
 
 
 @pytest.mark.parametrize("text", ["And pizza?", "Does it sell pizza?", "А пицца?", "那披萨呢？"])
@@ -133,9 +133,9 @@ def test_what_the_passage_does_not_speak_of_is_at_most_a_near_miss(workspace: po
 
 
 def test_another_subject_is_judged_as_if_nothing_had_been_said(workspace: pointsman.Workspace) -> None:
-    alone = workspace.search("Pizza recipe?", datasets=["town"])
+    without_history = workspace.search("Pizza recipe?", datasets=["town"])
     context = answer(workspace, "When is the library open on Saturday?", "Pizza recipe?")
-    assert context.verdict == alone.verdict == "refused"
+    assert context.verdict == without_history.verdict == "refused"
 
 
 def test_several_datasets_are_limited_each_by_its_own_passages(workspace: pointsman.Workspace) -> None:

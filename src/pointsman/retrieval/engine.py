@@ -398,7 +398,7 @@ class Engine:
         return by_wording.override(query, self.resolve(request, sources))
 
     def _rewriter(self, request: SearchRequest) -> BaseTransformer | None:
-        """Return the workflow's transformer; by default, one that fills in what a conversation leaves unsaid."""
+        """Return the workflow's transformer; by default, one that adds what a conversation has said."""
         if self.stages.transformer is not None or not _in_conversation(request):
             return self.stages.transformer
         from pointsman.retrieval.plan.transform.disambiguate_by_rules import RuleDisambiguator

@@ -35,7 +35,7 @@ class Stages:
         reranker: reorders the results: its name, such as ``"onnx:DIRECTORY"``, or anything that
             `pointsman.retrieval.refine.rerank.foreign_reranker.as_refiner` takes; by default the offline reranker.
         transformer: rewrites the query, and may add variants that are searched beside it; by default, a question that
-            follows a conversation is completed from it by rules.
+            follows a conversation is also searched with the words of the question before it.
         refiners: further refiners, run in order after the reranker: refuse, diversify, expand, compress …
         strategy: the strategy that ``"auto"`` stands for, a built-in or a registered one.
         depth: candidates per list.

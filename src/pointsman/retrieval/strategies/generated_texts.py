@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pointsman.llm.base_llm import Talk, aconverse, converse
 from pointsman.llm.prompt_templates import fenced, fill, for_language_of, quoted
 from pointsman.retrieval.plan.transform.base_transformer import BaseTransformer, Transformed
+from pointsman.retrieval.plan.transform.disambiguate_by_rules import with_earlier_question
 from pointsman.retrieval.plan.transform.llm_transformers import LLMExpander
 from pointsman.retrieval.plan.transform.parallel_transformers import Together
 from pointsman.retrieval.plan.transform.transform_answers import _answer as without_thinking
@@ -60,7 +61,7 @@ class PassageWriter(BaseTransformer):
             reason = f"the model was not called: the query has {len(query.text)} characters, more than {_LONGEST_QUERY}"
             return Transformed(query, degraded=(reason,))
         template = for_language_of(query.text, PASSAGE)
-        answer = yield fill(template, query=fenced(quoted(query.text)))
+        answer = yield fill(template, query=fenced(quoted(with_earlier_question(query))))
         if isinstance(answer, ModelError):
             problem: str | None = str(answer)
         else:

@@ -48,15 +48,22 @@ class RuleDisambiguator(BaseTransformer):
     def transform(self, query: str | Query) -> Transformed:
         """The question as it is, and where it is short or refers to something, a variant with the one before it."""
         query = Query.of(query)
-        earlier = last_question(query.history)
-        if not earlier or not query.text.strip() or len(query.text) > _LENGTH:
+        text = with_earlier_question(query)
+        if text == query.text:
             return Transformed(query)
-        words = [token for token in query_tokens(query.text) if len(token) > 1]
-        if len(words) > _MOST_WORDS and not refers_back(query.text):
-            return Transformed(query)
-        text = f"{earlier} {query.text}"
         detail = f"{query.text!r} stays as it is; also searched: {text!r:.300}"
         return Transformed(query, (Variant(text, CONVERSATION, means_the_same=True),), detail)
+
+
+def with_earlier_question(query: Query) -> str:
+    """The text of a question, after the user's question before it if it may leave something unsaid."""
+    earlier = last_question(query.history)
+    if not earlier or not query.text.strip() or len(query.text) > _LENGTH:
+        return query.text
+    words = [token for token in query_tokens(query.text) if len(token) > 1]
+    if len(words) > _MOST_WORDS and not refers_back(query.text):
+        return query.text
+    return f"{earlier} {query.text}"
 
 
 def last_question(history: Sequence[Message]) -> str:

@@ -12,6 +12,7 @@ from typing import Any, TypedDict, Unpack
 from pointsman.llm.base_llm import Completion, Schema, Talk, aconverse, checked_model, converse
 from pointsman.llm.prompt_templates import fenced, fill, for_language_of, quoted, templates
 from pointsman.retrieval.plan.transform.base_transformer import BaseTransformer, Transformed, distinct, same
+from pointsman.retrieval.plan.transform.disambiguate_by_rules import with_earlier_question
 from pointsman.retrieval.plan.transform.transform_answers import one, strings, usable
 from pointsman.retrieval.plan.transform.transform_prompts import TRANSFORM, TransformPrompts
 from pointsman.retrieval.run.variant import Variant
@@ -194,7 +195,7 @@ class LLMDecomposer(_LLMTransformer):
         self.max_subqueries, self.weight = max_subqueries, weight
 
     def _prompt(self, prompts: TransformPrompts, query: Query) -> tuple[str, str]:
-        prompt = fill(prompts.decompose, query=fenced(quoted(query.text)), most=self.max_subqueries)
+        prompt = fill(prompts.decompose, query=fenced(quoted(with_earlier_question(query))), most=self.max_subqueries)
         return prompts.decompose, prompt
 
     def _read(self, answer: Completion, query: Query, template: str) -> tuple[Transformed | None, str]:
@@ -225,7 +226,7 @@ class LLMExpander(_LLMTransformer):
         self.num, self.weight = num, weight
 
     def _prompt(self, prompts: TransformPrompts, query: Query) -> tuple[str, str]:
-        return prompts.expand, fill(prompts.expand, query=fenced(quoted(query.text)), most=self.num)
+        return prompts.expand, fill(prompts.expand, query=fenced(quoted(with_earlier_question(query))), most=self.num)
 
     def _read(self, answer: Completion, query: Query, template: str) -> tuple[Transformed | None, str]:
         return self._texts(
