@@ -80,14 +80,14 @@ def measure(corpus: Corpus, workspace: Any, *, show: bool) -> Counter[str]:
         if show and document and (first != document or context.verdict != "answered"):
             history = " ‖ ".join(message.text for message in query.history)
             print(f"    {context.verdict:9}{history} | {query.text}  [{first}, not {document}]")
-    for history in dict.fromkeys(query.history for query, _ in corpus.follow_ups):
+    for messages in dict.fromkeys(query.history for query, _ in corpus.follow_ups):
         for kind, texts in corpus.others.items():
             for text in texts:
-                verdict = workspace.search(Query(text, history=history), datasets=[corpus.name]).verdict
+                verdict = workspace.search(Query(text, history=messages), datasets=[corpus.name]).verdict
                 counts[kind] += 1
                 counts[f"{kind} {verdict}"] += 1
                 if show and verdict == "answered":
-                    print(f"    {kind:9}{history[0].text} | {text}")
+                    print(f"    {kind:9}{messages[0].text} | {text}")
     return counts
 
 

@@ -39,6 +39,7 @@ class RuleDisambiguator(BaseTransformer):
     """Adds the words of the user's last question to one that may leave something unsaid, as a variant of it.
 
     Example:
+        >>> from pointsman import Message
         >>> history = (Message("user", "Who wrote Emma?"), Message("assistant", "Emma was written by Jane Austen."))
         >>> transformation = RuleDisambiguator().transform(Query("When did she die?", history=history))
         >>> transformation.query.text, transformation.variants[0].text
