@@ -456,10 +456,10 @@ def transformations() -> Iterator[tuple[str, bool]]:
     for question, answer, follow_up, subject in follow_ups:
         history = (Message("user", question), Message("assistant", answer))
         transformation = RuleDisambiguator().transform(Query(follow_up, history=history))
-        texts = " ".join([transformation.query.text, *[variant.text for variant in transformation.variants]])
-        says_courtesy = any(word in texts for word in ("Good", "Hold", "谢谢", "Возможно"))
+        searched_text = " ".join([transformation.query.text, *[variant.text for variant in transformation.variants]])
+        says_courtesy = any(word in searched_text for word in ("Good", "Hold", "谢谢", "Возможно"))
         is_itself = transformation.query.text == follow_up
-        yield f"a courtesy is no subject: {follow_up}", subject in texts and is_itself and not says_courtesy
+        yield f"a courtesy is no subject: {follow_up}", subject in searched_text and is_itself and not says_courtesy
 
 
 def typos() -> Iterator[tuple[str, bool]]:
