@@ -11,6 +11,7 @@ import pytest
 import pointsman
 from pointsman.embedders import HashingEmbedder
 from pointsman.ingest import FileReader, FoundFile, ParsedDocument, Problem, convert, read_paths, text_of
+from pointsman.ingest.encoding import decode_file
 from pointsman.tools.errors import InputError
 
 CZECH = "Výhybka se přestaví před příjezdem vlaku; žádný řidič."
@@ -82,6 +83,27 @@ def test_a_word_among_ascii_that_resembles_western_marks_is_right_or_said(text: 
 )
 def test_western_marks_are_certain(text: str) -> None:
     assert read("a.txt", text.encode("cp1252")) == (text, [])
+
+
+@pytest.mark.parametrize("text", ["模式", "find 缺失 in contents", "缺失 --all", "[--mode 模式]"])
+def test_two_chinese_characters_that_are_valid_utf_8_are_chinese(text: str) -> None:
+    data = text.encode("gbk")
+    assert not data.decode("utf-8").isascii()
+    assert decode_file(data)[0] == text
+    assert decode_file(data, encoding="utf-8") == (data.decode("utf-8"), "")
+
+
+@pytest.mark.parametrize("text", ["ə", "the sound ɪ", "kʷɪ", "ư", "ʃɪ", "Ω ≈ 3", "né", "ŕ", "Ж", "donʼt", "˚C"])
+def test_letters_of_other_languages_stay_utf_8(text: str) -> None:
+    assert decode_file(text.encode()) == (text, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"), [("за %d", "cp866"), ("更新 %s", "big5"), ("和 -b", "big5"), ("以 %c", "big5")]
+)
+def test_marks_that_no_western_text_has_there_are_not_certain(text: str, encoding: str) -> None:
+    read, remark = decode_file(text.encode(encoding))
+    assert read == text or remark
 
 
 def test_a_page_that_declares_another_encoding_is_read_as_it_declares() -> None:

@@ -41,6 +41,7 @@ _MISFIT = re.compile(  # capitals within words, two alphabets in one, letters of
     "[а-яё][А-ЯЁ]|[A-Za-z][а-яА-ЯёЁ]|[а-яА-ЯёЁ][A-Za-z]|[\u0402-\u040f\u0452-\u045f]|[а-яё]€|[€»][а-яё]"
     "|(?<![^ ])[ЧЦС](?![^ ])|й[аеиуыэюяъьй]|[бвгджзклмнпрстфхцчшщ]й|[жшщч][ыэюя]|ъ[^еёюя]|[ьы][ъыьэ]|(?<![а-яё])[ъыь]"
 )
+_STRAY = re.compile("(?<![A-Za-z])(?=[\u0080-\u036f]{2})[\u0080-\u036f]*[\u0180-\u036f][\u0080-\u036f]*(?![A-Za-z])")
 _FREQUENT = {"GB18030": 0xD7, "Big5": 0xC6}  # the last first byte of a frequent Chinese character
 _EAST_ASIAN = frozenset({"SHIFT_JIS", "CP932", "EUC-JP", "EUC-JIS-2004", "SHIFT-JIS-2004", "EUC-KR", "CP949"})
 _FEW_BYTES = 12  # of foreign words: so few are often likely in several encodings
@@ -51,10 +52,11 @@ _WESTERN = re.compile(
     r"(?<=[A-Za-z])[à-öø-ÿßœšžªº]{1,2}(?![^\W\d_a-zA-Z])"
     r"|(?<![^\W\d_])(?:[À-ÖØ-ÞŒŠŽ]{1,2}(?=[A-Za-z])|[à-öø-ÿœ]{1,2}(?=[a-z])|[àèéìíòóùÀÈÉ](?![^\W\d_]))"
     r"|(?<=[A-Za-zÀ-ÿ0-9])[’´]|[‘’“„«‚](?=[A-Za-z0-9À-ÿ])|(?<=[A-Za-zÀ-ÿ0-9.,!?;:)])[’”“»…]"
-    r"|(?<![^ \n(])[«„“](?=[ \xa0!-~])|(?<=[ \xa0!-~])[»“”](?![^ \n,.;:!?)])|«(?=[ \xa0])|(?<=[ \xa0])»(?![^\s,.;:!?)])"
-    r"|(?<=[\d\s.,(-])[€£¥§±]|(?<=\d)[°º½¼¾²³€£¥¢%‰ª×µ]|(?<=[\d ])°(?=[CF])|(?<=\d )¢"
+    r"|(?<![^ \n(])(?:«(?=[ \xa0!-~])|[„“](?=[ -~]))|(?<=[ \xa0!-~])[»“”](?![^ \n,.;:!?)])"
+    r"|«(?=[ \xa0])|(?<=[ \xa0])»(?![^\s,.;:!?)])"
+    r"|(?<=[\d\s.,(-])[€£¥§±](?![^\W\d])|(?<=\d)[°º½¼¾²³€£¥¢%‰ª×µ]|(?<=[\d ])°(?=[CF])|(?<=\d )¢"
     r"|(?<=[ \d\w,.])[–—](?=[ \d\w,.\n])|(?<![A-Za-z])[½¼¾](?=[ \dA-Za-z])|¿(?=[^?\n]*\?)|¡(?=[^!\n]*!)"
-    r"|[©®™·•…\xa0†‡¶]|§(?=[ \d§\xa0])"
+    r"|[®™·•…†‡¶]|©(?![A-Z](?![A-Za-z]))|(?<!§)\xa0|\xa0(?! )|§(?=[ \d§]|\xa0[^ ])"
 )
 
 
@@ -111,8 +113,9 @@ def decode_file(data: bytes, *, may_declare: bool = False, encoding: str | None 
     # A stray control character is removed later; many mean UTF-16 (every other byte) or a binary file.
     many_controls = len(sample) - len(sample.translate(None, _CONTROL_BYTES)) > 2 + len(sample) // 20
     try:
-        if not many_controls:
-            return data.decode("utf-8"), ""
+        text = "" if many_controls else data.decode("utf-8")
+        if text and (may_declare or encoding or len(data) - len(text) > _FEW_BYTES or not _is_chinese(data, text)):
+            return text, ""
     except UnicodeDecodeError:
         pass  # another encoding, determined below
     if many_controls or b"\x00" in sample:
@@ -127,7 +130,7 @@ def decode_file(data: bytes, *, may_declare: bool = False, encoding: str | None 
     lenient_text = data.decode("utf-8", errors="replace")
     wrong = lenient_text.count("\ufffd")
     beginning = lenient_text[:_SAMPLE]
-    if wrong * 50 <= len(beginning) - len(beginning.encode("ascii", "ignore")) - wrong:
+    if 0 < wrong * 50 <= len(beginning) - len(beginning.encode("ascii", "ignore")) - wrong:
         return lenient_text, ""  # UTF-8 with a few damaged bytes
     return _guess_text(data) if encoding is None else _as_told(data, encoding)
 
@@ -249,6 +252,14 @@ def _misfits(text: str, encoding: str) -> int:
         return len(_MISFIT.findall(text))
     codes = (char.encode(encoding) for char in text if not char.isascii())
     return sum(code[0] > _FREQUENT[encoding] or (encoding == "GB18030" and code[1] < 0xA1) for code in codes)
+
+
+def _is_chinese(data: bytes, text: str) -> bool:
+    """Whether a few letters that are valid UTF-8 are none of any language, but frequent Chinese ones in GBK ("ģʽ")."""
+    if text.isascii() or not _STRAY.sub("", text).isascii():
+        return False
+    chinese = data.decode("gb18030", errors="replace")
+    return "\ufffd" not in chinese and not _misfits(chinese, "GB18030")
 
 
 def _is_western(data: bytes) -> bool:
