@@ -1,7 +1,8 @@
 """Follow-up questions: which find the right document, and of which it is told that an answer was found.
 
 Run: python benchmarks/follow_ups.py [--half A|B|C] [--show]. follow_ups.txt has 301 follow-ups in English, Chinese and
-Russian; how a follow-up is judged was chosen by those of half A, and those of B and C were not looked at. Each
+Russian; how a follow-up is judged was chosen by those of half A, and those of B and C were not looked at; one
+condition was added after their first figures (`docs/strategies.md`). Each
 conversation is followed by *aliens*, too (*And pizza?*; hardly any of the documents speaks of such things), and by
 questions on a *new* subject: those of A were looked at, those that follow B and C were written before they were
 measured. Exits with 1 if the right document is first for fewer than .95, or more than .27 of the aliens are answered.
