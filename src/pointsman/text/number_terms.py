@@ -73,6 +73,7 @@ _LETTERS: Final = "A-Za-zА-Яа-яЁё"
 _BLANK: Final = "[ \u00a0\u202f\u2009]"
 _MARKS: Final = bytes.maketrans(b"123456789()-\xa0", b"000000000    ")
 """What a text is searched for years and groups of digits by, many times as fast as by a regular expression."""
+_FOUR_OR_MORE: Final = re.compile(b"0000+")
 _THREE_GROUPS: Final = re.compile(b"00 {1,2}0+ {1,2}00")
 _GROUPS_WITH_BLANKS: Final = late(
     rf"[1-9](?<![0-9].)(?<![0-9][.,-].)[0-9]{{0,2}}(?:{_BLANK}[0-9]{{3}})+(?:[.,][0-9]+)?(?![0-9])(?!{_BLANK}?[-(][0-9])"
@@ -92,6 +93,7 @@ _NUMBER_OF_ONE: Final = late(  # account, card or person
 FEWEST_DIGITS: Final = 9
 """Of the number of an account, card or person, in groups."""
 _WIDE_DIGIT: Final = late("[０-９]")
+_WIDE_OR_HAN: Final = late(f"[０-９{HAN_NUMERALS}]")
 _BELOW_MYRIAD: Final = (  # 一千零五, not 一千五, which may be 1500
     f"(?:[{HAN_DIGITS}][千仟])?(?:零?[{HAN_DIGITS}][百佰])?(?:零?[{HAN_DIGITS}]?[十拾])?"
     f"(?:(?<=[十拾])[{HAN_DIGITS}]|零[{HAN_DIGITS}])?"
@@ -112,8 +114,9 @@ _HAN_NUMBER: Final = late(
           | [百千]?[万萬] | [百千] ) (?![{HAN_NUMERALS}0-9])""",
     re.VERBOSE,
 )
-_BEFORE_POWER: Final = ("illion", "housand", "undred", "тыс", "млн", "млрд", "илли", "трлн")
-"""Parts of words for powers of ten, one of which a text must have."""
+_BEFORE_POWER: Final = re.compile(b"0[ -]?(?:million|billion|trillion|thousand|hundred|mln|bn)", re.IGNORECASE)
+_RUSSIAN_POWERS: Final = ("тыс", "мл", "илли", "трлн")
+"""Parts of words for powers of ten, one of which a Russian text must have."""
 _WITH_POWER: Final = late(
     r"(?<![\w.,·/])([0-9]{1,3}(?:[, \u00a0][0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:[.,][0-9]+)?)"
     rf"[ \u00a0-]?({'|'.join(POWERS)})(?!\w)",
@@ -134,18 +137,16 @@ def further_terms(text: str) -> list[tuple[int, list[str]]]:
     """
     further = list[tuple[int, list[str]]]()
     if not text.isascii():
-        if _WIDE_DIGIT.search(text):
-            text = text.translate(WIDE_DIGITS)
         text = text.replace("\u202f", "\u00a0").replace("\u2009", "\u00a0")
-        for match in _HAN_AND_FIGURES.finditer(text):
-            if _HAN_NUMERAL.search(match[0]):
-                further += [(match.end(), _of_han_number(number)) for number in _HAN_NUMBER.findall(match[0])]
-    if any(map(text.__contains__, _BEFORE_POWER)):
-        further += [(match.end(), _of_power(match[1], match[2])) for match in _WITH_POWER.finditer(text)]
+        if _WIDE_OR_HAN.search(text):
+            text = text.translate(WIDE_DIGITS) if _WIDE_DIGIT.search(text) else text
+            further += _of_han_numbers(text)
     marks = text.encode("latin-1", "replace").translate(_MARKS)
     further += _of_years(text, marks)
+    if _BEFORE_POWER.search(marks) or (not text.isascii() and any(map(text.__contains__, _RUSSIAN_POWERS))):
+        further += [(match.end(), _of_power(match[1], match[2])) for match in _WITH_POWER.finditer(text)]
     if b"0 00" in marks or b"0  00" in marks:
-        for match in _GROUPS_WITH_BLANKS.finditer(text):
+        for match in _GROUPS_WITH_BLANKS.finditer(text) if b"0 000" in marks else ():
             further += [(match.end(), [re.sub(_BLANK, "", match[0]).replace(",", ".")])]
         if _THREE_GROUPS.search(marks):
             further += [(end, [number]) for _, end, number in numbers_of_one(text)]
@@ -154,17 +155,22 @@ def further_terms(text: str) -> list[tuple[int, list[str]]]:
 
 def _of_years(text: str, marks: bytes) -> Iterator[tuple[int, list[str]]]:
     """Yield where each date with a year ends, and its terms; ``marks`` are the text's."""
-    start = marks.find(b"0000")
-    while start >= 0:
-        is_year = text[start] in "12" and marks[start + 4 : start + 5] != b"0" and marks[start - 1 : start] != b"0"
-        if is_year and (date := date_with_year(text, start)) is not None:
+    for digits in _FOUR_OR_MORE.finditer(marks):
+        start, end = digits.span()
+        if end == start + 4 and text[start] in "12" and (date := date_with_year(text, start)) is not None:
             yield date[1], _of_date(text, *date)
-        start = marks.find(b"0000", start + 1)
 
 
 def _of_power(number: str, word: str) -> list[str]:
     """Return each value that a number before a word for a power of ten can be."""
     return [f"{Decimal(value).scaleb(POWERS[word.lower()]):f}" for value in _values(re.sub(_BLANK, "", number))]
+
+
+def _of_han_numbers(text: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield where each number with Chinese numerals ends, and its terms."""
+    for match in _HAN_AND_FIGURES.finditer(text):
+        if _HAN_NUMERAL.search(match[0]):
+            yield from ((match.end(), _of_han_number(number)) for number in _HAN_NUMBER.findall(match[0]))
 
 
 def _of_han_number(written: str) -> list[str]:
