@@ -320,7 +320,7 @@ def test_words_with_a_hyphen_are_words_of_the_question(notes_cli: Cli) -> None:
     (notes_cli.folder / "docs" / "draft.txt").write_text("A draft on railway switches.")
     notes_cli("index", "docs", "--dataset", "notes")
     process = notes_cli("search", "railway", "-draft", "--refuse", "never")
-    assert "Understood: searched for 'railway', no hit holds draft" in process.stdout
+    assert "Understood: searched for 'railway'; no hit holds draft" in process.stdout
     assert "draft.txt" not in process.stdout
     for words in (["railway", "-draft"], ['railway -"draft on"'], ["-k3", "railway", "-k", "2", '-"draft on"']):
         answer = notes_cli.json("search", *words, "--refuse", "never")

@@ -70,7 +70,8 @@ def test_shortage_is_said(workspace: Workspace) -> None:
     answer = workspace.search(QUESTION, 10, refuse=False, group_by="file")
     decision = next(decision for decision in answer.decisions if decision.what == "group_by")
     assert (len(answer), decision.value, decision.by) == (4, "file", "request")
-    assert decision.reason == "at most 1 with the same value: 4 hits of 4 groups, not 10, as no others were found"
+    first = "at most 1 with the same value: 4 hits of 4 groups"
+    assert decision.reason == f"{first}; fewer than 10, as no others were found"
     assert answer.degraded == ()
 
 
@@ -167,7 +168,7 @@ def test_a_store_that_cannot_say_whether_it_has_a_key_is_named(
     monkeypatch.setattr(type(store), "page", fail)
     answer = workspace.search(QUESTION, 3, refuse=False, group_by="flie")
     assert answer.degraded == (
-        "group_by: no candidate has the key 'flie', and rails cannot say whether others have: the disk is gone",
+        "group_by: no candidate has the key 'flie', and rails cannot say whether others have; the disk is gone",
     )
     assert len(answer) == 3
 

@@ -16,12 +16,44 @@ import pointsman
 from pointsman import Document, RetrievalContext
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.retrieval.plan.recommended_strategy import recommend
-from pointsman.values.reasons import Reason, Statement, language_of, messages
+from pointsman.values.reasons import Reason, Statement, in_language, language_of, messages
+from reason_words import is_sentence, sentences_in_source, sentences_of, values_of
 
 QUESTIONS = {"en": "what do penguins eat?", "zh": "企鹅吃什么？", "ru": "что едят пингвины?"}
 HAN, CYRILLIC = re.compile("[\u4e00-\u9fff]"), re.compile("[а-я]")
 TERMS = re.compile(r"[\w.]*_\w+|--[\w-]+|'[^']*'|HyDE|invoices|hyde|hybrid|query2doc|decomposition|multi_query")
 """What is not translated: names of settings, options, datasets, documents and strategies."""
+
+
+NOT_SAID = {
+    "Async version of `{}`.": "a docstring",
+    "Pictures: photos, drawings, illustrations, screenshots and other images.": "for the model that routes",
+    "Written text: facts, explanations, definitions, documents.": "for the model that routes",
+    "calibrated with variants": "the name of a scale",
+    "{} with variants": "the name of a scale",
+    "embedder of {}": "a name",
+    "background of {}": "a name",
+    "hits without documents": "in an error",
+    "models have half of timeout={}: raise timeout": "in an error",
+    "raise it with Budget(…)": "in an error",
+    "raise llm_timeout": "in an error",
+    "raise the seconds of its Budget": "in an error",
+    "the cosines": "in an error",
+    "the reranker {}": "in an error",
+    "newer first": "a value",
+    "of sources": "a name",
+    "one word": "the name of a variant",
+    "other groups": "the name of a question",
+    "query engine": "a name",
+    "weight of MMR": "in an error",
+    "words and {}": "a value",
+    "{} for each {}": "the name of a way of ranking",
+}
+"""Texts in the source of a search that people don't read as its words, and why."""
+
+
+CODES_OF_KINDS = {"of", "of_error", *(code for code in messages() if code.startswith(("order_", "odds_")))}
+"""Codes that are made, and those that are forms of a text."""
 
 
 def is_in(text: str, language: str) -> bool:
@@ -72,6 +104,63 @@ def test_no_sentence_mixes_languages(workspace: pointsman.Workspace, language: s
     for sentence in re.split("[;；] ?", answer.reason)[: 2 if language == "en" else None]:
         assert is_in(sentence, language), sentence
     assert is_in(str(recommend(QUESTIONS[language]).reason), language)
+
+
+def template(code: str) -> str:
+    return re.sub(r"\{\w+\}", "{}", messages()[code][0])
+
+
+def test_what_a_search_says_has_words_in_every_language() -> None:
+    """Each sentence of each text in the source; what has none would leave the whole text in English."""
+    known_sentences = {sentence for code in messages() for sentence in sentences_of(template(code))}
+    sentences = {(sentence, place) for sentence, place in sentences_in_source() if is_sentence(sentence)}
+    assert len(sentences) > 150
+    assert {
+        place: sentence
+        for sentence, place in sentences
+        if not {sentence, f"{{}} {sentence}"} & known_sentences and sentence not in NOT_SAID
+    } == {}
+
+
+def test_every_text_of_the_catalogue_is_said() -> None:
+    """By its code, or by its English words."""
+    sentences = {sentence for sentence, _ in sentences_in_source()}
+    source = "\n".join(path.read_text("utf-8") for path in Path(pointsman.__file__).parent.rglob("*.py"))
+    for code in messages():
+        words = set(sentences_of(template(code)))
+        has_words = words <= sentences or {sentence.removeprefix("{} ") for sentence in words} <= sentences
+        assert has_words or f'"{code}"' in source or messages()[code][0] in source or code in CODES_OF_KINDS, code
+    assert NOT_SAID.keys() <= sentences
+
+
+def test_no_code_has_two_texts() -> None:
+    catalogue = (Path(pointsman.__file__).parent / "values" / "messages.json").read_text("utf-8")
+    codes = [code for code, _ in json.JSONDecoder(object_pairs_hook=list).decode(catalogue)]
+    assert sorted(set(codes)) == sorted(codes)
+    templates = [template(code) for code in codes if is_sentence(template(code))]
+    assert sorted(set(templates)) == sorted(templates)
+
+
+@pytest.mark.parametrize("code", messages())
+def test_a_text_is_known_by_its_english_words(code: str) -> None:
+    statement = Statement(code, values_of(code))
+    for language in QUESTIONS:
+        words = statement.in_words(language)
+        assert words.strip()
+        assert in_language(statement.in_words("en"), language) == words
+        joined_reason = Reason.join_all(Reason.of("holders"), statement.in_words("en"), Reason.of("words"))
+        mark = "；" if language == "zh" else "; "
+        outer_words = [str(Reason.of(edge).in_language(language)) for edge in ("holders", "words")]
+        assert joined_reason.in_language(language) == mark.join([outer_words[0], words, outer_words[1]])
+
+
+def test_a_text_with_other_words_stays_whole() -> None:
+    for text in (
+        "the order is kept; the moon is full",
+        "fuse: not an error; the order is kept",
+        "the order is kept, too",
+    ):
+        assert in_language(text, "ru") == text
 
 
 def test_words_of_another_language_keep_the_whole_in_english() -> None:

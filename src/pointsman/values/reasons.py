@@ -8,6 +8,7 @@ own, and the same codes.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
@@ -30,6 +31,22 @@ def messages() -> Mapping[str, tuple[str, str, str]]:
     """
     catalogue = json.loads(resources.files("pointsman.values").joinpath("messages.json").read_text("utf-8"))
     return {code: tuple(words[language] for language in _LANGUAGES) for code, words in catalogue.items()}
+
+
+_VALUES: Final = {"error": r"[A-Z]\w+(?:: (?:(?!; ).)+)?", "stage": r"\w+", "of": "[^:;]+"}
+"""Patterns of values that are not of any words up to the next statement; an error begins with its type."""
+
+
+@cache
+def _patterns() -> list[tuple[str, re.Pattern[str]]]:
+    """The codes with patterns of their English words, those that say most first."""
+    texts = {code: re.sub(r"\{\w+\}", "", english) for code, (english, *_) in messages().items()}
+    patterns = []
+    for code in sorted(texts, key=lambda code: -len(texts[code])):
+        words = re.escape(messages()[code][0])
+        words = re.sub(r"\\{(\w+)\\}", lambda name: f"(?P<{name[1]}>{_VALUES.get(name[1], '(?:(?!; ).)+')})", words)
+        patterns.append((code, re.compile(f"(?s:{words})(?:; |$)")))
+    return patterns
 
 
 def language_of(question: str) -> str:
@@ -58,7 +75,10 @@ class Statement(NamedTuple):
         words = messages().get(self.code)
         if words is None:
             return str(self.values.get("text", self.code))
-        return words[_LANGUAGES.index(language)].format_map(self.values)
+        values = self.values
+        if "part" in values:
+            values = {**values, "part": in_language(values["part"], language)}
+        return words[_LANGUAGES.index(language)].format_map(values)
 
 
 class Reason(str):
@@ -102,17 +122,33 @@ class Reason(str):
 
     def in_language(self, language: str) -> Self:
         """Return the reason in ``"en"``, ``"zh"`` or ``"ru"``; in English if a statement has other words."""
-        foreign_texts = [
-            str(statement.values.get("text", "")) for statement in self.statements if statement.code not in messages()
-        ]
-        return self._in_words(
-            self.statements, "en" if any(language_of(text) != language for text in foreign_texts) else language
-        )
+        statements = tuple(known for statement in self.statements for known in _with_codes(statement))
+        foreign_texts = [str(known.values.get("text", "")) for known in statements if known.code not in messages()]
+        is_foreign = any(language_of(text) != language for text in foreign_texts)
+        return self._in_words(self.statements, "en") if is_foreign else self._in_words(statements, language)
 
     @classmethod
     def _in_words(cls, statements: tuple[Statement, ...], language: str) -> Self:
         mark = "；" if language == "zh" else "; "
         return cls(mark.join(statement.in_words(language) for statement in statements), statements)
+
+
+def _with_codes(statement: Statement) -> tuple[Statement, ...]:
+    """What a statement in words of its own says by codes; the statement itself if these are not known.
+
+    Most that a search says is written as text, where it happens; its words in other languages are known by these.
+    """
+    text = str(statement.values.get("text", "")) if statement.code == TEXT else ""
+    return _known_statements(text) or (statement,)
+
+
+def _known_statements(text: str) -> tuple[Statement, ...]:
+    """The statements that a text makes by its English words, also the value ``part`` of one; none if any is unknown."""
+    for code, pattern in _patterns() if text else []:
+        if (match := pattern.match(text)) and ("part" not in match.groupdict() or _known_statements(match["part"])):
+            statements = (Statement(code, match.groupdict()), *_known_statements(text[match.end() :]))
+            return statements if match.end() == len(text) or len(statements) > 1 else ()
+    return ()
 
 
 def reason_of(form: Mapping[str, Any]) -> Reason:
@@ -131,5 +167,5 @@ def reason_of(form: Mapping[str, Any]) -> Reason:
 
 
 def in_language(text: str, language: str) -> str:
-    """Return a text in a language if it is a reason; as it is if not."""
-    return text.in_language(language) if isinstance(text, Reason) else text
+    """Return a text in a language if it is a reason or has its English words; as it is if not."""
+    return Reason(text).in_language(language)

@@ -39,11 +39,11 @@ def lists_missing(name: str, sources: Sequence[Any]) -> str | None:
     if not sources or len(keeps) < len(sources):
         return None
     words, needs_vectors = LISTS.get(name, (False, name == "hyde"))
-    lacking = "".join(f": {cause}" for source in sources if (cause := getattr(source, "lacking", "")))
+    lacking = ": ".join(cause for source in sources if (cause := getattr(source, "lacking", "")))
     if needs_vectors and not any(has_vectors for _, has_vectors in keeps):
-        return Reason.of("no_vectors") if not lacking else f"there are no vectors to search{lacking}"
+        return Reason.of("no_vectors") if not lacking else f"there are no vectors to search: {lacking}"
     if words and not any(has_words for has_words, _ in keeps):
-        return Reason.of("no_keywords") if not lacking else f"there is no keyword index to search{lacking}"
+        return Reason.of("no_keywords") if not lacking else f"there is no keyword index to search: {lacking}"
     datasets = all(isinstance(source, Source) for source in sources)
     if words and needs_vectors and name != "hybrid" and datasets and not any(all(lists) for lists in keeps):
         return Reason.of("no_both")

@@ -29,8 +29,10 @@ _NO_RERANKER: Final = (
     "rerank: no reranker is configured, so nothing was reranked; set reranker to onnx:DIRECTORY (a cross-encoder) or "
     "to the address of a rerank API"
 )
-_REMEDY: Final = "run pointsman tune or pointsman calibrate"
-_NOT_MEASURED: Final = f"the reranker of the settings was not measured here; {_REMEDY} to learn whether it gains"
+_NOT_MEASURED: Final = (
+    "the reranker of the settings was not measured here; run pointsman tune or pointsman calibrate to learn whether "
+    "it gains"
+)
 
 
 def wants_rerank(request: SearchRequest, settings: Settings) -> tuple[bool, str]:
@@ -139,8 +141,9 @@ def _nothing_to_rerank(strategy: str, recipe: Recipe) -> str:
     method, _ = method_for(sources, recipe.method, recipe.policy)
     is_named_list = method in {"bm25", "vector"} and method_for(sources, "auto", recipe.policy)[0] != method
     if method in METHODS or is_named_list:
-        origin = "requested by name" if strategy == method else "fitted to your labels"
-        return f"{method!r} was {origin}, and the offline reranker would replace its order"
+        by_name = f"{method!r} was requested by name, and the offline reranker would replace its order"
+        by_labels = f"{method!r} was fitted to your labels, and the offline reranker would replace its order"
+        return by_name if strategy == method else by_labels
     if method in {"bm25", "vector"}:
         return "a single list has nothing to be weighed against"
     if not all(isinstance(source, Source) for source in sources):

@@ -313,17 +313,17 @@ class ContentRouter(BaseRouter):
         query = Query.of(query)
         readable: list[tuple[Source, Sketch, float]] = []
         without_sketch: list[Source] = []
-        notes = ""
+        notes: list[str] = []
         for dataset in datasets:
             try:
                 sketch = self._sketch(dataset)
                 readable.append((dataset, sketch, sketch.words(query)))
             except (StoreError, InputError) as error:
                 without_sketch.append(dataset)
-                notes += f"; {dataset.name} cannot be read ({type(error).__name__}) and is chosen too"
+                notes.append(f"{dataset.name} cannot be read ({type(error).__name__}) and is chosen too")
         scores = self._evidence(query, [sketch for _, sketch, _ in readable], [words for *_, words in readable])
         if scores is None:
-            reason = f"no dataset knows a word of the query or has a vector to compare{notes}"
+            reason = "; ".join(["no dataset knows a word of the query or has a vector to compare", *notes])
             return RouteDecision((), reason, fallback=Fallback(reason, "all"))
         datasets = [dataset for dataset, *_ in readable]
         order = np.argsort(-scores, kind="stable").tolist()
@@ -332,7 +332,7 @@ class ContentRouter(BaseRouter):
         runners_up = ", ".join(f"{datasets[index].name} {scores[index] - best:+.1f}" for index in order[1:3])
         return RouteDecision(
             (*(datasets[index] for index in chosen_indices), *without_sketch),
-            f"the content of {datasets[order[0]].name} matches best (next: {runners_up}){notes}",
+            "; ".join([f"the content of {datasets[order[0]].name} matches best (next: {runners_up})", *notes]),
             {dataset.name: float(score) for dataset, score in zip(datasets, scores, strict=True) if score > -np.inf},
             confidence=float(1 / np.exp((scores - best) / _TEMPERATURE).sum()),
         )

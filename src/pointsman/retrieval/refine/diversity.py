@@ -203,7 +203,7 @@ class Grouping:
         groups = {group for hit in hits for group in self.groups_of(hit.document)}
         reason = f"at most {self.size} with the same value: {len(hits)} hits of {len(groups)} groups"
         if len(hits) < most:
-            reason += f", not {most}, as no others were found"
+            reason += f"; fewer than {most}, as no others were found"
         return Decision("group_by", self.key, "request", reason)
 
 

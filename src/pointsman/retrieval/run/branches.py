@@ -209,8 +209,8 @@ class SourceBranch:
         statistics = self.reading.statistics
         if statistics is None or not statistics.vectors_due:
             return ()
-        pending = f"{statistics.vectors_due} of {statistics.documents} documents have no vector yet"
-        return (f"{self.name}: {pending}; {UNTIL_THEN}",)
+        due, count = statistics.vectors_due, statistics.documents
+        return (f"{self.name}: {due} of {count} documents have no vector yet; {UNTIL_THEN}",)
 
 
 def _truncated(held: int, text: str) -> Reason:

@@ -90,5 +90,7 @@ def limit_near_misses(
 def absence(names: Sequence[Designation], nearest: Hit) -> str:
     """Say that names stand in no document."""
     subject = " and ".join(name.text for name in names)
-    verb = "stands" if len(names) == 1 else "stand"
-    return f"{subject:.200} {verb} in no document that was searched; the nearest is {nearest.caption:.80}"
+    note = f"{subject:.200} stands in no document that was searched"
+    if len(names) > 1:
+        note = f"{subject:.200} stand in no document that was searched"
+    return f"{note}; the nearest is {nearest.caption:.80}"

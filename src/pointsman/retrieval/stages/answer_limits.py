@@ -158,8 +158,8 @@ def has_key(store: Store, key: str) -> bool:
 def absence_of(key: str, known_keys: Iterable[str], option: str) -> str:
     """Return the note that no searched document has a key which an option names, with the nearest known one."""
     nearest = _nearest(key, sorted(known_keys))
-    hint = f"; did you mean {nearest!r:.80}?" if nearest else ""
-    return f"{option}: no document that was searched has the key {key!r:.80}{hint}"
+    note = f"{option}: no document that was searched has the key {key!r:.80}"
+    return f"{note}; did you mean {nearest!r:.80}?" if nearest else note
 
 
 def _needed_keys(filters: Filter) -> Iterator[str]:

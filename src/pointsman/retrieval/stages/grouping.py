@@ -165,8 +165,8 @@ def _unknown_key(key: str, answers: Sequence[BranchAnswers], candidates: Sequenc
             if has_key(store, key):
                 return []
         except PointsmanError as error:
-            note = f"no candidate has the key {key!r:.80}, and {name} cannot say whether others have"
-            return [f"{STAGE}: {note}: {error}"]
+            note = f"{STAGE}: no candidate has the key {key!r:.80}, and {name} cannot say whether others have"
+            return [f"{note}; {error}"]
         known_keys.update(names)
     return [absence_of(key, known_keys, STAGE)]
 

@@ -267,7 +267,7 @@ def _syntax_decision(conditions: WrittenQuery, *, is_auto: bool, is_obeyed: bool
         parts.append(f"hits hold {listed(conditions.required_terms)}")
     if conditions.excluded_terms:
         parts.append(f"no hit holds {listed(conditions.excluded_terms)}")
-    reason = f"{', '.join(parts)}; syntax='plain' searches for the question as written"
+    reason = f"{'; '.join(parts)}; syntax='plain' searches for the question as written"
     return Decision("syntax", str(conditions), "default" if is_auto else "request", reason)
 
 

@@ -91,7 +91,7 @@ def with_written_filter(
         journal.degrade(f"no document that was searched has {condition!s:.200}; {advice}")
         reason = f"no document has {condition!s:.200}"
         if recipe.syntax == "auto":
-            filters, reason = caller_filters, f"{reason}, so the nearest without it are shown"
+            filters, reason = caller_filters, f"{reason}; the nearest without it are shown"
     written_terms = " ".join(
         term.written.replace(term.name, f'"{joined_names[folded(term.name)]}"', 1)
         if folded(term.name) in joined_names

@@ -134,8 +134,8 @@ class BaseRetrievalStrategy(BaseRetriever):
             return None
         names = ", ".join(str(getattr(source, "name", type(source).__name__)) for source in sources)
         return (
-            f"it needs a keyword index, and {names} {'has' if len(sources) == 1 else 'have'} none; make the dataset "
-            "with indexing_technique='hybrid', or give an attached collection to an EnhancedRetrievalService, which "
+            f"it needs a keyword index, and there is none in {names}; make the dataset with "
+            "indexing_technique='hybrid', or give an attached collection to an EnhancedRetrievalService, which "
             "keeps a BM25 index beside it"
         )
 

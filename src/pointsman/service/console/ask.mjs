@@ -417,7 +417,7 @@ function optionsSet(params) {
 }
 
 function lack(why) {
-  return said((why ?? "").split(": ")[0]);
+  return said(why ?? "");
 }
 
 // ── answer ───────────────────────────────────────────────────────────────────────────────────────────────────────────

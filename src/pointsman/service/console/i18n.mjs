@@ -2,7 +2,7 @@
 
 import { relabel } from "./dom.mjs";
 import { kept } from "./keep.mjs";
-import { MESSAGES, SAID } from "./messages.mjs";
+import { MESSAGES } from "./messages.mjs";
 import { REASONS } from "./reasons.mjs"; // made by the service
 
 /** The languages, by their own names. */
@@ -54,11 +54,20 @@ export function has(key) {
   return Object.hasOwn(MESSAGES.en, key);
 }
 
-/** The codes of reasons by their English words, which traces have. */
-const CODES = Object.entries(REASONS).map(([code, [english]]) => {
-  const words = english.replace(/[.*+?^$()|[\]\\]/g, "\\$&").replace(/\{(\w+)\}/g, "(?<$1>.+)");
-  return [new RegExp(`^(?:calibrated(?: with variants)?: )?${words}$`), code];
-});
+/**
+ * The codes of reasons by their words in each language, which traces have: those that say most first. A value has no
+ * end of a statement in it, and an error begins with its type.
+ */
+const CODES = Object.entries(REASONS)
+  .flatMap(([code, texts]) => texts
+    .filter((text) => text.split("{").length === texts[0].split("{").length) // else a value would be missing
+    .map((text) => [code, text, text.replace(/\{\w+\}/g, "").length]))
+  .sort(([, , length], [, , other]) => other - length)
+  .map(([code, text]) => {
+    const words = text.replace(/[.*+?^$()|[\]\\]/g, "\\$&").replace(/\{(\w+)\}/g, (_, name) =>
+      `(?<${name}>${{ error: "[A-Z]\\w+(?:: (?:(?!; ).)+)?", stage: "\\w+", of: "[^:;：；]+" }[name] ?? "(?:(?!; |；).)+"})`);
+    return [new RegExp(`(?:calibrated(?: with variants)?: )?${words}(?:; |；|$)`, "sy"), code];
+  });
 
 /**
  * A reason, or a part of one, in the language of the interface.
@@ -68,7 +77,7 @@ const CODES = Object.entries(REASONS).map(([code, [english]]) => {
  */
 export function worded(code, values = {}) {
   const words = REASONS[code][Object.keys(LANGUAGES).indexOf(language)];
-  return words.replace(/\{(\w+)\}/g, (_, name) => String(values[name]));
+  return words.replace(/\{(\w+)\}/g, (_, name) => (name === "part" ? said(values[name]).text : String(values[name])));
 }
 
 /**
@@ -89,19 +98,30 @@ export function reasoned(reasons, text) {
  * @returns {{text: string, lang: string | null}} its language if different from that of the interface
  */
 export function said(text) {
-  const parts = text.split("; ").map((part) => {
-    for (const [pattern, key] of SAID) {
-      const match = pattern.exec(part);
-      if (match) return t(key, match.groups ?? {});
-    }
-    for (const [pattern, code] of CODES) {
-      const match = pattern.exec(part);
-      if (match) return worded(code, match.groups ?? {});
-    }
-    return null;
-  });
-  if (parts.every((part) => part !== null)) return { text: parts.join("; "), lang: null };
+  const parts = [];
+  for (let at = 0, match = null; at < text.length; at += match[0].length) {
+    const known = CODES.find(([pattern]) => {
+      pattern.lastIndex = at;
+      match = pattern.exec(text);
+      return match && (match.groups?.part === undefined || !said(match.groups.part).lang);
+    });
+    if (!known || (known[1] === "of_error" && match[0] === text)) return asWritten(text);
+    parts.push(worded(known[1], match.groups ?? {}));
+  }
+  return { text: parts.join(language === "zh" ? "；" : "; "), lang: null };
+}
+
+function asWritten(text) {
   return { text, lang: /\p{Script=Han}/u.test(text) ? "zh" : "en" };
+}
+
+/**
+ * What a station of the journey tells, translated; the words of a question stay as they are.
+ * @param {{stage: string, error: string | null, detail: string | null}} one
+ */
+export function toldBy({ stage, error, detail }) {
+  const text = error ?? detail ?? "";
+  return stage === "query" ? asWritten(text) : said(text);
 }
 
 /**

@@ -41,10 +41,10 @@ const TEXTS = {
   "ask.datasets": ["Datasets (all if none is selected)", "数据集（不选即全部）", "Наборы (не выбраны — все)"],
   "ask.no_datasets": ["There are no datasets yet.", "还没有数据集。", "Наборов ещё нет."],
   "ask.strategy": ["Strategy", "策略", "Стратегия"],
-  "ask.k": ["Hits", "条数", "Сколько"],
+  "ask.k": ["Hits", "结果数", "Число результатов"],
   "ask.options": ["Options", "选项", "Настройки"],
   "ask.filter": ["Filter on metadata", "元数据过滤", "Фильтр по метаданным"],
-  "ask.effort": ["Effort of auto", "auto 的投入", "Усилия auto"],
+  "ask.effort": ["Effort of auto", "auto 的检索力度", "Усилия auto"],
   "ask.rerank": ["Rerank", "重排", "Переранжировать"],
   "ask.refuse": ["Refuse if nothing is relevant", "无相关内容时拒答", "Отказать, если ничего не подходит"],
   "ask.never_refuse": ["never refuse", "从不拒答", "не отказывать"],
@@ -323,7 +323,7 @@ const TEXTS = {
   "evaluation.forbidden.more": ["Your key covers only some datasets. This page needs a key for all of them; everything else works.", "您的密钥只用于部分数据集。其他功能不受影响；查看本页请申请适用于全部数据集的密钥。", "Ваш ключ — только для некоторых наборов. Всё остальное работает; для этой страницы нужен ключ ко всем."],
   "evaluation.collection": ["Collection", "评测集", "Коллекция"],
   "evaluation.run": ["Run", "运行", "Прогон"],
-  "evaluation.measure": ["Measure", "指标", "Мера"],
+  "evaluation.measure": ["Measure", "指标", "Метрика"],
   "evaluation.queries": ["Queries", "查询数", "Запросы"],
   "evaluation.strategy": ["Strategy", "策略", "Стратегия"],
   "evaluation.about": ["{documents} documents, {queries} queries", "{documents} 篇文档，{queries} 个查询", "документов: {documents}, запросов: {queries}"],
@@ -337,8 +337,8 @@ const TEXTS = {
   "key.title": ["The key to this service", "本服务的密钥", "Ключ к этой службе"],
   "key.about": ["It is kept until you close this window and sent only to this service.", "密钥只保留到关闭此窗口为止，且只发送给本服务。", "Он хранится, пока открыто это окно, и посылается только этой службе."],
   "key.label": ["Key", "密钥", "Ключ"],
-  "key.use": ["Use this key", "使用此密钥", "Взять этот ключ"],
-  "key.forget": ["Forget this key", "忘记密钥", "Забыть"],
+  "key.use": ["Use this key", "使用此密钥", "Использовать этот ключ"],
+  "key.forget": ["Forget this key", "忘记此密钥", "Забыть этот ключ"],
   "key.enter": ["Enter a key", "输入密钥", "Ввести ключ"],
   "key.given": ["key in use", "已用密钥", "ключ задан"],
   "key.none": ["no key", "无密钥", "без ключа"],
@@ -366,6 +366,12 @@ const TEXTS = {
   "problem.misdirected": ["This host is not served here", "此处不提供该主机的服务", "Этот адрес здесь не обслуживается"],
   "problem.too-many-requests": ["Too many requests", "请求过多", "Слишком много запросов"],
   "problem.internal": ["Internal error", "服务内部出错", "В службе что-то сломалось"],
+  "problem.method-not-allowed": ["Not possible at this address", "此地址不支持该操作", "Здесь это действие не поддерживается"],
+  "problem.not-acceptable": ["No acceptable format", "没有可接受的格式", "Нет подходящего формата"],
+  "problem.conflict": ["It conflicts with the current state", "与当前状态冲突", "Конфликт с текущим состоянием"],
+  "problem.gone": ["No longer held", "已不再保存", "Больше не хранится"],
+  "problem.unsupported-media-type": ["Unsupported media type", "不支持的内容类型", "Тип содержимого не поддерживается"],
+  "problem.storage-full": ["No room is left on the disk", "磁盘空间不足", "На диске нет места"],
   "problem.locked": ["Another process is writing", "另一个进程正在写入", "Другой процесс пишет"],
   "problem.unavailable": ["Unavailable", "目前无法应答", "Сейчас ответить нельзя"],
 
@@ -385,21 +391,6 @@ const TEXTS = {
   "help.sign.buffer": ["a buffer stop: this branch failed, the others answer", "车挡：此支线失败，其余继续", "тупик: эта ветка не дошла, отвечают другие"],
   "help.sign.warning": ["something did not work as asked, and was passed over", "某一步未按要求完成，已跳过", "что-то не сработало, и его обошли"],
   "help.sign.halt": ["refused: nothing is relevant enough", "拒答：没有足够相关的内容", "отказ: ничего достаточно близкого"],
-
-  // what the service says in words that are known
-  "said.span": ["the best vector lies {span} σ above chance", "最佳向量高出随机 {span} σ", "лучший вектор на {span} σ выше случайного"],
-  "said.model": ["it needs a language model", "需要语言模型", "нужна языковая модель"],
-  "said.nothing": ["nothing was searched", "没有进行搜索", "ничего не искали"],
-  "said.documents": ["documents", "文档", "документы"],
-  "said.already": ["the scores are the calibrated sum already", "分数已是校准后的总和", "оценки — уже калиброванная сумма"],
-  "said.nothing_to_add": ["there is nothing to add", "无需再加", "добавить нечего"],
-  "said.both_scores": ["the calibrated sum of the two raw scores of {n} hits", "{n} 条结果两种原始分数的校准总和", "калиброванная сумма двух исходных оценок ({n})"],
-  "said.best": ["the best candidate has relevance {chance}, and {wanted} is needed", "最佳候选的相关概率为 {chance}，需要 {wanted}", "лучший кандидат подходит с вероятностью {chance}, а нужно {wanted}"],
-  "said.question_words": ["the best candidate has relevance {chance}, and {wanted} is needed, but {id} holds the question's words", "最佳候选的相关概率为 {chance}，需要 {wanted}，但 {id} 含有问题中的词", "лучший кандидат подходит с вероятностью {chance}, а нужно {wanted}, но слова вопроса есть в {id}"],
-  "said.refused": ["refused: {chance}, and {wanted} is needed", "拒答：{chance}，需要 {wanted}", "отказ: {chance}, а нужно {wanted}"],
-  "said.due": ["{name}: {due} of {all} documents have no vector yet", "{name}：{all} 篇文档中还有 {due} 篇没有向量", "{name}: векторов пока нет у документов: {due} из {all}"],
-  "said.until": ["until then only words find those", "在此之前只能按词语找到它们", "до тех пор их находят только по словам"],
-  "said.cut": ["below the cut", "未进入前列", "ниже границы"],
 };
 
 /** The texts by language and key. @type {Record<string, Record<string, Text>>} */
@@ -409,24 +400,3 @@ export const MESSAGES = Object.fromEntries(
     Object.fromEntries(Object.entries(TEXTS).map(([key, texts]) => [key, texts[at]])),
   ]),
 );
-
-/**
- * What the service says in words that are known, and the text for it.
- * @type {[RegExp, string][]}
- */
-export const SAID = [
-  [/^no dataset that was searched has a document with this id$/, "way.unknown"],
-  [/^it needs a language model$/, "said.model"],
-  [/^nothing was searched$/, "said.nothing"],
-  [/^below the cut$/, "said.cut"],
-  [/^(?<name>.+): (?<due>\d+) of (?<all>\d+) documents have no vector yet$/, "said.due"],
-  [/^until then only words find those$/, "said.until"],
-  [/^(?:calibrated(?: with variants)?: )?the best vector lies (?<span>[\d.]+) σ above chance$/, "said.span"],
-  [/^documents$/, "said.documents"],
-  [/^the scores are the calibrated sum already$/, "said.already"],
-  [/^there is nothing to add$/, "said.nothing_to_add"],
-  [/^the calibrated sum of the two raw scores of (?<n>\d+) hits$/, "said.both_scores"],
-  [/^the best candidate has relevance (?<chance>[\d.]+), and (?<wanted>[\d.]+) is needed$/, "said.best"],
-  [/^the best candidate has relevance (?<chance>[\d.]+), and (?<wanted>[\d.]+) is needed, but (?<id>.+) holds the question's words$/, "said.question_words"],
-  [/^refused: (?<chance>[\d.]+) < (?<wanted>[\d.]+)$/, "said.refused"],
-];

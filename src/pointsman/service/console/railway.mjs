@@ -9,7 +9,7 @@ import { line } from "./catalog.mjs";
 import { h, s } from "./dom.mjs";
 import { Drawing, fitted, figureOf, ticks } from "./drawing.mjs";
 import { plain } from "./highlight.mjs";
-import { current, has, milliseconds, number, said, score, t } from "./i18n.mjs";
+import { current, has, milliseconds, number, score, t, toldBy } from "./i18n.mjs";
 
 /** @typedef {import("./journey.mjs").Journey} Journey */
 
@@ -163,7 +163,7 @@ function lane(one, from, to, middle, y) {
 
 function station(one, x, y, side = "") {
   const made = s("g", { class: `station ${one.state} ${one.stage}`, "data-stage": one.stage });
-  const told = said(one.error ?? one.detail ?? "");
+  const told = toldBy(one);
   if (told.text) made.append(s("title", { lang: told.lang, "data-content": one.stage === "query" },
     `${one.label}: ${told.text}`));
   made.append(symbol(one, x, y));
@@ -225,7 +225,7 @@ function downwards({ before, after, lines, more, journey }, width) {
     const below = [];
     if (typeof one.count === "number" && one.stage !== "transform") below.push(counted(one));
     if (typeof one.ms === "number") below.push(milliseconds(one.ms));
-    const { text: detail, lang } = said(one.error ?? one.detail ?? "");
+    const { text: detail, lang } = toldBy(one);
     const ours = one.stage === "query" || one.error || lang === null || lang === current();
     const told = [...(one.weights ?? []), ours ? detail : ""].filter(Boolean).join(" · ");
     const label = text(one.label, texts, told ? y - 2 : y + 4, one.kind === "switch" ? "name start strong" : "name start");
@@ -355,7 +355,7 @@ export function timetable(journey) {
 export function asTable(journey) {
   const rows = [];
   const row = (stage, what, one, bad) => {
-    const note = said(bad ? (one.error ?? "") : one.detail);
+    const note = toldBy(bad ? one : { ...one, error: null });
     const cells = [
       h("th", { scope: "row" }, stage),
       h("td", {}, plain(what)),

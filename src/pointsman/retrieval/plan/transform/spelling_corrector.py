@@ -83,7 +83,9 @@ class Corrector(BaseTransformer):
             return Transformed(query)
         pairs = ", ".join(f"{change.old} → {change.new}" for change in changes)
         are_own_words = all(self._is_known(change.new) for change in changes)
-        detail = f"corrected by the documents' own words{'' if are_own_words else ' and common ones'}: {pairs}"
+        detail = f"corrected by the documents' own words: {pairs}"
+        if not are_own_words:
+            detail = f"corrected by the documents' own words and common ones: {pairs}"
         if all(change.sure for change in changes):
             return Transformed(replace(query, text=text), (), detail, spelling=Spelling(text, query.text))
         original = Variant(query.text, "correction")
