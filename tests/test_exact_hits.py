@@ -56,11 +56,11 @@ class TestFamilies:
         answer = workspace.search(question, 3, datasets=f"kind{kind}", refuse=False)
         [note] = answer.degraded
         language = language_of(question)
-        before, after = Statement("stands_nowhere", {"names": "|"}).in_words(language).split("|")
+        prefix, suffix = Statement("stands_nowhere", {"names": "|"}).in_words(language).split("|")
         absence, nearest = note.split("；" if language == "zh" else "; ", 1)
-        assert "417" in absence.removeprefix(before).removesuffix(after)
-        assert absence.startswith(before)
-        assert absence.endswith(after)
+        assert "417" in absence.removeprefix(prefix).removesuffix(suffix)
+        assert absence.startswith(prefix)
+        assert absence.endswith(suffix)
         assert nearest == Statement("the_nearest_is", {"caption": answer.hits[0].caption}).in_words(language)
         assert all(hit.relevance is not None and hit.relevance <= NEAR_MISS for hit in answer.hits)
         assert answer.confidence is not None
