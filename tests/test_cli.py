@@ -21,6 +21,7 @@ import pointsman
 from command_kit import run_command
 from pointsman import Document, load_embedder
 from pointsman.cli.shared_options import DATASET
+from pointsman.workspace.workspace_search import Routing
 from rights_kit import with_rights
 
 FILES = {
@@ -344,6 +345,13 @@ def test_route_shows_three_decisions_and_one_without_a_workspace(notes_cli: Cli)
     assert route["decision"]["datasets"] == ["notes"]
     route_alone = notes_cli.json("route", "дата создания", "--workspace", "nowhere")
     assert route_alone["heuristic"] == {"route": "bm25", "reasons": ["short_or_entity_numeric"]}
+    words = {
+        "railway": "few words, or a short text with a number or name: search by words",
+        "дата создания": "мало слов либо короткий текст с числом или именем: поиск по словам",
+        "铁路": "词语很少，或短文本含数字或名称：关键词检索",
+    }
+    assert {query: Routing.of(query).heuristic_reason for query in words} == words
+    assert route_alone["heuristic_reason"] == words["дата создания"]
     assert route_alone["plan"] is None
     assert route_alone["decision"] is None
     assert "filters_or_mixed_signals" in notes_cli("route", "новости channel:tech после:2024-01-01").stdout

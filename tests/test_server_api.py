@@ -32,6 +32,7 @@ from pointsman.tools.errors import InputError
 from pointsman.values.settings import Settings
 from pointsman.workspace.indexing.folder_sync import index_paths
 from pointsman.workspace.past_runs import keep
+from pointsman.workspace.workspace_search import Routing
 from serving import serving
 
 if TYPE_CHECKING:
@@ -247,6 +248,7 @@ def test_routing_tells_three_decisions(client: httpx.Client) -> None:
     """H5."""
     route = valid(client, client.post("/api/route", json={"query": "дата создания"}))
     assert route["heuristic"] == {"route": "bm25", "reasons": ["short_or_entity_numeric"]}
+    assert route["heuristic_reason"] == Routing.of("дата создания").heuristic_reason
     assert route["plan"]["strategy"]
     assert set(route["decision"]["datasets"]) <= {"notes", "words"}
 

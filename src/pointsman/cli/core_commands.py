@@ -299,12 +299,11 @@ def route(
     Three decisions: the heuristic route from the query alone, the strategy that search would use, and the datasets
     whose content is relevant to the query. Without a workspace, only the first.
     """
-    from pointsman.selector.heuristic_route import router_select
     from pointsman.workspace.workspace_search import Routing
 
     query = question_of(words)
     if dataset is None and not is_url(workspace) and not (Path(workspace) / "datasets").is_dir():
-        printed_answers.routes(Routing(query, router_select(query)), as_json=as_json)
+        printed_answers.routes(Routing.of(query), as_json=as_json)
         return
     with workspace_at(workspace, embedder) as open_workspace:
         selection = [open_workspace.dataset(name, create=False) for name in dataset] if dataset else None

@@ -195,7 +195,8 @@ def routes(route: Routing, *, as_json: bool) -> None:
         print_json(route.to_dict())
         return
     heuristic, plan, decision = route.heuristic, route.plan, route.decision
-    rows = [["heuristic route", heuristic["route"], ", ".join(heuristic["reasons"])]]
+    reasons = f"{', '.join(heuristic['reasons'])}: {route.heuristic_reason}"
+    rows = [["heuristic route", heuristic["route"], reasons]]
     if plan:
         rows.append(["strategy", plan.strategy, plan.reason])
     if decision:

@@ -22,7 +22,7 @@ from pointsman.tools.errors import ReplacedError, RetrievalError
 from pointsman.tools.json_forms import form_of, plain_form
 from pointsman.tools.sync_and_async import async_twin, in_thread
 from pointsman.tools.system.memory import memory_use
-from pointsman.values.reasons import language_of
+from pointsman.values.reasons import Reason, language_of
 from pointsman.values.settings import by_dataset
 from pointsman.values.types import Plan, Query
 from pointsman.workspace.dataset import Dataset
@@ -301,7 +301,6 @@ class Workspace(StoredWorkspace):
             strategy: the strategy that a search would be given.
         """
         from pointsman.retrieval.plan.routers import ImageRouter  # here: few who open a workspace route by hand
-        from pointsman.selector.heuristic_route import router_select
 
         question = Query.of(query)
         choices = self._choices(self.names() if datasets is None else datasets)
@@ -309,7 +308,7 @@ class Workspace(StoredWorkspace):
         if datasets is None and choices:
             choices = list(ImageRouter().decide(question, choices).datasets)
         decision = self._router.decide(question, choices) if choices else None
-        return Routing(question.text, router_select(question.text), self.plan(choices, strategy, question), decision)
+        return Routing.of(question.text, self.plan(choices, strategy, question), decision)
 
     aroute = async_twin(route)
 
@@ -385,12 +384,23 @@ class Routing:
         heuristic: by the query's form alone: ``"bm25"``, ``"dense"`` or ``"hybrid"``.
         plan: what a search would do; None without a workspace.
         decision: the datasets whose content is relevant to it; None if there are none.
+        heuristic_reason: the reasons of the first decision in words, in the language of the query.
     """
 
     query: str
     heuristic: RouteChoice
     plan: Plan | None = None
     decision: RouteDecision | None = None
+    heuristic_reason: str = ""
+
+    @classmethod
+    def of(cls, query: str, plan: Plan | None = None, decision: RouteDecision | None = None) -> Routing:
+        """Return the decisions about a query, with the one by its form."""
+        from pointsman.selector.heuristic_route import router_select
+
+        heuristic = router_select(query)
+        reason = Reason.join_all(*map(Reason.of, heuristic["reasons"])).in_language(language_of(query))
+        return cls(query, heuristic, plan, decision, reason)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the decisions as plain JSON values; datasets are given by their names."""
