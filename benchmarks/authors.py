@@ -411,6 +411,23 @@ def routes() -> Iterator[tuple[str, bool]]:
         client.post("/api/route", json={"query": "дата создания"})
         counter = 'pointsman_routes_total{reason="short_or_entity_numeric",route="bm25"} 1.0'
         yield "routes and reasons in /metrics", counter in client.get("/metrics").text
+        for query, words in (("railway", "few words"), ("дата создания", "мало слов"), ("铁路", "词语很少")):
+            answer = client.post("/api/route", json={"query": query}).json()
+            yield f"words beside the code: {query}", answer["heuristic_reason"].startswith(words)
+
+
+def messages_in_three_languages() -> Iterator[tuple[str, bool]]:
+    """Row console, API: what a search says is in the language of the question; no text mixes languages."""
+    settings = pointsman.Settings(policy="heuristic")
+    with pointsman.open("ws", settings=settings, embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("notes").add([Document("a", "Invoice: paper and toner.")])
+        scripts = {"что едят пингвины цвет:красный": "[а-я]", "企鹅吃什么 颜色：红": "[\u4e00-\u9fff]"}
+        for question, script in scripts.items():
+            answer = workspace.search(question, refuse="never", group_by="file", rerank=True)
+            texts = [answer.reason, *answer.degraded]
+            yield f"{question}: something is told", len(texts) > 1
+            for text in texts:
+                yield f"{question}: {text}", all(re.search(script, part) for part in re.split("[;；] ?", text))
 
 
 def names() -> Iterator[tuple[str, bool]]:
@@ -508,6 +525,7 @@ ROWS: Final[dict[str, Case]] = {
     "004-evaluation": evaluation,
     "004-typos": typos,
     "004-settings": settings_and_service,
+    "console": messages_in_three_languages,
     "errors": errors,
     "rerank": rerankers,
 }
