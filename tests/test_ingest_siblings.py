@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
 from datetime import datetime
 from typing import Any
 
@@ -54,6 +55,26 @@ def test_excel_shows_comments_merged_rows_and_formulas_without_a_result() -> Non
     text = text_of_file("a.xlsx", book)
     assert "北 | 哈尔滨\n北 | 长春\n合计 | =COUNTA(B2:B3)" in text
     assert "Comment on B2: 冬季加倍" in text
+
+
+@pytest.mark.parametrize("offset", [1, 10, 20, 30])
+def test_an_area_of_merged_cells_is_found_where_it_is_declared_across_two_blocks(offset: int) -> None:
+    from openpyxl import Workbook
+
+    book = Workbook()
+    for row in (("Depot", "Gleis"), ("Nord", "1"), (None, "2")):
+        book.active.append(row)
+    book.active.merge_cells("A2:A3")
+    buffer = io.BytesIO()
+    book.save(buffer)
+    with zipfile.ZipFile(buffer) as archive:
+        parts = {name: archive.read(name).decode() for name in archive.namelist()}
+    sheet = parts["xl/worksheets/sheet1.xml"]
+    before = len(sheet.partition("<mergeCell ")[0])  # a megabyte is read at a time
+    spaces = " " * ((1 << 20) - before - offset)
+    parts["xl/worksheets/sheet1.xml"] = sheet.replace("<mergeCells", f"{spaces}<mergeCells")
+    items = convert("a.xlsx", zipped(parts))
+    assert "Nord | 1\nNord | 2" in "\n".join(item.text for item in items if isinstance(item, ParsedDocument))
 
 
 @pytest.mark.parametrize(

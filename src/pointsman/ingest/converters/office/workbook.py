@@ -23,7 +23,6 @@ _MERGED = re.compile(rb"<(?:\w+:)?mergeCell\s[^>]{0,200}?ref=[\"']([A-Z]{1,3})(\
 _ESCAPE = re.compile(r"_x([0-9A-Fa-f]{4})_")
 _HEADER_TAGS = tuple(f"{_SHEET}{which}{part}" for which in ("odd", "even", "first") for part in ("Header", "Footer"))
 _HEADER_CODE = re.compile(r"&(?:\"[^\"]{0,200}\"|K[0-9A-Fa-f]{6}|\d{1,3}|.)")
-_MOST_MERGED = 20_000  # areas of one sheet
 
 
 def xlsx(path: str, data: bytes) -> ParsedDocument:
@@ -141,14 +140,12 @@ def _tall_areas(archive: Archive, member: str) -> dict[int, list[tuple[int, int]
     areas: dict[int, list[tuple[int, int]]] = {}
     with archive.open(member) as stream:
         tail = b""
-        for _ in range(_MOST_MERGED):
-            block = stream.read(1 << 20)
-            if not block:
-                break
-            for first_column, top, _, bottom in _MERGED.findall(tail + block):
+        while block := stream.read(1 << 20):
+            tail += block
+            for first_column, top, _, bottom in _MERGED.findall(tail) if b"mergeCell" in tail else ():
                 if int(bottom) > int(top):
                     areas.setdefault(int(top), []).append((_column(first_column.decode()), int(bottom)))
-            tail = block[-300:]
+            tail = tail[-300:]
     return areas
 
 
@@ -172,9 +169,10 @@ class _Cells:
         kind = cell.get("t", "n")
         if kind == "inlineStr":
             return _string(cell)
-        value = cell.findtext(f"{_SHEET}v") or ""
+        parts = {part.tag: part.text or "" for part in cell}
+        value = parts.get(f"{_SHEET}v", "")
         if not value:
-            formula = cell.findtext(f"{_SHEET}f")
+            formula = parts.get(f"{_SHEET}f")
             return f"={formula}" if formula else ""
         if kind == "s":
             return self._strings[int(value)] if value.isdecimal() and int(value) < len(self._strings) else ""
