@@ -503,13 +503,20 @@ def test_confidence_is_the_highest_relevance(values: list[float | None]) -> None
     assert judgements.confidence(hits) == max((value for value in values if value is not None), default=0.0)
 
 
-@given(st.dictionaries(st.text(max_size=3), st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=5))
-def test_more_datasets_never_refuse_what_one_alone_answers(datasets: dict[str, tuple[float, float]]) -> None:
+@given(
+    st.dictionaries(st.text(max_size=3), st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=5),
+    st.data(),
+)
+def test_more_datasets_never_refuse_what_one_with_a_first_hit_answers(
+    datasets: dict[str, tuple[float, float]], data: st.DataObject
+) -> None:
     judgements = Judgements({name: Evaluation(*pair) for name, pair in datasets.items()}, {})
-    best = judgements.best
-    assert best is not None
-    is_answered = any(chance >= minimum for chance, minimum in datasets.values())
-    assert (best.best >= best.minimum) == is_answered
+    names = data.draw(st.lists(st.sampled_from([*datasets, "not judged"]), max_size=8))
+    best = judgements.best_of([Hit(Document("1", "x"), 0.0, name) for name in names])
+    judged_pairs = [datasets[name] for name in names if name in datasets]
+    assert (best is None) == (not judged_pairs)
+    is_answered = any(chance >= minimum for chance, minimum in judged_pairs)
+    assert (best is not None and best.best >= best.minimum) == is_answered
 
 
 # ── the wire ─────────────────────────────────────────────────────────────────────────────────────────────────────────

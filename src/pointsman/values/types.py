@@ -474,7 +474,7 @@ class Ranked:
         dropped: hits that the stage removed, with the reason.
         degraded: what did not work as asked, and what was done instead.
         refused: set if nothing relevant is left; ``hits`` is empty then.
-        best: the highest relevance of any candidate, among the hits or not; None if unknown.
+        best: the highest relevance of any candidate of a dataset that had one of the first hits; None if unknown.
         needed: the minimum of ``best`` for an answer, as recommended by the calibration.
         condition: what the syntax of the question requires, if all hits hold it; empty otherwise.
     """

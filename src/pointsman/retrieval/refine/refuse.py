@@ -1,7 +1,7 @@
 """Refusing: better to answer "No relevant results" than to answer with noise (R4).
 
-Two limits can refuse. The usual one acts on the relevance of the best candidate of all searched datasets together: what
-one dataset answers is not refused because another is searched too. A user-defined `Threshold` acts on one scale:
+Two limits can refuse. The usual one acts on the relevance of the best candidate of the datasets that have one of
+the first `READ` hits: what one of these answers is not refused because another is searched too. A user-defined `Threshold` acts on one scale:
 `Hit.relevance`, a reranker's scores, raw BM25, raw cosines or the calibrated sum. Ranks, and scores normalised for each
 query, show which hit is best but not whether it is good, so they cannot have a threshold.
 

@@ -12,6 +12,7 @@ import math
 import re
 from dataclasses import dataclass, replace
 from itertools import chain, count, repeat
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pointsman.retrieval.judge.languages import script_of
@@ -152,13 +153,18 @@ class Judgements:
     datasets: Mapping[str, Evaluation]
     relevance: Mapping[HitKey, float]
 
-    @property
-    def best(self) -> Evaluation | None:
-        """The evaluation of the dataset whose best candidate is the furthest above its minimum; None if there is none.
+    def best_of(self, hits: Iterable[Hit]) -> Evaluation | None:
+        """Return the evaluation of the dataset whose best candidate is the furthest above its minimum, if it has a hit.
 
-        Datasets are not weighed against each other: a second one refuses nothing that one alone answers.
+        Datasets are not weighed against each other: others refuse nothing that one alone answers, if its passages stand
+        among these hits. One of many datasets has something near any question, but then its passages seldom do.
+
+        Args:
+            hits: the first ones of an answer.
         """
-        return max(self.datasets.values(), key=lambda evaluation: evaluation.best - evaluation.minimum, default=None)
+        names = dict.fromkeys(map(attrgetter("dataset"), hits))
+        evaluations = filter(None, map(self.datasets.get, names))
+        return max(evaluations, key=lambda evaluation: evaluation.best - evaluation.minimum, default=None)
 
     def or_better(self, other: Judgements) -> Judgements:
         """Return the better of two judgements of each dataset and of each hit."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pointsman.retrieval.fusion import SCALES, CosineSpread
 from pointsman.retrieval.parallel_calls import DualCall, attempt, cause_of
+from pointsman.retrieval.refine.refuse import READ
 from pointsman.retrieval.run.candidates import Results, StoreResults, build_hits, provenance
 from pointsman.retrieval.run.candidates import fetch as fetch_documents
 from pointsman.retrieval.run.judging import NOTHING, Judgements, holders_of_word, raised_cosines
@@ -360,11 +361,10 @@ def judge(fused_lists: FusedLists, versions: Sequence[Fetched]) -> RankedHits:
                 judgements = judged_as_equals(fused_lists.retrieval, documents, judgements)
     except Exception as error:  # noqa: BLE001  (reported in the answer)
         inquiry.journal.failed("judge", perf_counter(), error, "hits have no relevance")
-    best = judgements.best if judgeable_results else None
-    relevance = None if best is None else judgements.relevance
+    relevance = judgements.relevance if judgements.datasets else None
     hits = tuple(build_hits(candidates.results, candidates.top, versions, candidates.steps, relevance))
     inquiry.journal.fused_hits = hits
-    ranking = Ranked(hits, candidates.scale)
+    ranking, best = Ranked(hits, candidates.scale), None if relevance is None else judgements.best_of(hits[:READ])
     return RankedHits(
         fused_lists, ranking if best is None else replace(ranking, best=best.best, needed=best.minimum), judgements
     )
