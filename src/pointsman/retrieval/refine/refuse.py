@@ -1,9 +1,9 @@
 """Refusing: better to answer "No relevant results" than to answer with noise (R4).
 
-Two limits can refuse. The usual one acts on the relevance of the best candidate of the datasets that have one of
-the first `READ` hits: what one of these answers is not refused because another is searched too. A user-defined `Threshold` acts on one scale:
-`Hit.relevance`, a reranker's scores, raw BM25, raw cosines or the calibrated sum. Ranks, and scores normalised for each
-query, show which hit is best but not whether it is good, so they cannot have a threshold.
+Two limits can refuse. The usual one acts on the relevance of the best candidate of the datasets that have one of the
+first `READ` hits: what one of these answers is not refused because another is searched too. A user-defined `Threshold`
+acts on one scale: `Hit.relevance`, a reranker's scores, raw BM25, raw cosines or the calibrated sum. Ranks, and scores
+normalised for each query, show which hit is best but not whether it is good, so they cannot have a threshold.
 
 A hit that holds all words of the question, or its names, codes and rare words if few hits hold them, is never refused
 by the usual limit: what a probability says against it, the reader can see for himself.
