@@ -350,7 +350,7 @@ def test_route_shows_three_decisions_and_one_without_a_workspace(notes_cli: Cli)
         "дата создания": "мало слов либо короткий текст с числом или именем: поиск по словам",
         "铁路": "词语很少，或短文本含数字或名称：关键词检索",
     }
-    assert {query: Routing.of(query).heuristic_reason for query in words} == words
+    assert {query: Routing.by_form(query).heuristic_reason for query in words} == words
     assert route_alone["heuristic_reason"] == words["дата создания"]
     assert route_alone["plan"] is None
     assert route_alone["decision"] is None

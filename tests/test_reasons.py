@@ -118,11 +118,11 @@ def template(code: str) -> str:
 def test_what_a_search_says_has_words_in_every_language() -> None:
     """Each sentence of each text in the source; what has none would leave the whole text in English."""
     known_sentences = {sentence for code in messages() for sentence in sentences_of(template(code))}
-    sentences = {(sentence, place) for sentence, place in sentences_in_source() if is_sentence(sentence)}
+    sentences = {(sentence, location) for sentence, location in sentences_in_source() if is_sentence(sentence)}
     assert len(sentences) > 150
     assert {
-        place: sentence
-        for sentence, place in sentences
+        location: sentence
+        for sentence, location in sentences
         if not {sentence, f"{{}} {sentence}"} & known_sentences and sentence not in NOT_SAID
     } == {}
 

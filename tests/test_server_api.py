@@ -248,7 +248,7 @@ def test_routing_tells_three_decisions(client: httpx.Client) -> None:
     """H5."""
     route = valid(client, client.post("/api/route", json={"query": "дата создания"}))
     assert route["heuristic"] == {"route": "bm25", "reasons": ["short_or_entity_numeric"]}
-    assert route["heuristic_reason"] == Routing.of("дата создания").heuristic_reason
+    assert route["heuristic_reason"] == Routing.by_form("дата создания").heuristic_reason
     assert route["plan"]["strategy"]
     assert set(route["decision"]["datasets"]) <= {"notes", "words"}
 

@@ -303,7 +303,7 @@ def route(
 
     query = question_of(words)
     if dataset is None and not is_url(workspace) and not (Path(workspace) / "datasets").is_dir():
-        printed_answers.routes(Routing.of(query), as_json=as_json)
+        printed_answers.routes(Routing.by_form(query), as_json=as_json)
         return
     with workspace_at(workspace, embedder) as open_workspace:
         selection = [open_workspace.dataset(name, create=False) for name in dataset] if dataset else None

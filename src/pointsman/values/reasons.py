@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
+from itertools import chain
 from typing import Any, Final, NamedTuple, Self
 
 from pointsman.text.language import detect
@@ -122,8 +123,10 @@ class Reason(str):
 
     def in_language(self, language: str) -> Self:
         """Return the reason in ``"en"``, ``"zh"`` or ``"ru"``; in English if a statement has other words."""
-        statements = tuple(known for statement in self.statements for known in _with_codes(statement))
-        foreign_texts = [str(known.values.get("text", "")) for known in statements if known.code not in messages()]
+        statements = tuple(chain.from_iterable(map(_with_codes, self.statements)))
+        foreign_texts = [
+            str(statement.values.get("text", "")) for statement in statements if statement.code not in messages()
+        ]
         is_foreign = any(language_of(text) != language for text in foreign_texts)
         return self._in_words(self.statements, "en") if is_foreign else self._in_words(statements, language)
 

@@ -308,7 +308,7 @@ class Workspace(StoredWorkspace):
         if datasets is None and choices:
             choices = list(ImageRouter().decide(question, choices).datasets)
         decision = self._router.decide(question, choices) if choices else None
-        return Routing.of(question.text, self.plan(choices, strategy, question), decision)
+        return Routing.by_form(question.text, self.plan(choices, strategy, question), decision)
 
     aroute = async_twin(route)
 
@@ -394,7 +394,7 @@ class Routing:
     heuristic_reason: str = ""
 
     @classmethod
-    def of(cls, query: str, plan: Plan | None = None, decision: RouteDecision | None = None) -> Routing:
+    def by_form(cls, query: str, plan: Plan | None = None, decision: RouteDecision | None = None) -> Routing:
         """Return the decisions about a query, with the one by its form."""
         from pointsman.selector.heuristic_route import router_select
 
