@@ -512,7 +512,7 @@ def test_more_datasets_never_refuse_what_one_with_a_first_hit_answers(
 ) -> None:
     judgements = Judgements({name: Evaluation(*pair) for name, pair in datasets.items()}, {})
     names = data.draw(st.lists(st.sampled_from([*datasets, "not judged"]), max_size=8))
-    best = judgements.best_of([Hit(Document("1", "x"), 0.0, name) for name in names])
+    best = judgements.best_evaluation([Hit(Document("1", "x"), 0.0, name) for name in names])
     judged_pairs = [datasets[name] for name in names if name in datasets]
     assert (best is None) == (not judged_pairs)
     is_answered = any(chance >= minimum for chance, minimum in judged_pairs)

@@ -86,9 +86,9 @@ def test_a_refusal_is_a_verdict() -> None:
 
 def test_a_heading_counts_against_the_limit_of_a_prompt() -> None:
     answer = answer_of(0.2, 0.2)
-    shortened = answer.to_prompt(max_tokens=25)
-    assert shortened.startswith(UNSURE)
-    assert len(shortened) < len(answer.to_prompt())
+    short_prompt = answer.to_prompt(max_tokens=25)
+    assert short_prompt.startswith(UNSURE)
+    assert len(short_prompt) < len(answer.to_prompt())
 
 
 # ── what refuse takes ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -144,8 +144,8 @@ def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("doors")
     with pointsman.open(folder, embedder=HashingEmbedder()) as workspace:
         workspace.dataset("d").add([Document(id_, text) for id_, text in TEXTS.items()])
-    with world(folder, "default") as everywhere:
-        yield everywhere
+    with world(folder, "default") as doors_world:
+        yield doors_world
 
 
 @pytest.mark.parametrize("question", [ANSWERED_QUESTION, UNSURE_QUESTION])

@@ -225,14 +225,14 @@ class Refuser(BaseRefiner):
         if unjudged_hit := next((hit for hit in ranking.hits[:LOOKED_AT] if hit.relevance is None), None):
             return None, f"not judged: hit {unjudged_hit.id!r:.80} has no relevance"
         minimum = self._minimum(ranking)
-        chance, wanted = _told_apart(best, minimum)
-        figures = f"the best candidate has relevance {chance}, and {wanted} is needed"
+        chance, minimum_figure = _told_apart(best, minimum)
+        figures = f"the best candidate has relevance {chance}, and {minimum_figure} is needed"
         if best >= minimum:
             return None, figures
         if (holder := holds_words(query.text, ranking.hits[:READ])) is not None:
             return None, f"{figures}, but {holder.id!r:.80} holds the question's words"
-        reason = Reason.of("improbable", chance=chance, wanted=wanted, id=f"{nearest.id!r:.80}")
-        return Refusal(reason, nearest, best, minimum, PROBABILITY), f"refused: {chance} < {wanted}"
+        reason = Reason.of("improbable", chance=chance, wanted=minimum_figure, id=f"{nearest.id!r:.80}")
+        return Refusal(reason, nearest, best, minimum, PROBABILITY), f"refused: {chance} < {minimum_figure}"
 
 
 def _told_apart(first: float, second: float) -> tuple[str, str]:

@@ -153,7 +153,7 @@ class Judgements:
     datasets: Mapping[str, Evaluation]
     relevance: Mapping[HitKey, float]
 
-    def best_of(self, hits: Iterable[Hit]) -> Evaluation | None:
+    def best_evaluation(self, hits: Iterable[Hit]) -> Evaluation | None:
         """Return the evaluation of the dataset whose best candidate is the furthest above its minimum, if it has a hit.
 
         Datasets are not weighed against each other: others refuse nothing that one alone answers, if its passages stand
