@@ -364,7 +364,8 @@ def judge(fused_lists: FusedLists, versions: Sequence[Fetched]) -> RankedHits:
     relevance = judgements.relevance if judgements.datasets else None
     hits = tuple(build_hits(candidates.results, candidates.top, versions, candidates.steps, relevance))
     inquiry.journal.fused_hits = hits
-    ranking, best = Ranked(hits, candidates.scale), None if relevance is None else judgements.best_evaluation(hits[:READ])
+    ranking = Ranked(hits, candidates.scale)
+    best = None if relevance is None else judgements.best_evaluation(hits[:READ])
     return RankedHits(
         fused_lists, ranking if best is None else replace(ranking, best=best.best, needed=best.minimum), judgements
     )
