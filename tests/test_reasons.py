@@ -209,3 +209,9 @@ def test_languages_without_words_read_english() -> None:
     assert [language_of(text) for text in ("was ist das für ein Ding", "これは何ですか", "", "що це їсть")] == [
         "en"
     ] * 4
+
+
+@pytest.mark.parametrize("text", ["ValueError: " + "y: " * 1_000, "a: b: c: d: " * 3 + "no passage", "x" * 10_000])
+def test_a_text_of_somebody_else_is_not_read_for_long(text: str) -> None:
+    """A server's error stands in answers: of parts in parts and long texts the words are left as they are."""
+    assert in_language(text, "zh") == text

@@ -38,6 +38,11 @@ _VALUES: Final = {"error": r"[A-Z]\w+(?:: (?:(?!; ).)+)?", "stage": r"\w+", "of"
 """Patterns of values that are not of any words up to the next statement; an error begins with its type."""
 
 
+_MOST_CHARACTERS: Final = 500
+_MOST_DEPTH: Final = 3
+"""A longer text, and one of more parts in parts, quotes somebody else, whose words could be made to take long."""
+
+
 @cache
 def _patterns() -> list[tuple[str, re.Pattern[str]]]:
     """The codes with patterns of their English words, those that say most first."""
@@ -145,11 +150,12 @@ def _with_codes(statement: Statement) -> tuple[Statement, ...]:
     return _known_statements(text) or (statement,)
 
 
-def _known_statements(text: str) -> tuple[Statement, ...]:
+def _known_statements(text: str, depth: int = _MOST_DEPTH) -> tuple[Statement, ...]:
     """The statements that a text makes by its English words, also the value ``part`` of one; none if any is unknown."""
-    for code, pattern in _patterns() if text else []:
-        if (match := pattern.match(text)) and ("part" not in match.groupdict() or _known_statements(match["part"])):
-            statements = (Statement(code, match.groupdict()), *_known_statements(text[match.end() :]))
+    for code, pattern in _patterns() if 0 < len(text) <= _MOST_CHARACTERS and depth else []:
+        match = pattern.match(text)
+        if match and ("part" not in match.groupdict() or _known_statements(match["part"], depth - 1)):
+            statements = (Statement(code, match.groupdict()), *_known_statements(text[match.end() :], depth))
             return statements if match.end() == len(text) or len(statements) > 1 else ()
     return ()
 

@@ -95,15 +95,17 @@ export function reasoned(reasons, text) {
 /**
  * Translates a message of the service if it is known, else returns it unchanged.
  * @param {string} text
+ * @param {number} [depth] of parts in parts
  * @returns {{text: string, lang: string | null}} its language if different from that of the interface
  */
-export function said(text) {
+export function said(text, depth = 3) {
+  if (text.length > 500 || !depth) return asWritten(text); // it quotes somebody else, whose words could take long
   const parts = [];
   for (let at = 0, match = null; at < text.length; at += match[0].length) {
     const known = CODES.find(([pattern]) => {
       pattern.lastIndex = at;
       match = pattern.exec(text);
-      return match && (match.groups?.part === undefined || !said(match.groups.part).lang);
+      return match && (match.groups?.part === undefined || !said(match.groups.part, depth - 1).lang);
     });
     if (!known || (known[1] === "of_error" && match[0] === text)) return asWritten(text);
     parts.push(worded(known[1], match.groups ?? {}));
