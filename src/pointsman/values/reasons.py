@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from itertools import chain
 from typing import Any, Final, NamedTuple, Self
@@ -44,14 +44,15 @@ _MOST_DEPTH: Final = 3
 
 
 @cache
-def _patterns() -> list[tuple[str, re.Pattern[str]]]:
-    """The codes with patterns of their English words, those that say most first."""
+def _patterns() -> list[tuple[str, str, re.Pattern[str]]]:
+    """The codes with the longest words between their values and patterns of all, those that say most first."""
     texts = {code: re.sub(r"\{\w+\}", "", english) for code, (english, *_) in messages().items()}
     patterns = []
     for code in sorted(texts, key=lambda code: -len(texts[code])):
         words = re.escape(messages()[code][0])
         words = re.sub(r"\\{(\w+)\\}", lambda name: f"(?P<{name[1]}>{_VALUES.get(name[1], '(?:(?!; ).)+')})", words)
-        patterns.append((code, re.compile(f"(?s:{words})(?:; |$)")))
+        between_values = max(re.split(r"\{\w+\}", messages()[code][0]), key=len)
+        patterns.append((code, between_values, re.compile(f"(?s:{words})(?:; |$)")))
     return patterns
 
 
@@ -150,10 +151,11 @@ def _with_codes(statement: Statement) -> tuple[Statement, ...]:
     return _known_statements(text) or (statement,)
 
 
+@lru_cache(maxsize=256)  # a service says the same again and again
 def _known_statements(text: str, depth: int = _MOST_DEPTH) -> tuple[Statement, ...]:
     """The statements that a text makes by its English words, also the value ``part`` of one; none if any is unknown."""
-    for code, pattern in _patterns() if 0 < len(text) <= _MOST_CHARACTERS and depth else []:
-        match = pattern.match(text)
+    for code, words, pattern in _patterns() if 0 < len(text) <= _MOST_CHARACTERS and depth else []:
+        match = pattern.match(text) if words in text else None  # most are told apart by their words, which is quicker
         if match and ("part" not in match.groupdict() or _known_statements(match["part"], depth - 1)):
             statements = (Statement(code, match.groupdict()), *_known_statements(text[match.end() :], depth))
             return statements if match.end() == len(text) or len(statements) > 1 else ()
