@@ -113,9 +113,10 @@ def decode_file(data: bytes, *, may_declare: bool = False, encoding: str | None 
     # A stray control character is removed later; many mean UTF-16 (every other byte) or a binary file.
     many_controls = len(sample) - len(sample.translate(None, _CONTROL_BYTES)) > 2 + len(sample) // 20
     try:
-        text = "" if many_controls else data.decode("utf-8")
-        if text and (may_declare or encoding or len(data) - len(text) > _FEW_BYTES or not _is_chinese(data, text)):
-            return text, ""
+        if not many_controls:
+            text = data.decode("utf-8")
+            if may_declare or encoding or len(data) - len(text) > _FEW_BYTES or not _is_chinese(data, text):
+                return text, ""
     except UnicodeDecodeError:
         pass  # another encoding, determined below
     if many_controls or b"\x00" in sample:

@@ -129,6 +129,8 @@ class Reason(str):
 
     def in_language(self, language: str) -> Self:
         """Return the reason in ``"en"``, ``"zh"`` or ``"ru"``; in English if a statement has other words."""
+        if language == "en":
+            return self._in_words(self.statements, "en")
         statements = tuple(chain.from_iterable(map(_with_codes, self.statements)))
         foreign_texts = [
             str(statement.values.get("text", "")) for statement in statements if statement.code not in messages()

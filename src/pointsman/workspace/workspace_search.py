@@ -23,7 +23,6 @@ from pointsman.tools.json_forms import form_of, plain_form
 from pointsman.tools.sync_and_async import async_twin, in_thread
 from pointsman.tools.system.memory import memory_use
 from pointsman.values.reasons import Reason, language_of
-from pointsman.values.settings import by_dataset
 from pointsman.values.types import Plan, Query
 from pointsman.workspace.dataset import Dataset
 from pointsman.workspace.dataset.dataset_lifecycle import changed_bm25
@@ -105,7 +104,7 @@ class Workspace(StoredWorkspace):
             "documents": len(dataset),
             "embedder": info.embedder,
             "relevance": self._relevance_of(dataset),
-            "date_column": told_date_column(dataset.store, by_dataset(self.settings.date_columns).get(name, "")),
+            "date_column": told_date_column(dataset.store, name, self.settings.date_columns),
             "vectors_due": statistics.vectors_due,
             "truncations": dataset.truncations,
             "kept_days": statistics.recorded_state.days if statistics.recorded_state else 0,

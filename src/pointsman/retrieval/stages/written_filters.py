@@ -149,8 +149,15 @@ def date_columns(store: Store, column: str = "") -> list[str]:
     return [key for key, dated in is_date.items() if dated]
 
 
-def told_date_column(store: Store, column: str = "") -> str:
-    """Return in words which field `date_columns` tells, and whether it is set or guessed; ``none: …``: why none."""
+def told_date_column(store: Store, dataset: str, setting: Sequence[str]) -> str:
+    """Return in words which field `date_columns` tells, and whether it is set or guessed; ``none: …``: why none.
+
+    Args:
+        store: of the dataset, or of a view of it.
+        dataset: its name.
+        setting: the value of the setting ``date_columns``.
+    """
+    column = by_dataset(setting).get(dataset, "")
     keys = date_columns(store, column)
     if len(keys) != 1:
         return f"none: {', '.join(keys[:3])} hold dates; set date_columns" if keys else "none: no field holds dates"

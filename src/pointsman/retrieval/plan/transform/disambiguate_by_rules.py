@@ -85,5 +85,5 @@ def is_courtesy(text: str) -> bool:
     (True, True, False)
     """
     words = [fold(CONTRACTION.sub("", word)) for word in re.findall(r"[\w'’]+", text[:_LENGTH])]
-    is_polite = any(word in COURTESIES for word in words) and all(word in COURTESIES | NO_NAMES for word in words)
+    is_polite = not COURTESIES.isdisjoint(words) and (COURTESIES | NO_NAMES).issuperset(words)
     return is_polite or (bool(text) and not _CHINESE_COURTESY.sub("", text[:_LENGTH]))

@@ -54,7 +54,6 @@ from pointsman.tools.errors import (
 from pointsman.tools.json_forms import plain_form
 from pointsman.tools.vectors import encode_vector, vector_of
 from pointsman.values.filters import parse_optional
-from pointsman.values.settings import by_dataset
 from pointsman.values.types import AddResult, Document
 from pointsman.values.wire import public_metadata
 from pointsman.workspace.stored_folders import in_named_folder
@@ -555,7 +554,6 @@ def _document(document: Document, *, with_root: bool = False) -> dict[str, Any]:
 
 
 def _status_in_view(state: State, dataset: Dataset) -> dict[str, Any]:
-    column = by_dataset(state.workspace.settings.date_columns).get(dataset.name, "")
     return {
         **_UNKNOWN,
         "name": dataset.name,
@@ -563,7 +561,7 @@ def _status_in_view(state: State, dataset: Dataset) -> dict[str, Any]:
         "indexing_technique": dataset.indexing_technique,
         "documents": len(dataset),
         "embedder": dataset.store.info.embedder,
-        "date_column": told_date_column(dataset.store, column),
+        "date_column": told_date_column(dataset.store, dataset.name, state.workspace.settings.date_columns),
         "vectors_due": dataset.vectors_due,
     }
 
