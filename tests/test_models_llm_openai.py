@@ -65,6 +65,10 @@ class Server:
                     outer.peak = max(outer.peak, outer.running)
                 try:
                     status, headers, body = outer.answer(request)
+                finally:  # before the client has its answer, and may ask again
+                    with lock:
+                        outer.running -= 1
+                try:
                     self.send_response(status)
                     for name, value in {
                         "Content-Type": "application/json",
@@ -76,9 +80,6 @@ class Server:
                     self.wfile.write(body)
                 except (BrokenPipeError, ConnectionResetError):
                     pass  # the client gave up first, as it should
-                finally:
-                    with lock:
-                        outer.running -= 1
 
             def log_message(self, *args: object) -> None:
                 pass
@@ -267,6 +268,7 @@ def test_only_so_many_requests_at_once(server: Server, make: Make) -> None:
 
     def answer(request: dict[str, Any]) -> Answer:
         gate.wait()
+        time.sleep(0.05)  # a third would arrive meanwhile
         return completion("hello")
 
     server.answer = answer
