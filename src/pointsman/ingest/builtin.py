@@ -11,9 +11,9 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pointsman.ingest import converters
 from pointsman.ingest.chunk import chunk
 from pointsman.ingest.convert import plain
-from pointsman.ingest.converters import markup as _markup
 from pointsman.ingest.folder import read_paths
 from pointsman.ingest.source_text import ParsedDocument, Section, clean
 
@@ -132,7 +132,9 @@ def _description(item: Distribution) -> Iterator[Document]:
     if not text:
         return
     content_type = (_field(item, "Description-Content-Type") or "text/x-rst").partition(";")[0].strip().lower()
-    convert = {"text/markdown": _markup.markdown, "text/x-rst": _markup.restructured_text}.get(content_type, plain)
+    convert = {"text/markdown": converters.markup.markdown, "text/x-rst": converters.markup.restructured_text}.get(
+        content_type, plain
+    )
     source = convert(f"packages/{name}", text)
     facts: dict[str, Any] = {"name": name, "version": item.version, "summary": summary}
     yield from chunk(replace(source, title=name, metadata={**source.metadata, **facts}))

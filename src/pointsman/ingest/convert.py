@@ -9,21 +9,8 @@ from itertools import chain
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from pointsman.ingest.converters import code as _code
-from pointsman.ingest.converters import inner_files as _inner
-from pointsman.ingest.converters import light_markup as _light
-from pointsman.ingest.converters import mail as _mail
-from pointsman.ingest.converters import markup as _markup
-from pointsman.ingest.converters import pdf as _pdf
-from pointsman.ingest.converters import pictures as _pictures
-from pointsman.ingest.converters import records as _records
-from pointsman.ingest.converters import rich_text as _rich_text
-from pointsman.ingest.converters import web_page as _web_page
-from pointsman.ingest.converters import xml_words as _xml
-from pointsman.ingest.converters.office import open_formats as _open
-from pointsman.ingest.converters.office import slides as _slides
-from pointsman.ingest.converters.office import word as _word
-from pointsman.ingest.converters.office import workbook as _workbook
+from pointsman.ingest import converters
+from pointsman.ingest.converters import office
 from pointsman.ingest.converters.office.archive import MAX_UNPACKED
 from pointsman.ingest.encoding import decode_file
 from pointsman.ingest.reading_limits import FileLimits
@@ -40,27 +27,27 @@ CODE_ENDINGS = frozenset(
 )
 """Extensions (and whole names) of files that are split at definitions."""
 
-PICTURES = _pictures.ENDINGS
+PICTURES = frozenset({"png", "jpg", "jpeg", "tif", "tiff", "webp", "bmp", "gif"})
 """Extensions of pictures."""
 
 RECORD_KINDS = frozenset({"json", "jsonl", "csv", "tsv"})
 """Formats in which each record is a document."""
 
 _TEXT_FORMATS: dict[str, Callable[[str, str], Converted]] = {
-    "md": lambda path, text: _with_front_matter(_markup.markdown(path, text)),
-    "rst": lambda path, text: iter((_markup.restructured_text(path, text),)),
-    "html": lambda path, text: iter((_web_page.html(path, text),)),
-    "xml": lambda path, text: iter((_xml.xml(path, text),)),
-    "adoc": lambda path, text: iter((_light.asciidoc(path, text),)),
-    "org": lambda path, text: iter((_light.org(path, text),)),
-    "tex": lambda path, text: iter((_light.tex(path, text),)),
-    "ics": lambda path, text: iter((_light.calendar(path, text),)),
-    "srt": lambda path, text: iter((_light.subtitles(path, text),)),
+    "md": lambda path, text: _with_front_matter(converters.markup.markdown(path, text)),
+    "rst": lambda path, text: iter((converters.markup.restructured_text(path, text),)),
+    "html": lambda path, text: iter((converters.web_page.html(path, text),)),
+    "xml": lambda path, text: iter((converters.xml_words.xml(path, text),)),
+    "adoc": lambda path, text: iter((converters.light_markup.asciidoc(path, text),)),
+    "org": lambda path, text: iter((converters.light_markup.org(path, text),)),
+    "tex": lambda path, text: iter((converters.light_markup.tex(path, text),)),
+    "ics": lambda path, text: iter((converters.light_markup.calendar(path, text),)),
+    "srt": lambda path, text: iter((converters.light_markup.subtitles(path, text),)),
     "txt": lambda path, text: iter((plain(path, text),)),
-    "json": _records.json_file,
-    "jsonl": _records.json_lines,
-    "csv": lambda path, text: _records.table(path, text, "csv"),
-    "tsv": lambda path, text: _records.table(path, text, "tsv"),
+    "json": lambda path, text: converters.records.json_file(path, text),  # noqa: PLW0108  (read when it is called)
+    "jsonl": lambda path, text: converters.records.json_lines(path, text),  # noqa: PLW0108
+    "csv": lambda path, text: converters.records.table(path, text, "csv"),
+    "tsv": lambda path, text: converters.records.table(path, text, "tsv"),
 }
 
 
@@ -97,29 +84,31 @@ _MOST_DEPTH = 3  # each could contain the next, without end
 
 def _picture(path: str, data: bytes, reading: _Reading) -> Converted:
     reading.before_picture()
-    return _pictures.picture(path, data)
+    return converters.pictures.picture(path, data)
 
 
 _BINARY_FORMATS: dict[str, Callable[[str, bytes, _Reading], Converted]] = {
-    "pdf": lambda path, data, reading: _pdf.pdf(path, data, reading.limits, reading.before_picture),
-    "docx": lambda path, data, reading: _word.docx(path, data, reading.encoding),
-    "pptx": lambda path, data, reading: _slides.pptx(path, data, reading.limits.pages),
-    "xlsx": lambda path, data, _: iter((_workbook.xlsx(path, data),)),
-    "xls": lambda path, data, _: iter((_workbook.old_workbook(path, data, "xls"),)),
-    "xlsb": lambda path, data, _: iter((_workbook.old_workbook(path, data, "xlsb"),)),
-    "odt": lambda path, data, _: iter((_open.opendocument(path, data, "odt"),)),
-    "ods": lambda path, data, _: iter((_open.opendocument(path, data, "ods"),)),
-    "odp": lambda path, data, _: iter((_open.opendocument(path, data, "odp"),)),
-    "rtf": lambda path, data, _: iter((_rich_text.rtf(path, data),)),
-    "msg": lambda path, data, reading: _rich_text.msg(path, data, reading.limits.pages, reading.inner),
-    "epub": lambda path, data, reading: _open.epub(path, data, reading.encoding),
-    "eml": lambda path, data, reading: _mail.mail(path, data, reading.limits.pages, reading.inner, reading.encoding),
-    "mbox": lambda path, data, reading: _mail.mailbox(
+    "pdf": lambda path, data, reading: converters.pdf.pdf(path, data, reading.limits, reading.before_picture),
+    "docx": lambda path, data, reading: office.word.docx(path, data, reading.encoding),
+    "pptx": lambda path, data, reading: office.slides.pptx(path, data, reading.limits.pages),
+    "xlsx": lambda path, data, _: iter((office.workbook.xlsx(path, data),)),
+    "xls": lambda path, data, _: iter((office.workbook.old_workbook(path, data, "xls"),)),
+    "xlsb": lambda path, data, _: iter((office.workbook.old_workbook(path, data, "xlsb"),)),
+    "odt": lambda path, data, _: iter((office.open_formats.opendocument(path, data, "odt"),)),
+    "ods": lambda path, data, _: iter((office.open_formats.opendocument(path, data, "ods"),)),
+    "odp": lambda path, data, _: iter((office.open_formats.opendocument(path, data, "odp"),)),
+    "rtf": lambda path, data, _: iter((converters.rich_text.rtf(path, data),)),
+    "msg": lambda path, data, reading: converters.rich_text.msg(path, data, reading.limits.pages, reading.inner),
+    "epub": lambda path, data, reading: office.open_formats.epub(path, data, reading.encoding),
+    "eml": lambda path, data, reading: converters.mail.mail(
         path, data, reading.limits.pages, reading.inner, reading.encoding
     ),
-    "zip": lambda path, data, reading: _inner.archive(path, data, reading.limits.pages, reading.inner),
-    "mhtml": lambda path, data, reading: _mail.saved_page(path, data, reading.encoding),
-    **dict.fromkeys(_pictures.ENDINGS, _picture),
+    "mbox": lambda path, data, reading: converters.mail.mailbox(
+        path, data, reading.limits.pages, reading.inner, reading.encoding
+    ),
+    "zip": lambda path, data, reading: converters.inner_files.archive(path, data, reading.limits.pages, reading.inner),
+    "mhtml": lambda path, data, reading: converters.mail.saved_page(path, data, reading.encoding),
+    **dict.fromkeys(PICTURES, _picture),
 }
 _PICTURE_MARKS = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"II*\x00", b"MM\x00*", b"GIF87a", b"GIF89a")
 _OLD_OFFICE = {"doc": "Word document", "ppt": "PowerPoint presentation"}
@@ -167,9 +156,9 @@ def convert(
     """
     limits = limits or FileLimits()
     digest, offset, limit = sha256(data).hexdigest(), 0, limits.most_characters(len(data))
-    if images and format_of(path, data) in _pictures.ENDINGS:
+    if images and format_of(path, data) in PICTURES:
         before_picture()
-        items = _pictures.picture(path, data, images=True)
+        items = converters.pictures.picture(path, data, images=True)
     else:
         items = _convert(path, data, _Reading(limits, before_picture, encoding, []))
     for item in items:
@@ -215,9 +204,9 @@ def _convert_text(path: str, text: str, kind: str, limits: FileLimits) -> Conver
     if not text.strip():
         return iter(())  # an empty file is not a problem: package markers are empty on purpose
     if kind in CODE_ENDINGS:
-        return iter((_code.code(path, text, kind),))
+        return iter((converters.code.code(path, text, kind),))
     if kind == "ipynb":
-        return _markup.notebook(path, text, limits.pages)
+        return converters.markup.notebook(path, text, limits.pages)
     return _with_words(path, _TEXT_FORMATS[kind](path, text))
 
 
@@ -244,7 +233,7 @@ def format_of(path: str, data: bytes) -> str:
     if data.startswith(_OLE):
         return ending if ending in ("xls", "msg", *_OLD_OFFICE) else "txt"
     if data.startswith(_PICTURE_MARKS) or (data.startswith(b"RIFF") and data[8:12] == b"WEBP"):
-        return ending if ending in _pictures.ENDINGS else "png"
+        return ending if ending in PICTURES else "png"
     if ending in _BINARY_FORMATS or ending in _TEXT_FORMATS or ending in CODE_ENDINGS or ending == "ipynb":
         return ending
     head = data[:1024].lstrip().lower()

@@ -1,7 +1,8 @@
 """Package names that are loaded on first use, so that importing the package stays cheap.
 
 A package declares them once, in its stub (``__init__.pyi``), as ``from package.module import name as name``: type
-checkers and editors read them there, and so does `lazily` (https://scientific-python.org/specs/spec-0001/).
+checkers and editors read them there, and so does `lazily` (https://scientific-python.org/specs/spec-0001/). A module of
+the package itself stands there as ``from package import module as module``.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ def lazily(
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module, attribute = homes[name]
+        if module == package:
+            return import_module(f"{package}.{attribute}")
         namespace[name] = value = getattr(import_module(module, package), attribute)
         return value
 

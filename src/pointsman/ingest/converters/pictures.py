@@ -24,7 +24,6 @@ from pointsman.tools.system.processes import NEUTRAL_FOLDER, bare_environment, f
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-ENDINGS = frozenset({"png", "jpg", "jpeg", "tif", "tiff", "webp", "bmp", "gif"})
 INSTALL = (
     "install an OCR engine to read it: pip install 'pointsman[ocr]', or the program tesseract with the data of its "
     "languages (on Debian: tesseract-ocr tesseract-ocr-rus tesseract-ocr-chi-sim)"

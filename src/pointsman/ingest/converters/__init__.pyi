@@ -1,0 +1,11 @@
+from pointsman.ingest.converters import code as code
+from pointsman.ingest.converters import inner_files as inner_files
+from pointsman.ingest.converters import light_markup as light_markup
+from pointsman.ingest.converters import mail as mail
+from pointsman.ingest.converters import markup as markup
+from pointsman.ingest.converters import pdf as pdf
+from pointsman.ingest.converters import pictures as pictures
+from pointsman.ingest.converters import records as records
+from pointsman.ingest.converters import rich_text as rich_text
+from pointsman.ingest.converters import web_page as web_page
+from pointsman.ingest.converters import xml_words as xml_words
