@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
     from starlette.types import ASGIApp
 
-WAIT = 15.0  # seconds; machines are busy
+WAIT = 60.0  # seconds; machines are busy
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 

