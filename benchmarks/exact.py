@@ -149,6 +149,20 @@ FAMILIES = (
         ),
     ),
     Family(
+        "Chinese issues",
+        lambda n: f"技术周刊（第 {150 + n} 期）：这里记录值得分享的内容。",
+        (
+            lambda n: f"技术周刊 第{150 + n}期 内容",
+            lambda n: f"周刊{150 + n}期记录了什么？",
+            lambda n: f"第 {150 + n} 期",
+        ),
+    ),
+    Family(
+        "chapters",
+        lambda n: f"Глава {1 + n}. Путник выходит к реке и ждёт парома.",
+        (lambda n: f"что в главе {1 + n}?", lambda n: f"{1 + n}-я глава", lambda n: f"chapter {1 + n}"),
+    ),
+    Family(
         "phones",
         lambda n: f"The workshop answers at 8-800-555-35-{10 + n}.",
         (lambda n: f"who answers at 8-800-555-35-{10 + n}?", lambda n: f"8-800-555-35-{10 + n}"),

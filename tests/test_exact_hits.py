@@ -20,6 +20,7 @@ KINDS = [
     ),
     ("Накладная № {}: котельная поставила насосы в срок.", "что поставили по накладной № {}?"),
     ("发票{}：锅炉公司要求三十天内付款。", "发票{}什么时候到期？"),
+    ("技术周刊（第 {} 期）：这里记录值得分享的内容。", "技术周刊 第{}期 内容"),
     ("The build v2.{} mends the boiler's log.", "what does version 2.{} mend?"),
     ("Room {} has a boiler and two windows.", "what is in room {}?"),
     ("The option boiler_limit_{}_max stops the pump.", "what does boiler_limit_{}_max do?"),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pointsman.text.notations import Designation
 
-_SIGN: Final = re.compile(r"[\d_]|[a-z][A-Z]|\.\w+\.|月[^日号號]{1,4}[日号號]")
+_SIGN: Final = re.compile(r"[\d_]|[a-z][A-Z]|\.\w+\.|月[^日号號]{1,4}[日号號]|第[一-龥]")
 """Without one of these a question names nothing exactly."""
 _YEAR: Final = re.compile("[0-9０-９]{4}")
 

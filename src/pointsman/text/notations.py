@@ -10,13 +10,15 @@ identifier          ``max_retries``, ``maxRetryCount``      ``MAX_RETRIES``, ``m
 version             ``v1.12``, ``1.6.1``, ``固件1.27``      ``1.12``, ``V1.12``; not ``11.2``, ``1.12.3``
 account, telephone  ``DE89370400440532013000``, 9 digits    with blanks, hyphens and brackets, or without
 number of a kind    ``invoice 417``, ``№ 616``, ``发票417`` any 417 of its own; not ``4170``, ``41.7``
+ordinal of a part   ``第190期``, ``第十章``, ``глава 3``    ``第 190 期``, ``第10章``, ``Chapter III``; own ``190``
 full date           ``25 October 2024``, ``2024年10月25日`` the same day in any notation
 =================== ======================================= ===================================================
 
-What only counts or narrows is no such thing: amounts with units (``16GB``), counts (``the 3 plans``), years, quarters,
-ordinals, and dates after a word that makes a range of them (``since 1 May 2024``). Nor are short names with a digit or
-two, for which texts have other words (``B12``, ``ww2``, ``K-12``): of the passages that answer a question with one, a
-third lack it in SciFact and WikiQA. Numbers of fewer than three digits stand in too many texts by chance.
+What only counts or narrows is no such thing: amounts with units (``16GB``), counts (``the 3 plans``), years,
+quarters, ordinals (``第三届``), and dates after a word that makes a range of them (``since 1 May 2024``). Nor are
+short names with a digit or two, for which texts have other words (``B12``, ``ww2``, ``K-12``): of the passages that
+answer a question with one, a third lack it in SciFact and WikiQA. Numbers of fewer than three digits stand in too
+many texts by chance.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from pointsman.text.number_terms import FEWEST_DIGITS, numbers_of_one
-from pointsman.text.quantities import MONTH, NAMES_OF_UNITS, dates_in, month_number
+from pointsman.text.quantities import HAN_NUMERALS, MONTH, NAMES_OF_UNITS, dates_in, month_number, number_value
 from pointsman.text.stop_words import ENGLISH, RUSSIAN
 from pointsman.text.unicode import fold
 
@@ -86,6 +88,24 @@ _KIND: Final = re.compile(
     rf"|(?:{'|'.join(_KINDS_ZH.split())})(?:编号|号码|号)?[是为：:\s]*(\d{{3,}})(?![\d.,%]*[个份张元年月日次])",
     re.IGNORECASE,
 )
+_DIVISIONS: Final = {
+    "chapter": "章", "ch.": "章", "глав": "章", "гл.": "章", "volume": "卷", "том": "卷", "episode": "集",
+    "lesson": "课", "урок": "课", "выпуск": "期",
+}  # fmt: skip
+_ROMAN: Final = ["", "i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix"]
+_STEMS: Final = ["перв", "втор", "трет", "четв", "пят", "шест", "седьм", "восьм", "девят", "десят"]
+_IN_LETTERS: Final = dict(zip(_STEMS, range(1, 11), strict=True)) | {
+    "x" * (number // 10) + numeral: number for number, numeral in enumerate(_ROMAN * 4) if number
+}
+_DIVISION: Final = rf"\b({'|'.join(map(re.escape, _DIVISIONS))})[а-я]{{0,2}}"
+_ORDINAL: Final = re.compile(
+    rf"第\s?(\d{{1,5}}|[{HAN_NUMERALS}]{{1,8}})\s?([期章款卷回集版号號讲講课課篇册]|[条條](?![^\W规規的是有款中里内第和与]))"
+    rf"|(?<![\d.,])(\d{{3,5}})\s?(期)(?![间間货貨限])|(?<![\d.,{HAN_NUMERALS}])(\d{{1,3}}|[{HAN_NUMERALS}]{{1,3}})\s?([楼樓])"
+    rf"|(?<![\w.,])(\d{{1,4}})(?:-[а-я]{{1,3}}|st|nd|rd|th)\s{_DIVISION}"
+    rf"|{_DIVISION}\s?[№#]?\s?(?!i )(\d{{1,4}}\b|{'|'.join(_IN_LETTERS)})[а-я]{{0,3}}\b(?![.,]\d)",
+    re.IGNORECASE,
+)
+"""Not 第三条铁路; nor 届 and 节: of the passages that answer a question with one in XQuAD, half lack it."""
 _LONG_NUMBER: Final = re.compile(rf"(?<![{_OWN}])(?<!\d[.,/\-])\d{{9,34}}(?![{_OWN}]|[.,/\-]\d)(?<!0000)")
 """Of an account, card, person or telephone; what ends with four zeros is a count."""
 _NEXT_WORD: Final = re.compile(rf"[ \u00a0]+([{_LETTERS}]+)")
@@ -107,12 +127,14 @@ class Designation:
         words: what to search the keyword index for: its usual notations.
         dates: what it may mean, if it is a date.
         pattern: what a text that holds it matches, once both are folded; None for a date.
+        ordinal: the number and the kind of an issue, a chapter and the like.
     """
 
     text: str
     words: str
     dates: frozenset[Date] = frozenset()
     pattern: re.Pattern[str] | None = field(default=None, repr=False)
+    ordinal: tuple[int, str] | None = None
 
     def is_in(self, text: str) -> bool:
         """Whether a text holds it, in any usual notation."""
@@ -121,6 +143,8 @@ class Designation:
 
 @lru_cache(maxsize=512)  # several stages of a search ask the same of its hits
 def _is_in(name: Designation, text: str) -> bool:
+    if name.ordinal is not None and name.ordinal in map(_ordinal, _ORDINAL.finditer(_comparable(text))):
+        return True
     if name.pattern is not None:
         return name.pattern.search(_comparable(text)) is not None
     return any(not name.dates.isdisjoint(date.dates) for date in dates_in(text))
@@ -128,11 +152,14 @@ def _is_in(name: Designation, text: str) -> bool:
 
 def designations_in(question: str) -> tuple[Designation, ...]:
     """Return what a question names exactly, in order."""
-    spans: dict[int, tuple[int, Designation | None]] = {}  # by start: the end, and the designation, if it is one
+    names: dict[int, Designation] = {}  # by start
+    coverage = bytearray(len(question))
 
     def claim(start: int, end: int, designation: Designation | None) -> None:
-        if all(end <= other_start or start >= other_end for other_start, (other_end, _) in spans.items()):
-            spans[start] = end, designation
+        if not any(coverage[start:end]):
+            coverage[start:end] = bytes([1]) * (end - start)
+            if designation is not None:
+                names[start] = designation
 
     for date in dates_in(question):
         is_name = all(all(reading) for reading in date.dates) and not _RANGE_WORD.search(question, 0, date.start)
@@ -140,7 +167,7 @@ def designations_in(question: str) -> tuple[Designation, ...]:
         claim(date.start, date.end, Designation(text, text, frozenset(date.dates)) if is_name else None)
     for start, end, designation in _without_date(question):
         claim(start, end, designation)
-    return tuple(name for _, (_, name) in sorted(spans.items(), key=lambda item: item[0]) if name is not None)
+    return tuple(names[start] for start in sorted(names))
 
 
 def months_in(text: str) -> frozenset[tuple[int | None, int]]:
@@ -188,6 +215,12 @@ def _without_date(question: str) -> Iterator[tuple[int, int, Designation]]:
 def _with_kind(question: str) -> Iterator[tuple[int, int, Designation]]:
     """Yield numbers with their kind, or with a word or sign for numbers."""
     plain = _NUMBER_SIGN.sub(lambda match: "#".ljust(len(match[0])), question)
+    for match in _ORDINAL.finditer(question):
+        ordinal = _ordinal(match)
+        if ordinal[0]:
+            figures = f"{ordinal[0]}"
+            pattern = _number("", figures).pattern if len(figures) > 2 else None
+            yield *match.span(), Designation(match[0], f"{match[0]} {figures}", frozenset(), pattern, ordinal)
     for match in _KIND.finditer(plain):
         number = match[1] or match[2]
         following_word = _NEXT_WORD.match(question, match.end())
@@ -196,6 +229,14 @@ def _with_kind(question: str) -> Iterator[tuple[int, int, Designation]]:
             yield *match.span(), _number(question[slice(*match.span())], number)
     for match in _MARKED.finditer(plain):
         yield *match.span(), _number(question[slice(*match.span())], match[1])
+
+
+def _ordinal(match: re.Match[str]) -> tuple[int, str]:
+    """Return the number and the kind of a match of `_ORDINAL`; 0 if it is no number."""
+    number, kind = (fold(group) for group in match.groups() if group)
+    if number in _DIVISIONS:
+        number, kind = kind, number
+    return int(_IN_LETTERS.get(number) or number_value(number, "zh") or 0), _DIVISIONS.get(kind, kind)
 
 
 def _of_token(token: str) -> Designation | None:
