@@ -18,7 +18,7 @@ from urllib.parse import quote
 import pytest
 
 from browser import WAIT, Watched, axe_core, serving, watching
-from pointsman import Document, Workspace
+from pointsman import Document, Settings, Workspace
 from pointsman.embedders.query_vectors import QueryVectors
 from pointsman.evaluation.report import Report, StrategyReport
 from pointsman.retrieval.fusion import METHODS
@@ -919,6 +919,40 @@ def test_evaluations_are_drawn(page: Page, site: Site) -> None:
     page.locator("svg.chart .value.best >> text=0.950").wait_for()
     page.select_option("#e-run", label=page.locator("#e-run option").nth(1).inner_text())
     wait_until(page, "location.hash.includes('run=')")
+
+
+@pytest.mark.parametrize(
+    ("language", "words"),
+    [
+        ("en", ("created (guessed)", "updated (set by", "creatd, which no", "created, updated hold dates")),
+        ("zh", ("created（推测）", "updated（由", "creatd（由", "created, updated 都有日期")),
+        ("ru", ("created (выбрано", "updated (задано", "creatd, которого", "даты есть в created, updated")),
+    ],
+)
+def test_datasets_tell_their_date_column(
+    browser: Browser, tmp_path: Path, language: str, words: tuple[str, ...]
+) -> None:
+    settings = Settings(date_columns=("two=updated", "three=creatd"))
+    workspace = Workspace(tmp_path, settings=settings)
+    dates = {"created": "2024-05-01", "updated": "2024-06-01"}
+    for name, metadata in {
+        "one": {"created": "2024-05-01"},
+        "two": dates,
+        "three": {},
+        "four": dates,
+        "none": {},
+    }.items():
+        workspace.dataset(name).add([Document("a", "A signal stops trains.", metadata)])
+    with serving(create_app(workspace)) as base, watching(browser, base) as page:
+        page.goto(base)
+        page.evaluate(f"import('/console/i18n.mjs').then((texts) => texts.speak('{language}'))")
+        page.goto(f"{base}#datasets")
+        for name, wanted in zip(("one", "two", "three", "four"), words, strict=True):
+            page.locator("table.datasets tr", has=page.locator(f"a:text-is('{name}')")).locator(
+                f"text={wanted}"
+            ).wait_for()
+        row = page.locator("table.datasets tr", has=page.locator("a:text-is('none')"))
+        assert row.locator("th .about").last.inner_text() == ""
 
 
 def test_nothing_measured_and_nothing_indexed_say_what_to_do(browser: Browser, tmp_path: Path) -> None:

@@ -152,6 +152,24 @@ def test_filterable_keys_are_listed(server: Server[Any]) -> None:
     assert {"source", "headings", "position"} <= {key["key"] for key in datasets["files"]["keys"]}
 
 
+def test_the_date_column_is_told(tmp_path: Path) -> None:
+    settings = pointsman.Settings(date_columns=("two=updated",))
+    with pointsman.Workspace(tmp_path, settings=settings) as workspace:
+        for name, key in {"one": "created", "two": "updated", "none": "note"}.items():
+            workspace.dataset(name).add(
+                [Document("a", "A signal stops trains.", {key: "2024-05-01" if name != "none" else "x"})]
+            )
+        listed = answer(call(create_server(workspace), "list_datasets"))["datasets"]
+        assert {dataset["name"]: dataset["date_column"] for dataset in listed} == {
+            name: workspace.status(name)["date_column"] for name in ("one", "two", "none")
+        }
+        assert {dataset["date_column"] for dataset in listed} == {
+            "created: guessed",
+            "updated: set by date_columns",
+            "none: no field holds dates",
+        }
+
+
 def test_no_answer_has_a_path_of_this_machine_in_it(
     server: Server[Any], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pointsman.integrations.mcp import answer_values
 from pointsman.integrations.mcp import tool_schemas as schemas
 from pointsman.integrations.mcp.visible_datasets import id_of
+from pointsman.retrieval.stages.written_filters import told_date_column
 from pointsman.store.store_values import Capability
 from pointsman.tools.audit_log import current_entry
 from pointsman.tools.errors import InputError
@@ -109,12 +110,14 @@ def _describe(library: Library, dataset: Dataset) -> schemas.About:
     keys, ids = library.keys.get(dataset.store, lambda: keys_of(_sample(dataset)))
     if (entry := current_entry()) is not None:
         entry.add((dataset.name, id_) for id_ in ids)
+    date_column = told_date_column(dataset.store, dataset.name, library.workspace.settings.date_columns)
     return schemas.About(
         name=dataset.name,
         description=answer_values.cut(dataset.description, answer_values.ABOUT_CHARS),
         documents=len(dataset),
         truncations=dataset.truncations,
         search=dataset.indexing_technique,
+        date_column=answer_values.cut(date_column, answer_values.ABOUT_CHARS),
         keys=keys,
     )
 

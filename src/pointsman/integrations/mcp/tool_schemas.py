@@ -373,6 +373,9 @@ class About(Answer):
         Field(description="Documents too long for their vectors: search for words of their ends. Null: not known."),
     ]
     search: Annotated[str, Field(description="hybrid, keyword (without 'vector') or vector (without 'bm25').")]
+    date_column: Annotated[
+        str, Field(description="The key that 'before:' and 'after:' in a query mean; 'none: …' says why there is none.")
+    ]
     keys: Annotated[list[MetadataKey], Field(description="Metadata keys for filters, from a sample of the documents.")]
 
 

@@ -76,7 +76,8 @@ function row(dataset) {
     "aria-label": () => t("datasets.verify.of", { name }) }, () => t("datasets.verify"));
   return h("tr", { class: line(name) },
     h("th", { scope: "row", "data-content": true },
-      h("a.dataset", { href: address("datasets", { name }) }, name), h("span.about", { dir: "auto" }, plain(description))),
+      h("a.dataset", { href: address("datasets", { name }) }, name), h("span.about", { dir: "auto" }, plain(description)),
+      h("span.about", { dir: "auto" }, () => dateColumn(dataset.date_column ?? ""))),
     h("td.number", { "data-label": () => t("datasets.documents") }, () => number(documents)),
     h("td.number", { "data-label": () => t("datasets.size") }, () => bytes(dataset.bytes)),
     h("td", { "data-label": () => t("datasets.embedder") }, h("span", {}, () => (has(`technique.${technique}`) ? t(`technique.${technique}`) : technique)),
@@ -85,6 +86,14 @@ function row(dataset) {
       () => (behind ? t("datasets.behind", { n: behind }) : t("datasets.current"))),
       due ? h("span.about.warn", {}, () => t("datasets.due", { n: due })) : null),
     h("td", {}, button, verdict));
+}
+
+/** The words for a status such as `created: guessed`, or for why no column is the date. */
+function dateColumn(told) {
+  const [, key, how, absent] = /^(.*): (guessed|set) ?[^,]*(, and no .*)?$/su.exec(told) ?? [];
+  if (key !== undefined) return t(`datasets.date.${absent ? "absent" : how}`, { key });
+  const several = /^none: (.*) hold dates/su.exec(told);
+  return several ? t("datasets.date.several", { keys: several[1] }) : "";
 }
 
 function checked({ documents, in_keyword_index: keyword, in_vector_index: vector, problems }) {
