@@ -15,8 +15,9 @@ import pointsman
 from command_kit import run_command
 from pointsman.retrieval.plan import vocabulary
 from pointsman.retrieval.plan.transform import spelling_corrector as spelling
-from pointsman.retrieval.receipts import Receipt, SourceState, digest_of_answer
+from pointsman.retrieval.receipts import Receipt, SourceState, digest_of_answer, version_with_build
 from pointsman.tools.errors import InputError, NotHeldError
+from pointsman.tools.version import __version__
 from pointsman.values.settings import Settings
 from serving import serving
 
@@ -343,9 +344,54 @@ def test_different_answer_is_never_shown_as_the_same(workspace: Workspace, monke
     monkeypatch.setattr(
         "pointsman.workspace.replaying.digest_of_answer", lambda context: "x" + digest_of_answer(context)
     )
-    monkeypatch.setattr("pointsman.workspace.replaying.__version__", "9.9.9")
-    with pytest.raises(NotHeldError, match=r"from version 0\.1\.0 of the program, and this is 9\.9\.9"):
+    with pytest.raises(NotHeldError, match="a language model or another server answered differently"):
         workspace.replay(str(answer.receipt))
+    monkeypatch.setattr("pointsman.workspace.replaying.version_with_build", lambda: "9.9.9")
+    with pytest.raises(NotHeldError, match=r"from version 0\.1\.0\+[\w-]{16} of the program, and this is 9\.9\.9"):
+        workspace.replay(str(answer.receipt))
+
+
+@pytest.mark.parametrize("version", [__version__, f"{__version__}+of-another-build"])
+@pytest.mark.parametrize("odds", [{"strong": 1.1, "possible": 1.1}, {"strong": 0.0, "possible": 0.0}])
+def test_answer_that_another_build_judges_differently_is_said_to_be_of_it(
+    in_folder: Workspace, monkeypatch: pytest.MonkeyPatch, version: str, odds: dict[str, float]
+) -> None:
+    with monkeypatch.context() as build_of_then, in_folder as workspace:
+        build_of_then.setattr("pointsman.values.types.ODDS", {**odds, "nearest": 0.0})
+        build_of_then.setattr("pointsman.retrieval.receipts.version_with_build", lambda: version)
+        answers = [workspace.search(question, refuse=False) for question in (*QUESTIONS, "wet bridges")]
+        verdicts = [answer.verdict for answer in answers]  # as they were told: `verdict` is worked out when it is read
+        build_of_then.undo()
+        reasons = []
+        for answer, verdict in zip(answers, verdicts, strict=True):
+            if answer.verdict == verdict:
+                assert workspace.replay(str(answer.receipt)).verdict == verdict
+                continue
+            with pytest.raises(NotHeldError) as caught:
+                workspace.replay(str(answer.receipt))
+            reasons.append(str(caught.value))
+        assert reasons
+        for reason in reasons:
+            assert f"it is from version {version} of the program, and this is {version_with_build()}" in reason
+            assert "another server" not in reason
+
+
+def test_build_is_told_by_code_and_fitted_numbers_wherever_they_stand(tmp_path: Path) -> None:
+    for place in ("one", "other"):
+        (tmp_path / place / "judge").mkdir(parents=True)
+        (tmp_path / place / "judge" / "relevance.json").write_text('{"possible": 0.58}', "utf-8")
+        (tmp_path / place / "judge" / "relevance.py").write_text("FEW = 4\n", "utf-8")
+    (tmp_path / "other" / "__pycache__").mkdir()
+    (tmp_path / "other" / "__pycache__" / "relevance.cpython-313.pyc").write_bytes(b"\0")
+    one = version_with_build(tmp_path / "one")
+    version_with_build.cache_clear()
+    assert version_with_build(tmp_path / "other") == one != version_with_build()
+    for name, text in {"judge/relevance.json": "{}", "judge/relevance.py": "FEW = 5\n", "judge/few.py": ""}.items():
+        version_with_build.cache_clear()
+        before = version_with_build(tmp_path / "one")
+        (tmp_path / "one" / name).write_text(text, "utf-8")
+        version_with_build.cache_clear()
+        assert version_with_build(tmp_path / "one") != before
 
 
 def test_versions_are_a_time_or_off(address: str) -> None:

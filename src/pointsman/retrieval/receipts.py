@@ -13,6 +13,8 @@ import hmac
 import json
 import zlib
 from dataclasses import asdict, dataclass, field, fields
+from functools import cache
+from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -67,7 +69,7 @@ class Receipt:
     """What an answer was made of.
 
     Attributes:
-        version: of the program.
+        version: of the program, with its build: `version_with_build`.
         time: when, in seconds since 1970.
         day: the day on which documents had to be valid, unless the options say another.
         question: the text, and filters and history if there were any.
@@ -180,7 +182,7 @@ def issue(
     if asked.history:
         question["history"] = [asdict(message) for message in asked.history]
     return Receipt(
-        version=__version__,
+        version=version_with_build(),
         time=int(time()),
         day=today(),
         question=question,
@@ -202,6 +204,14 @@ def digest_of_answer(context: RetrievalContext) -> str:
     for hit in hits_of(form):
         del hit["odds"]  # a word for the relevance, which receipts of earlier versions did not have
     return _digest(json.dumps(form, ensure_ascii=False, sort_keys=True))
+
+
+@cache
+def version_with_build(package: Path = Path(__file__).parents[1]) -> str:
+    """Return the version and a digest of the code, fitted numbers and words, which change between two releases, too."""
+    files = sorted(path for path in package.rglob("*.*") if path.suffix in {".py", ".json", ".tsv"})
+    contents = [(path.relative_to(package).as_posix(), hashlib.sha256(path.read_bytes()).hexdigest()) for path in files]
+    return f"{__version__}+{_digest(json.dumps(contents))}"
 
 
 def digest_of_policy(policy: Policy | None) -> str:

@@ -18,10 +18,10 @@ from pointsman.retrieval.receipts import (
     digest_of_fitted,
     digest_of_policy,
     digest_of_reaching,
+    version_with_build,
 )
 from pointsman.store.store_values import Capability
 from pointsman.tools.errors import InputError, NotHeldError, UnknownNameError
-from pointsman.tools.version import __version__
 from pointsman.values.settings import REACHING, Settings
 
 if TYPE_CHECKING:
@@ -204,8 +204,8 @@ def _settings_of(receipt: Receipt, current: Settings) -> Settings:
 
 def _why_it_differs(receipt: Receipt, context: RetrievalContext, engine: Engine) -> str:
     reasons = []
-    if receipt.version != __version__:
-        reasons.append(f"it is from version {receipt.version} of the program, and this is {__version__}")
+    if receipt.version != (version := version_with_build()):
+        reasons.append(f"it is from version {receipt.version} of the program, and this is {version}")
     if receipt.reaching != digest_of_reaching(engine.settings):
         reasons.append("the settings that name models or places have changed")
     if context.degraded:
