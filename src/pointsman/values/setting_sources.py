@@ -7,7 +7,6 @@ import functools
 import json
 import logging
 import re
-import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import MISSING, Field
 from pathlib import Path
@@ -106,6 +105,8 @@ def read_file(path: str | Path | None, environ: Mapping[str, str]) -> tuple[str,
         raise InputError(f"the settings in {str(file)!r} cannot be read ({error.strerror}); {remedy}") from error
     if len(raw) > _LARGEST_FILE:
         raise InputError(f"{str(file)!r} is larger than {_LARGEST_FILE} bytes; it is not a settings file")
+    import tomllib  # most have no such file
+
     try:
         values = tomllib.loads(raw.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
