@@ -344,3 +344,8 @@ class TestTypedColumns:
     def test_many_columns_and_many_rows_take_linear_time(self) -> None:
         header, rows = ["price"] * 15_000, [["1"]] * 15_000
         assert column_notations(header, rows)[0] == {"price": "a point before decimals"}
+
+    def test_cells_without_a_name_take_linear_time(self) -> None:
+        cells = [f"code-{number:012}" for number in range(200_000)]  # copied again for each cell: 500 GB
+        (row,) = sources("t.csv", "name,size\n" + ",".join(cells) + "\n")
+        assert row.text.splitlines() == [f"name: {cells[0]}", f"size: {cells[1]}", *cells[2:]]

@@ -56,6 +56,7 @@ _RUNS = {
     "space": r"\s+",
 }
 _RUN_LIMIT = 20
+_LINE = re.compile(r"\S(?:.*\S)?")  # without the white space at its ends
 _WORD_END = re.compile(r"[A-Za-z0-9]+\Z")
 _RUN_PATTERNS = {name: re.compile(run) for name, run in _RUNS.items()}
 _ASCII_PATTERNS = {name: _RUN_PATTERNS[name] for name in ("latin", "digits", "space")}
@@ -433,12 +434,13 @@ def _rank(text: str, previous: _Unit, following: _Unit) -> tuple[bool, int]:
 def _units(source: ParsedDocument, start: int, end: int, room: float) -> Iterator[_Unit]:
     text = source.text
     for low, high in _windows(text, start, end):
-        costs = _running_costs(text[low:high])
         block_text = text[low:high]
+        costs = _running_costs(block_text)
         # Lines as short as this are entries of a list, not parts of sentences.
         by_lines = source.is_code or block_text.count("\n") * 20 > len(block_text)
-        for first, last in _lines(block_text) if by_lines else sentences(block_text):
-            cost = float(costs[last] - costs[first])
+        spans = [line.span() for line in _LINE.finditer(block_text)] if by_lines else sentences(block_text)
+        firsts, lasts = zip(*spans, strict=True) if spans else ((), ())
+        for first, last, cost in zip(firsts, lasts, (costs[list(lasts)] - costs[list(firsts)]).tolist(), strict=True):
             if cost <= room:
                 yield _Unit(low + first, low + last, cost)
             else:
@@ -465,17 +467,6 @@ def _windows(text: str, start: int, end: int) -> Iterator[Span]:
         yield start, stop
         start = stop
     yield start, end
-
-
-def _lines(text: str) -> Iterator[Span]:
-    start = 0
-    while start < len(text):
-        stop = text.find("\n", start)
-        stop = len(text) if stop < 0 else stop
-        first, last = _strip(text, start, stop)
-        if first < last:
-            yield first, last
-        start = stop + 1
 
 
 def _cost(text: str) -> float:

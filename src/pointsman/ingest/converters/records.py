@@ -26,7 +26,7 @@ from pointsman.ingest.source_text import (
 from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 TEXT_FIELDS = ("text", "content", "contents", "body")
 ID_FIELDS = ("_id", "id")
@@ -142,7 +142,7 @@ def table(path: str, text: str, kind: str) -> Iterator[ParsedDocument | Problem]
     try:
         if separator_line:
             next(rows)
-        filled_rows = ((first, last, row) for first, last, row in rows if any(cell.strip() for cell in row))
+        filled_rows = ((first, last, row) for first, last, row in rows if "".join(row).strip())
         title_rows = list(islice(filled_rows, titles))
         header = [name.strip() for name in next(filled_rows, (0, 0, []))[2]] if has_header else []
         notations, remarks = column_notations(header, sample[titles + 1 :])
@@ -160,7 +160,7 @@ def table(path: str, text: str, kind: str) -> Iterator[ParsedDocument | Problem]
                 yield Problem(path, f"line {first}: a row that runs to line {last}; is a quote not closed?")
             seen_rows = True
             if are_listed:
-                listed_rows.append((first, last, " ".join(clean(_side_by_side(row)).split())))
+                listed_rows.append((first, last, " ".join(_side_by_side(row).split())))
             else:
                 yield from records.row(header, row, first, last)
         if listed_rows:
@@ -174,17 +174,20 @@ def table(path: str, text: str, kind: str) -> Iterator[ParsedDocument | Problem]
 
 def _rows(reader: Any, longest: int) -> Iterator[tuple[int, int, list[str]]]:
     """Yield rows with the numbers of their first and last line; fields may have any length."""
+    ends = ((row, reader.line_num) for row in reader)
+    previous_end = 0
     while True:
-        line = reader.line_num + 1
-        with _csv_limit:  # the limit is global to the process: raise it for one row, then restore it
+        with _csv_limit:  # the limit is global to the process: raise it for some rows, then restore it
             old_limit = csv.field_size_limit(max(longest, 1))
             try:
-                row = next(reader, None)
+                some_rows = list(islice(ends, 100))
             finally:
                 csv.field_size_limit(old_limit)
-        if row is None:
+        if not some_rows:
             return
-        yield line, reader.line_num, row
+        for row, end in some_rows:
+            yield previous_end + 1, end, row
+            previous_end = end
 
 
 def _delimiter(text: str) -> str:
@@ -253,32 +256,35 @@ def _holds_sentence(row: list[str]) -> bool:
     return any(len(_WORD.findall(cell)) >= _SENTENCE for cell in row)
 
 
-def _list_of_rows(path: str, kind: str, rows: Iterable[tuple[int, int, str]]) -> ParsedDocument:
+def _list_of_rows(path: str, kind: str, rows: Sequence[tuple[int, int, str]]) -> ParsedDocument:
     """Return one source of rows, each with the first and the last line on which it stands."""
-    lines: list[Lines] = []
-    texts: list[str] = []
-    offset = 0
+    runs: list[Lines] = []  # of rows of one line each, and rows of several lines
+    ends: list[int] = []  # their last lines
+    offset = next_line = 0  # the line with which the run would go on
     for first, last, text in rows:
-        if first == last and lines and lines[-1].exact and lines[-1].last == first - 1:
-            lines[-1] = lines[-1]._replace(last=last)
-        else:
-            lines.append(Lines(offset, first, last, exact=first == last))
-        texts.append(text)
+        if first != last or first != next_line:
+            runs.append(Lines(offset, first, last, exact=first == last))
+            ends.append(last)
+        ends[-1] = last
+        next_line = last + 1 if first == last else 0
         offset += len(text) + 1
-    text = "\n".join(texts)
-    return ParsedDocument(path, stem(path), (Section((), text, 0),), text, kind, lines=tuple(lines), is_code=True)
+    lines = tuple(run._replace(last=end) for run, end in zip(runs, ends, strict=True))
+    text = "\n".join(text for _, _, text in rows)
+    return ParsedDocument(path, stem(path), (Section((), text, 0),), text, kind, lines=lines, is_code=True)
 
 
 def _side_by_side(cells: Iterable[str]) -> str:
-    return " | ".join(text for cell in cells if (text := cell.strip()))
+    return " | ".join(filter(None, map(str.strip, cells)))
 
 
 def _fields(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
     """Return cells by label; cells with equal labels are joined."""
-    fields: dict[str, Any] = {}
+    cells: dict[str, list[str]] = {}
     for name, cell in pairs:
-        fields[name] = f"{fields[name]}\n{cell}" if fields.get(name) else cell
-    return fields
+        own_cells = cells.setdefault(name, [])
+        if cell or own_cells:
+            own_cells.append(cell)
+    return {name: "\n".join(own_cells) for name, own_cells in cells.items()}
 
 
 def _parse(text: str, decode: Callable[[str], Any] = json.loads) -> Any:
