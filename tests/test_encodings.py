@@ -178,6 +178,16 @@ def test_chapters_of_books() -> None:
     assert read("a.epub", book(CZECH.encode("cp1250")), "cp1250") == (CZECH, [])
 
 
+@pytest.mark.parametrize(
+    ("number", "text"), [("936", "铁路道岔"), ("950", "鐵路道岔"), ("932", "転轍機"), ("949", "선로")]
+)
+def test_code_pages_have_their_names_of_windows(number: str, text: str) -> None:
+    data = text.encode(f"cp{number}")
+    header = f"Subject: s\nContent-Type: text/plain; charset=windows-{number}\n\n"
+    assert read("a.eml", header.encode() + data) == (text, [])
+    assert read("a.txt", data, f"Windows-{number}") == (text, [])
+
+
 @pytest.mark.parametrize("name", ["", "klingon", "rot13", "a\x00b", "../x", 7])
 def test_there_is_no_such_encoding(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no encoding is called"):

@@ -372,11 +372,25 @@ HOSTILE = {
     "bomb.docx": (bomb(), "unpacks to 150 MB"),
     "deep.json": (b"[" * 100_000, "deep"),
     "deep.jsonl": (b"[" * 100_000 + b"\n", "line 1: JSON nested too deep"),
+    "deep.ipynb": (b'{"cells": ' + b"[" * 100_000, "nested too deep to be read"),
+    "deep.eml": (b"Content-Type: message/rfc822\n\n" * 5000 + b"words", "nested too deep to be read; save"),
+    "deep.mht": (b"Content-Type: message/rfc822\n\n" * 5000 + b"words", "nested too deep to be read; save"),
+    "deep.fodt": (b"<office>" + b"<text>" * 5000 + b"x" + b"</text>" * 5000 + b"</office>", "file nested too deep"),
     "number.json": (b"[" + b"9" * 10_000 + b"]", "cannot be read"),
-    "deep.html": (b"<div>" * 100_000 + b"x", "nested too deeply"),
+    "deep.html": (b"<div>" * 100_000 + b"x", "HTML nested too deep"),
     "nothing.html": (b"<html><script>1</script></html>", "without text"),
     "torn.txt": (b"\xff\xfe\x00", "damaged"),
 }
+
+
+def test_a_message_nested_too_deep_does_not_hide_the_next_one() -> None:
+    envelope = b"From a@example.org Mon Jan  1 00:00:00 2024\n"
+    deep = b"Content-Type: message/rfc822\n\n" * 5000 + b"words\n\n"
+    problem, message = convert("box.mbox", envelope + deep + envelope + b"Subject: Rails\n\nGood.\n")
+    assert isinstance(problem, Problem)
+    assert problem.reason.startswith("message 1: nested too deep")
+    assert isinstance(message, ParsedDocument)
+    assert message.title == "Rails"
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -269,6 +269,17 @@ def test_a_presentation_of_pictures_is_said() -> None:
     assert problem.reason == "no words in it"
 
 
+@pytest.mark.parametrize("control", [r"{\pict\jpegblip\bin ffd8ffe0}", r"\uc ", r"{\pict\wmetafile8 0100\bin}"])
+def test_rtf_with_a_control_that_lacks_its_number(control: str) -> None:
+    data = rf"{{\rtf1\ansi\ansicpg1251 \'cf\'f3\'f2\'fc 3. {control}C:\\bin \u31449?.}}"
+    assert text_of_file("a.rtf", data) == "Путь 3. C:\\bin 站."
+
+
+def test_rtf_with_a_number_that_it_does_not_have() -> None:
+    with pytest.raises(InputError, match="damaged RTF, with a number"):
+        text_of_file("a.rtf", r"{\rtf1 Path \u9999999?}")
+
+
 def test_rtf_without_its_outer_group() -> None:
     row = r"{\trowd\cellx1{{\pard\intbl Achse\par}\cell}{{\pard\intbl 12\par}\cell}\intbl\row}"
     assert text_of_file("a.rtf", r"{\pard Vor der Tabelle.\par}" + row).split() == [

@@ -492,7 +492,7 @@ def _kind_table() -> NDArray[np.uint8]:
         table = np.zeros(0x40000 + 1, dtype=np.uint8)  # the last entry stands for the planes above
         for number, name in enumerate(_COSTS):
             if name != "other":
-                for run in _RUN_PATTERNS[name].finditer(all_characters):
+                for run in re.finditer(f"(?:{_RUNS[name]})+", all_characters):
                     table[run.start() : run.end()] = number
         _kinds.append(table)
     return _kinds[0]

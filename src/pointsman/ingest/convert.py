@@ -14,7 +14,7 @@ from pointsman.ingest.converters import office
 from pointsman.ingest.converters.office.archive import MAX_UNPACKED
 from pointsman.ingest.encoding import decode_file
 from pointsman.ingest.reading_limits import FileLimits
-from pointsman.ingest.source_text import Lines, ParsedDocument, Problem, Section, clean, stem
+from pointsman.ingest.source_text import TOO_DEEP, Lines, ParsedDocument, Problem, Section, clean, stem
 from pointsman.tools.errors import InputError
 from pointsman.values.views import check_validity
 
@@ -73,7 +73,7 @@ class _Reading(NamedTuple):
         """Convert a file within another."""
         self.sizes.append(len(data))
         if self.depth == _MOST_DEPTH:
-            raise InputError(f"files within files are read {_MOST_DEPTH} levels deep, not deeper")
+            raise InputError(f"files within files are read {_MOST_DEPTH} levels deep, not deeper; unpack them")
         if sum(self.sizes) > MAX_UNPACKED:
             raise InputError(f"files within files are read up to {MAX_UNPACKED >> 20} MB; unpack them")
         return _convert(name, data, self._replace(depth=self.depth + 1))
@@ -206,16 +206,19 @@ def _convert_text(path: str, text: str, kind: str, limits: FileLimits) -> Conver
     if kind in CODE_ENDINGS:
         return iter((converters.code.code(path, text, kind),))
     if kind == "ipynb":
-        return converters.markup.notebook(path, text, limits.pages)
+        return _with_words(path, converters.markup.notebook(path, text, limits.pages))
     return _with_words(path, _TEXT_FORMATS[kind](path, text))
 
 
 def _with_words(path: str, items: Converted) -> Converted:
     """Yield what a converter returns, and a problem if there is no word in it and no reason why."""
     is_silent = True
-    for item in items:
-        is_silent = is_silent and isinstance(item, ParsedDocument) and not item.text.strip()
-        yield item
+    try:
+        for item in items:
+            is_silent = is_silent and isinstance(item, ParsedDocument) and not item.text.strip()
+            yield item
+    except RecursionError as error:
+        raise InputError(TOO_DEEP) from error
     if is_silent:
         yield Problem(path, "no words in it")
 

@@ -271,3 +271,12 @@ def _is_western(data: bytes) -> bool:
         return False
     foreign_lines = (line for line in text.split("\n") if not line.isascii())  # the others would only take time
     return all(_WESTERN.sub("", f"\n{line}\n").isascii() for line in foreign_lines)
+
+
+def _windows_codec(name: str) -> codecs.CodecInfo | None:
+    """Return the codec of a Windows code page that Python knows as that of an IBM one, such as ``windows_950``."""
+    page = name.removeprefix("windows_")
+    return codecs.lookup(f"cp{page}") if page in ("874", "932", "936", "949", "950") else None
+
+
+codecs.register(_windows_codec)

@@ -33,6 +33,10 @@ class Problem:
     reason: str
 
 
+TOO_DEEP = "nested too deep to be read; save its inner parts as files of their own"
+"""What is told of a file whose parts hold parts, hundreds of levels down."""
+
+
 def text_digest(text: str, size: int = 6) -> str:
     """Return a fingerprint of ``size`` bytes in hexadecimal."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()

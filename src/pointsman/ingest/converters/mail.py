@@ -17,7 +17,7 @@ from pointsman.ingest.converters.inner_files import ConvertInner, attached_files
 from pointsman.ingest.converters.light_markup import calendar_blocks
 from pointsman.ingest.converters.web_page import html_blocks
 from pointsman.ingest.encoding import PartDecoder, decode_declared
-from pointsman.ingest.source_text import Block, ParsedDocument, Problem, clean, outline, text_digest
+from pointsman.ingest.source_text import TOO_DEEP, Block, ParsedDocument, Problem, clean, outline, text_digest
 from pointsman.tools.errors import InputError
 
 _HEADER_FIELDS = ("From", "To", "Cc", "Date")
@@ -54,8 +54,7 @@ def mailbox(
         yield Problem(path, f"{len(starts)} messages; only the first {most_messages} are read")
     for number, (start, end) in enumerate(pairwise([*starts, len(data)][: most_messages + 1]), start=1):
         content = data[start:end].partition(b"\n")[2]
-        message = message_from_bytes(content)
-        for item in _message(path, message, most_messages, convert_inner, PartDecoder(encoding)):
+        for item in _boxed_message(path, content, most_messages, convert_inner, PartDecoder(encoding)):
             if isinstance(item, Problem):
                 yield Problem(path, f"message {number}: {item.reason}")
             else:
@@ -66,6 +65,16 @@ def mailbox(
                     metadata={**item.metadata, "message": number},
                     record_digest=f"{number}-{item.record_digest or text_digest(item.text)}",
                 )
+
+
+def _boxed_message(
+    path: str, content: bytes, most_files: int, convert_inner: ConvertInner, decoder: PartDecoder
+) -> Iterator[ParsedDocument | Problem]:
+    """Yield a message of a mailbox; one that is nested too deep does not keep the others from being read."""
+    try:
+        yield from _message(path, message_from_bytes(content), most_files, convert_inner, decoder)
+    except RecursionError:
+        yield Problem(path, TOO_DEEP)
 
 
 def saved_page(path: str, data: bytes, encoding: str | None) -> Iterator[ParsedDocument | Problem]:

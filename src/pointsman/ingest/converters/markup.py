@@ -269,7 +269,7 @@ def notebook(path: str, text: str, most_cells: int) -> Iterator[ParsedDocument |
         language = content.get("metadata", {}).get("kernelspec", {}).get("language", "")
         if not isinstance(cells, list):
             raise TypeError("its cells are not a list")
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise InputError(f"no notebook: {type(error).__name__}: {error}") from error
     if len(cells) > most_cells:
         yield Problem(path, f"{len(cells)} cells; only the first {most_cells} are read")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pointsman.ingest.converters.typed_columns import column_notations, typed_value
 from pointsman.ingest.source_text import (
     LONGEST_HEADING,
+    TOO_DEEP,
     Lines,
     ParsedDocument,
     Problem,
@@ -293,7 +294,7 @@ def _parse(text: str, decode: Callable[[str], Any] = json.loads) -> Any:
     except json.JSONDecodeError as error:
         raise InputError(f"not JSON: {error.msg} at column {error.colno} of line {error.lineno}") from error
     except RecursionError as error:
-        raise InputError("JSON nested too deep") from error
+        raise InputError(f"JSON {TOO_DEEP}") from error
     except ValueError as error:  # a number with more digits than Python converts
         raise InputError(f"JSON that cannot be read: {error}") from error
 

@@ -14,6 +14,7 @@ from pointsman.tools.errors import InputError
 
 _LONGEST_RTF = 20 << 20  # bytes; the library takes time in proportion
 _NOTE = re.compile(r"\{(?:\\\*)?\\(?:header|footer|footnote|annotation)[lrf]?(?![a-z])")
+_CONTROL_WITHOUT_NUMBER = re.compile(r"(?<!\\)\\(?:bin|uc)(?![-0-9a-z]) ?")  # it means nothing
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _HINT = "pip install 'pointsman[outlook]'"
 
@@ -22,7 +23,7 @@ def rtf(path: str, data: bytes) -> ParsedDocument:
     """Convert RTF to its text; cells of a table are separated by bars.
 
     Raises:
-        InputError: The file is too large, or has no text.
+        InputError: The file is too large, or damaged.
     """
     from striprtf.striprtf import rtf_to_text  # few files need it
 
@@ -31,7 +32,11 @@ def rtf(path: str, data: bytes) -> ParsedDocument:
     source = data.decode("latin-1")
     if not source.lstrip().startswith("{\\rtf"):
         source = f"{{{source}}}"  # a fragment of several groups, of which the library would read the first
-    text = rtf_to_text(_with_notes(source), errors="replace")  # type: ignore[no-untyped-call]  # it ships no types
+    source = _CONTROL_WITHOUT_NUMBER.sub("", _with_notes(source))
+    try:
+        text = rtf_to_text(source, errors="replace")  # type: ignore[no-untyped-call]  # it ships no types
+    except (ValueError, TypeError) as error:
+        raise InputError("damaged RTF, with a number that RTF does not have; save it anew as .docx") from error
     lines = (line.rstrip(" |") for line in text.split("\n"))
     return outline(path, "rtf", [Block(0, "\n".join(line.replace("|", " | ") for line in lines))], title=stem(path))
 
@@ -80,7 +85,7 @@ def msg(path: str, data: bytes, most_files: int, convert_inner: ConvertInner) ->
         body = message.body or ""
         html = "" if body.strip() else message.html_body or ""
         files = [(item.file_name or "attachment", item.file_bytes or b"") for item in message.attachments]
-    except (ValueError, KeyError, OSError, IndexError, AttributeError) as error:
+    except (ValueError, LookupError, OSError, AttributeError) as error:
         raise InputError(f"damaged message of Outlook: {error}") from error
     blocks = [Block(0, "\n".join(f"{name}: {value}" for name, value in fields.items() if value))]
     blocks += html_blocks(clean(html))[1] if html else [Block(0, body)]

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pointsman.ingest.converters.paragraphs import Paragraphs
-from pointsman.ingest.source_text import Block, ParsedDocument, join_wrapped, outline
+from pointsman.ingest.source_text import TOO_DEEP, Block, ParsedDocument, join_wrapped, outline
 from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def html_blocks(text: str) -> tuple[str, list[Block]]:
     except etree.XMLSyntaxError as error:
         raise InputError(f"HTML that cannot be parsed: {error}") from error
     if any("depth" in entry.message for entry in parser.error_log):
-        raise InputError("HTML nested too deeply for its parser; flatten the page")
+        raise InputError(f"HTML {TOO_DEEP}")
     if root is None:
         return "", []
     title = " ".join("".join(map(str, element.itertext())) for element in root.iterfind("head/title"))

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import IO, TYPE_CHECKING
 
 from pointsman.ingest.converters.paragraphs import MOST_COLUMNS
-from pointsman.ingest.source_text import Block, Row, table_blocks
+from pointsman.ingest.source_text import TOO_DEEP, Block, Row, table_blocks
 from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:
@@ -136,7 +136,9 @@ class Archive:
                         if sibling is not None and sibling.tag in reported_tags and tag in reported_tags:
                             element.getparent().remove(sibling)
             except etree.XMLSyntaxError as error:
-                raise InputError(f"damaged {self._description}: {error}") from error
+                is_too_deep = "depth" in error.msg
+                reason = f"{self._description} {TOO_DEEP}" if is_too_deep else f"damaged {self._description}: {error}"
+                raise InputError(reason) from error
 
 
 def document_title(archive: Archive, member: str = "docProps/core.xml") -> str:
