@@ -133,8 +133,8 @@ def test_parts_of_mail(name: str, head: bytes) -> None:
     text, problems = read(name, head + MAIL % (czech, b"", czech), "cp1250")
     assert CZECH in text
     assert problems == []
-    labelled = head + MAIL % (b"x", b"; charset=koi8-r", RUSSIAN.encode("koi8-r"))
-    assert RUSSIAN in read(name, labelled, "cp1250")[0]
+    labelled_mail = head + MAIL % (b"x", b"; charset=koi8-r", RUSSIAN.encode("koi8-r"))
+    assert RUSSIAN in read(name, labelled_mail, "cp1250")[0]
 
 
 def test_attachments_of_mail() -> None:

@@ -194,9 +194,9 @@ def test_each_passage_of_a_long_table_has_its_header_and_the_lines_of_its_rows(k
     for passage in passages:
         assert "Название | Цена без НДС" in passage.text
         first, last = passage.metadata["line"], passage.metadata.get("last_line", passage.metadata["line"])
-        cited = "\n".join(lines[first - 1 : last])
+        cited_lines = "\n".join(lines[first - 1 : last])
         cells = [line.split(" | ") for line in passage.text.splitlines() if line.startswith("деталь")]
-        assert all(name in cited and price in cited for name, price in cells)
+        assert all(name in cited_lines and price in cited_lines for name, price in cells)
     assert sum(passage.text.count("деталь") for passage in passages) == 100
 
 
