@@ -1,6 +1,6 @@
 """The documentation executes: Python examples run, console examples run, help pages are the commands' own.
 
-``python tests/test_docs.py`` writes the help pages into ``docs/cli.md``.
+``python tests/test_docs.py`` writes the help pages into ``docs/cli.md``, ``cli.zh.md`` and ``cli.ru.md``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 TRIED_AGAIN = {"recipes.md", "strategies.md"}  # programs that a reader runs a second time
-CLI_PAGE = ROOT / "docs" / "cli.md"
+CLI_PAGES = {
+    language: ROOT / "docs" / f"cli{suffix}.md" for language, suffix in (("en", ""), ("zh", ".zh"), ("ru", ".ru"))
+}
 SETTINGS_PAGE = ROOT / "docs" / "settings.md"
 HELP_BLOCK = re.compile(r"(<!-- help: .*? -->\n).*?(<!-- /help -->)", re.DOTALL)
 
@@ -109,12 +111,16 @@ def test_links_between_pages_lead_somewhere() -> None:
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_help_pages_are_the_commands_own() -> None:
-    assert CLI_PAGE.read_text("utf-8") == with_help(CLI_PAGE.read_text("utf-8")), "run: make docs"
+@pytest.mark.parametrize("language", CLI_PAGES)
+def test_help_pages_are_the_commands_own(language: str) -> None:
+    page = CLI_PAGES[language].read_text("utf-8")
+    assert page == with_help(page, language), "run: make docs"
 
 
-def with_help(page: str) -> str:
-    sections = [f"### pointsman {' '.join(command)}\n\n```text\n{help_text(*command)}```\n" for command in commands()]
+def with_help(page: str, language: str) -> str:
+    sections = [
+        f"### pointsman {' '.join(command)}\n\n```text\n{help_text(language, *command)}```\n" for command in commands()
+    ]
     return HELP_BLOCK.sub(lambda match: match[1] + "\n" + "\n".join(sections) + match[2], page)
 
 
@@ -126,8 +132,8 @@ def commands(*group: str) -> list[tuple[str, ...]]:
     return [path for name in names for path in ((*group, name), *commands(*group, name))]
 
 
-def help_text(*command: str) -> str:
-    plain = {"TERM": "dumb", "NO_COLOR": "1"}
+def help_text(language: str, *command: str) -> str:
+    plain = {"TERM": "dumb", "NO_COLOR": "1", "POINTSMAN_LANGUAGE": language}
     return CliRunner().invoke(app, [*command, "--help"], prog_name="pointsman", env=plain, terminal_width=78).output
 
 
@@ -211,4 +217,5 @@ def test_no_line_of_code_is_cut_on_a_screen_of_1440_pixels(site: Path, reader_pa
 
 if __name__ == "__main__":
     SETTINGS_PAGE.write_text(with_settings(SETTINGS_PAGE.read_text("utf-8")), "utf-8")
-    CLI_PAGE.write_text(with_help(CLI_PAGE.read_text("utf-8")), "utf-8")
+    for language, cli_page in CLI_PAGES.items():
+        cli_page.write_text(with_help(cli_page.read_text("utf-8"), language), "utf-8")

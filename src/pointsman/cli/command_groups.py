@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from typer.core import TyperCommand, TyperGroup
 
+from pointsman.cli.translated_help import TranslatedContext
+
 SEARCHING: Final = "Ask"
 KEEPING: Final = "Keep documents"
 MEASURING: Final = "Measure and improve"
@@ -16,6 +18,15 @@ CHECKING: Final = "Check and rebuild"
 
 class CommandGroups(TyperGroup):
     """Lists the commands of each ``rich_help_panel`` under its heading, as plain text."""
+
+    context_class = TranslatedContext
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, whose help is translated too."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            command.context_class = TranslatedContext
+        return command
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands, group by group; the arguments are click's, of which typer may have a copy of its own."""

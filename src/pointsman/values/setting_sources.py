@@ -31,6 +31,7 @@ _NO_SETTINGS: Final = frozenset(
         CONFIG_VARIABLE,
         f"{PREFIX}API_KEY",
         f"{PREFIX}CACHE",
+        f"{PREFIX}LANGUAGE",
         f"{PREFIX}TEST_DATA",
         f"{PREFIX}SERVE",
         f"{PREFIX}WORKER_KEY",

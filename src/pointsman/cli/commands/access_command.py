@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from pointsman.cli import output
+from pointsman.cli.command_groups import CommandGroups
 from pointsman.cli.shared_options import (
     DATASET,
     DatasetOption,
@@ -19,6 +20,7 @@ from pointsman.cli.shared_options import (
 from pointsman.tools.errors import InputError
 
 app = typer.Typer(
+    cls=CommandGroups,
     name="access",
     help="Say who may see which document.\n\n"
     "While access is on, documents exist only for those whom they allow, and every search says who asks.",

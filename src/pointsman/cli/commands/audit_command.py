@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from pointsman.cli import output
+from pointsman.cli.command_groups import CommandGroups
 from pointsman.cli.shared_options import (
     JsonOption,
     QuestionArgument,
@@ -15,6 +16,7 @@ from pointsman.cli.shared_options import (
 )
 
 app = typer.Typer(
+    cls=CommandGroups,
     name="audit",
     help="Find questions in the audit log.\n\nThe setting audit_log names its file; without it, there is none.",
     no_args_is_help=True,

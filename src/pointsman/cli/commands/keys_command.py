@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from pointsman.cli import output
+from pointsman.cli.command_groups import CommandGroups
 from pointsman.cli.output import table
 from pointsman.cli.shared_options import JsonOption, WorkspaceOption, check_no_service
 from pointsman.tools.errors import InputError, UnknownNameError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pointsman.service.server.access.api_keys import ApiKey, KeyStore
 
 app = typer.Typer(
+    cls=CommandGroups,
     name="keys",
     help="Create, list and revoke keys for the HTTP service.\n\n"
     "Until the first key is created, the service answers only this machine and allows it everything.",

@@ -9,10 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from pointsman.cli import output
+from pointsman.cli.command_groups import CommandGroups
 from pointsman.cli.shared_options import JsonOption, WorkspaceOption, check_no_service, check_workspace, workspace_at
 from pointsman.tools.errors import InputError
 
 app = typer.Typer(
+    cls=CommandGroups,
     name="tokens",
     help="Trust the signed tokens (JWT) of an identity provider.\n\n"
     "A token reads as its user and groups; it never writes.",
