@@ -7,14 +7,28 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
+from time import process_time
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.testclient import TestClient
+from typer.testing import CliRunner
 
+from pointsman import Document, Settings, Workspace
+from pointsman.cli.core_commands import app
+from pointsman.integrations.mcp.search_tools import route as mcp_route
+from pointsman.integrations.mcp.tool_schemas import RouteArguments
+from pointsman.integrations.mcp.visible_datasets import Library
 from pointsman.selector import heuristic_route as heuristic
-from pointsman.selector.heuristic_route import ROUTER_SELECT_TOOL, Route, router_select
+from pointsman.selector.heuristic_route import ROUTER_SELECT_TOOL, router_select
+from pointsman.service.server import create_app
+from pointsman.service.server.access.request_access import Access
+from pointsman.text.grammar.route_words import Route, RouteByWords
 from pointsman.tools.errors import InputError
+from pointsman.values.settings import describe
 
 SHORT = ("bm25", "short_or_entity_numeric")
 TALK = ("dense", "conversational_or_long")
@@ -262,3 +276,90 @@ class TestRules:
     def test_invalid_rule_is_refused(self, rule: object) -> None:
         with pytest.raises(InputError, match="rule"):
             router_select("x", [rule])  # type: ignore[list-item]
+
+
+class TestRulesOfSettings:
+    """Rules in settings are words and phrases, checked where they are given, and obeyed wherever a query is routed."""
+
+    PART: ClassVar = {"words": ["PN-", "деталь", "发票"], "route": "bm25", "reason": "part_number"}
+    WRITTEN = json.dumps([PART, {"words": ["How  is"], "route": "hybrid", "reason": "everyday: как обычно"}])
+
+    @pytest.mark.parametrize(
+        ("query", "reason"),
+        [
+            ("why does pn-77 leak?", "part_number"),
+            ("почему течёт Деталь?", "part_number"),
+            ("为什么增值税发票不见了", "part_number"),
+            ("Well, how is it", "everyday: как обычно"),
+            ("why is the PN wrong", "conversational_or_long"),
+            ("почему детальность важна", "conversational_or_long"),
+            ("how isolated is it", "conversational_or_long"),
+            ("why " + "x " * 1000 + "PN-77", "filters_or_mixed_signals"),
+        ],
+    )
+    def test_whole_words_and_phrases_decide_in_every_language(self, query: str, reason: str) -> None:
+        rules = Settings.load(environ={"POINTSMAN_ROUTE_RULES": self.WRITTEN}).route_rules
+        assert router_select(query, rules)["reasons"] == [reason]
+
+    @pytest.mark.parametrize(
+        ("rules", "message"),
+        [
+            ("PN-", "a list of at most 100 rules, in JSON as .*not 'PN-'"),
+            ([PART] * 101, "a list of at most 100 rules"),
+            ([PART, "PN-"], "rule 2 has words, route and reason and nothing else, not 'PN-'"),
+            ([PART, {**PART, "pattern": "x"}], "rule 2 has words, route and reason and nothing else"),
+            ([{**PART, "route": "sparse"}], "rule 1 has as its route one of bm25, dense, hybrid, not 'sparse'"),
+            ([{**PART, "route": []}], "rule 1 has as its route"),
+            ([{**PART, "words": "PN-"}], "rule 1 has as its words a list of 1 to 20 words or phrases, not 'PN-'"),
+            ([{**PART, "words": []}], "rule 1 has as its words a list"),
+            (
+                [{**PART, "words": ["x", " "]}],
+                "rule 1 has as its words texts of 1 to 100 characters on one line, not ' '",
+            ),
+            ([{**PART, "words": ["x" * 101]}], "rule 1 has as its words texts"),
+            ([{**PART, "reason": 7}], "rule 1 has as its reason a text of 1 to 100 characters on one line, not 7"),
+            ([{**PART, "reason": "a\nb"}], "rule 1 has as its reason"),
+        ],
+    )
+    def test_wrong_rule_is_named_with_the_remedy(self, rules: Any, message: str) -> None:
+        with pytest.raises(InputError, match=f"route_rules is .*{message}"):
+            Settings(route_rules=rules)
+        with pytest.raises(InputError, match=r"route_rules \(from POINTSMAN_ROUTE_RULES\)"):
+            Settings.load(environ={"POINTSMAN_ROUTE_RULES": json.dumps(rules)})
+
+    def test_file_and_copies_keep_the_rules(self, tmp_path: Path) -> None:
+        file = tmp_path / "pointsman.toml"
+        file.write_text('[[pointsman.route_rules]]\nwords = ["PN-"]\nroute = "bm25"\nreason = "part"\n', "utf-8")
+        settings = Settings.load(file, environ={}).updated(timeout=3)
+        assert settings.route_rules == (RouteByWords(("PN-",), "bm25", "part"),)
+        row = next(row for row in describe(settings) if row["name"] == "route_rules")
+        assert row["value"] == [{"words": ["PN-"], "route": "bm25", "reason": "part"}]
+        assert row["origin"] == f"{file}:route_rules"
+
+    def test_python_service_mcp_and_command_line_obey_alike(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("POINTSMAN_ROUTE_RULES", self.WRITTEN.replace("part_number", "weight"))
+        expected = {"route": "bm25", "reasons": ["weight"]}  # also a code of another message, which has parts
+        query = "why does PN-77 leak?"
+        with Workspace(tmp_path / "w", embedder=None, settings=Settings.load()) as workspace:
+            workspace.dataset("d", indexing_technique="keyword").add([Document("1", "PN-77 leaks")])
+            routing = workspace.route(query)
+            assert (routing.heuristic, routing.heuristic_reason) == (expected, "weight")
+            library = Library(workspace, None, ("auto",), 5.0)
+            answer = mcp_route(library, Access.open(), RouteArguments(query=query))
+            assert answer.model_dump()["heuristic"] == expected
+            with TestClient(create_app(workspace), base_url="http://localhost") as client:
+                assert client.post("/api/route", json={"query": query}).json()["heuristic"] == expected
+        for place in (tmp_path / "w", tmp_path / "none"):
+            run = CliRunner().invoke(app, ["route", query, "--json", "-w", str(place)])
+            assert json.loads(run.stdout)["heuristic"] == expected
+
+    def test_rules_made_for_it_do_not_hold_up_a_search(self) -> None:
+        words = [f"{'a ' * 40}{number}" for number in range(20)]
+        given: Any = [{"words": words, "route": "bm25", "reason": "r"}] * 100
+        rules = Settings(route_rules=given).route_rules
+        router_select("a", rules)
+        start = process_time()
+        router_select("a " * 10_000, rules)
+        assert process_time() - start < 0.2

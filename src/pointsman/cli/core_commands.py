@@ -299,11 +299,12 @@ def route(
     Three decisions: the heuristic route from the query alone, the strategy that search would use, and the datasets
     whose content is relevant to the query. Without a workspace, only the first.
     """
+    from pointsman.values.settings import Settings
     from pointsman.workspace.workspace_search import Routing
 
     query = question_of(words)
     if dataset is None and not is_url(workspace) and not (Path(workspace) / "datasets").is_dir():
-        printed_answers.routes(Routing.by_form(query), as_json=as_json)
+        printed_answers.routes(Routing.by_form(query, Settings.load().route_rules), as_json=as_json)
         return
     with workspace_at(workspace, embedder) as open_workspace:
         selection = [open_workspace.dataset(name, create=False) for name in dataset] if dataset else None

@@ -195,8 +195,10 @@ def routes(route: Routing, *, as_json: bool) -> None:
         print_json(route.to_dict())
         return
     heuristic, plan, decision = route.heuristic, route.plan, route.decision
-    reasons = f"{', '.join(heuristic['reasons'])}: {route.heuristic_reason}"
-    rows = [["heuristic route", heuristic["route"], reasons]]
+    reasons = dict.fromkeys(
+        (", ".join(heuristic["reasons"]), route.heuristic_reason)
+    )  # the same of a rule of one's own
+    rows = [["heuristic route", heuristic["route"], ": ".join(reasons)]]
     if plan:
         rows.append(["strategy", plan.strategy, plan.reason])
     if decision:

@@ -20,13 +20,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, TypedDict, get_args
+from typing import Any, Final, TypedDict
 
 from pointsman.text.grammar import CONVERSATIONAL, FILTERS, FUNCTION, HAN, HAN_PER_WORD, HAN_RUN, plain
+from pointsman.text.grammar.route_words import ROUTES, Route
 from pointsman.tools.errors import InputError
 
-Route = Literal["bm25", "dense", "hybrid"]
-ROUTES: Final = get_args(Route)
+REASONS: Final = frozenset(
+    (
+        "filters_or_mixed_signals",
+        "short_or_entity_numeric",
+        "conversational_or_long",
+        "mixed_signals",
+        "default_dense",
+    )
+)
+"""The codes of the built-in rules; other reasons are words of one's own rules."""
 
 RouteRule = Callable[[str], tuple[Route, str] | None]
 """A rule of one's own for `router_select`: takes the query; returns a route and the reason, or None to pass it on."""
@@ -86,7 +95,8 @@ def router_select(query: str, rules: Sequence[RouteRule] = ()) -> RouteChoice:
 
     Args:
         query: the query as it was written.
-        rules: further rules, asked in order before the built-in ones; the first that answers decides.
+        rules: further rules, asked in order before the built-in ones; the first that answers decides. Those of the
+            setting ``route_rules`` are ``settings.route_rules``.
 
     Returns:
         ``{"route": "bm25" | "dense" | "hybrid", "reasons": [...]}``.

@@ -16,7 +16,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Self
 
+from pointsman.text.grammar.route_words import RouteByWords, route_rules
 from pointsman.tools.errors import InputError
+from pointsman.tools.json_forms import plain_form
 from pointsman.tools.system.locations import is_url, redacted
 from pointsman.values.setting_sources import CONFIG_VARIABLE, PREFIX, nearest, parse_setting, read_file, variables
 
@@ -243,6 +245,9 @@ class Settings:
 
     default_retrieval_strategy: str = _setting(
         "auto", _name, "what 'auto' means: choose by the query, or this strategy"
+    )
+    route_rules: tuple[RouteByWords, ...] = _setting(
+        (), route_rules, "rules for router_select before its own: words, route and reason of each"
     )
     enable_strategy_auto_selection: bool = _setting(
         True, _flag, "choose the strategy by the query; if false, 'auto' means hybrid"
@@ -569,9 +574,7 @@ def describe(settings: Settings) -> list[dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, str):
-        return redacted(value)
-    return list(value) if isinstance(value, tuple) else value
+    return redacted(value) if isinstance(value, str) else plain_form(value)
 
 
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -584,7 +587,8 @@ def _check_setting(setting: Field[Any], value: Any, origin: str) -> Any:
     except _HiddenError as error:
         raise InputError(f"{setting.name}{origin_note} is {error}; its value is not shown") from None
     except ValueError as error:
-        raise InputError(f"{setting.name}{origin_note} is {error}, not {value!r:.80}") from None
+        expected, wrong = error.args if len(error.args) > 1 else (error, value)
+        raise InputError(f"{setting.name}{origin_note} is {expected}, not {wrong!r:.80}") from None
 
 
 def _check_known(name: str, names: Collection[str], origin: str) -> None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from pointsman.retrieval.plan.recommended_strategy import Recommendation
     from pointsman.retrieval.plan.routers import ContentRouter, RouteDecision
-    from pointsman.selector.heuristic_route import RouteChoice
+    from pointsman.selector.heuristic_route import RouteChoice, RouteRule
     from pointsman.values.retrieval_context import RetrievalContext
     from pointsman.values.settings import Settings
     from pointsman.workspace.calibration.calibration_questions import Progress as CalibrateProgress
@@ -307,7 +307,8 @@ class Workspace(StoredWorkspace):
         if datasets is None and choices:
             choices = list(ImageRouter().decide(question, choices).datasets)
         decision = self._router.decide(question, choices) if choices else None
-        return Routing.by_form(question.text, self.plan(choices, strategy, question), decision)
+        plan = self.plan(choices, strategy, question)
+        return Routing.by_form(question.text, self.settings.route_rules, plan, decision)
 
     aroute = async_twin(route)
 
@@ -383,7 +384,8 @@ class Routing:
         heuristic: by the query's form alone: ``"bm25"``, ``"dense"`` or ``"hybrid"``.
         plan: what a search would do; None without a workspace.
         decision: the datasets whose content is relevant to it; None if there are none.
-        heuristic_reason: the reasons of the first decision in words, in the language of the query.
+        heuristic_reason: the reasons of the first decision in words, in the language of the query; those of rules of
+            one's own as they are written.
     """
 
     query: str
@@ -393,12 +395,19 @@ class Routing:
     heuristic_reason: str = ""
 
     @classmethod
-    def by_form(cls, query: str, plan: Plan | None = None, decision: RouteDecision | None = None) -> Routing:
-        """Return the decisions about a query, with the one by its form."""
-        from pointsman.selector.heuristic_route import router_select
+    def by_form(
+        cls,
+        query: str,
+        rules: Sequence[RouteRule] = (),
+        plan: Plan | None = None,
+        decision: RouteDecision | None = None,
+    ) -> Routing:
+        """Return the decisions about a query, with the one by its form, for which ``rules`` are asked first."""
+        from pointsman.selector.heuristic_route import REASONS, router_select
 
-        heuristic = router_select(query)
-        reason = Reason.join_all(*map(Reason.of, heuristic["reasons"])).in_language(language_of(query))
+        heuristic = router_select(query, rules)
+        reasons = [Reason.of(reason) if reason in REASONS else reason for reason in heuristic["reasons"]]
+        reason = Reason.join_all(*reasons).in_language(language_of(query))
         return cls(query, heuristic, plan, decision, reason)
 
     def to_dict(self) -> dict[str, Any]:
