@@ -281,8 +281,8 @@ class TestRules:
 class TestRulesOfSettings:
     """Rules in settings are words and phrases, checked where they are given, and obeyed wherever a query is routed."""
 
-    PART: ClassVar = {"words": ["PN-", "деталь", "发票"], "route": "bm25", "reason": "part_number"}
-    WRITTEN = json.dumps([PART, {"words": ["How  is"], "route": "hybrid", "reason": "everyday: как обычно"}])
+    RULE: ClassVar = {"words": ["PN-", "деталь", "发票"], "route": "bm25", "reason": "part_number"}
+    RULES_IN_JSON = json.dumps([RULE, {"words": ["How  is"], "route": "hybrid", "reason": "everyday: как обычно"}])
 
     @pytest.mark.parametrize(
         ("query", "reason"),
@@ -298,27 +298,27 @@ class TestRulesOfSettings:
         ],
     )
     def test_whole_words_and_phrases_decide_in_every_language(self, query: str, reason: str) -> None:
-        rules = Settings.load(environ={"POINTSMAN_ROUTE_RULES": self.WRITTEN}).route_rules
+        rules = Settings.load(environ={"POINTSMAN_ROUTE_RULES": self.RULES_IN_JSON}).route_rules
         assert router_select(query, rules)["reasons"] == [reason]
 
     @pytest.mark.parametrize(
         ("rules", "message"),
         [
             ("PN-", "a list of at most 100 rules, in JSON as .*not 'PN-'"),
-            ([PART] * 101, "a list of at most 100 rules"),
-            ([PART, "PN-"], "rule 2 has words, route and reason and nothing else, not 'PN-'"),
-            ([PART, {**PART, "pattern": "x"}], "rule 2 has words, route and reason and nothing else"),
-            ([{**PART, "route": "sparse"}], "rule 1 has as its route one of bm25, dense, hybrid, not 'sparse'"),
-            ([{**PART, "route": []}], "rule 1 has as its route"),
-            ([{**PART, "words": "PN-"}], "rule 1 has as its words a list of 1 to 20 words or phrases, not 'PN-'"),
-            ([{**PART, "words": []}], "rule 1 has as its words a list"),
+            ([RULE] * 101, "a list of at most 100 rules"),
+            ([RULE, "PN-"], "rule 2 has words, route and reason and nothing else, not 'PN-'"),
+            ([RULE, {**RULE, "pattern": "x"}], "rule 2 has words, route and reason and nothing else"),
+            ([{**RULE, "route": "sparse"}], "rule 1 has as its route one of bm25, dense, hybrid, not 'sparse'"),
+            ([{**RULE, "route": []}], "rule 1 has as its route"),
+            ([{**RULE, "words": "PN-"}], "rule 1 has as its words a list of 1 to 20 words or phrases, not 'PN-'"),
+            ([{**RULE, "words": []}], "rule 1 has as its words a list"),
             (
-                [{**PART, "words": ["x", " "]}],
+                [{**RULE, "words": ["x", " "]}],
                 "rule 1 has as its words texts of 1 to 100 characters on one line, not ' '",
             ),
-            ([{**PART, "words": ["x" * 101]}], "rule 1 has as its words texts"),
-            ([{**PART, "reason": 7}], "rule 1 has as its reason a text of 1 to 100 characters on one line, not 7"),
-            ([{**PART, "reason": "a\nb"}], "rule 1 has as its reason"),
+            ([{**RULE, "words": ["x" * 101]}], "rule 1 has as its words texts"),
+            ([{**RULE, "reason": 7}], "rule 1 has as its reason a text of 1 to 100 characters on one line, not 7"),
+            ([{**RULE, "reason": "a\nb"}], "rule 1 has as its reason"),
         ],
     )
     def test_wrong_rule_is_named_with_the_remedy(self, rules: Any, message: str) -> None:
@@ -339,7 +339,7 @@ class TestRulesOfSettings:
     def test_python_service_mcp_and_command_line_obey_alike(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setenv("POINTSMAN_ROUTE_RULES", self.WRITTEN.replace("part_number", "weight"))
+        monkeypatch.setenv("POINTSMAN_ROUTE_RULES", self.RULES_IN_JSON.replace("part_number", "weight"))
         expected = {"route": "bm25", "reasons": ["weight"]}  # also a code of another message, which has parts
         query = "why does PN-77 leak?"
         with Workspace(tmp_path / "w", embedder=None, settings=Settings.load()) as workspace:
@@ -351,14 +351,14 @@ class TestRulesOfSettings:
             assert answer.model_dump()["heuristic"] == expected
             with TestClient(create_app(workspace), base_url="http://localhost") as client:
                 assert client.post("/api/route", json={"query": query}).json()["heuristic"] == expected
-        for place in (tmp_path / "w", tmp_path / "none"):
-            run = CliRunner().invoke(app, ["route", query, "--json", "-w", str(place)])
+        for folder in (tmp_path / "w", tmp_path / "none"):
+            run = CliRunner().invoke(app, ["route", query, "--json", "-w", str(folder)])
             assert json.loads(run.stdout)["heuristic"] == expected
 
     def test_rules_made_for_it_do_not_hold_up_a_search(self) -> None:
         words = [f"{'a ' * 40}{number}" for number in range(20)]
-        given: Any = [{"words": words, "route": "bm25", "reason": "r"}] * 100
-        rules = Settings(route_rules=given).route_rules
+        rule_forms: Any = [{"words": words, "route": "bm25", "reason": "r"}] * 100
+        rules = Settings(route_rules=rule_forms).route_rules
         router_select("a", rules)
         start = process_time()
         router_select("a " * 10_000, rules)
