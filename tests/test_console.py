@@ -9,7 +9,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,8 +90,10 @@ def evaluate(folder: Path) -> None:
             name: StrategyReport(
                 {"ndcg@10": 0.5 + index / 10 + gain, "recall@100": 0.8 + index / 20}, 2.0**index, 3.0**index, {}
             )
-            for index, name in enumerate(("bm25", "vector", "hybrid", "auto"))
+            for index, name in enumerate(("bm25", "vector", "router_select", "auto"))
         }
+        routes = {("dense", "default_dense"): 20, ("bm25", "<i>own</i>"): 10}
+        strategies["router_select"] = replace(strategies["router_select"], routes=routes)
         keep(
             LocalBackend(folder),
             Report("rules", 45, 30, strategies).to_json(),
@@ -917,6 +919,13 @@ def test_evaluations_are_drawn(page: Page, site: Site) -> None:
     assert "0.8200" in page.locator("section.plot table").first.inner_text()
     page.select_option("#e-measure", "recall@100")
     page.locator("svg.chart .value.best >> text=0.950").wait_for()
+    counts = page.get_by_role("region", name="Questions by route of router_select").locator("tbody tr")
+    assert counts.nth(0).inner_text().split("\t") == [
+        "dense",
+        "default_dense neither a number, nor a name, nor a question: search by vectors",
+        "20",
+    ]
+    assert counts.nth(1).inner_text().split("\t") == ["bm25", "<i>own</i>", "10"], "words of a rule are no markup"
     page.select_option("#e-run", label=page.locator("#e-run option").nth(1).inner_text())
     wait_until(page, "location.hash.includes('run=')")
 

@@ -12,13 +12,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import StringIO
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from rich.console import Console
 
 import pointsman
-from pointsman import RetrievalWorkflow, Settings
+from pointsman import RetrievalWorkflow, Settings, Workspace
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.evaluation import evaluate, evaluate_workspace, read_collection, render
 from pointsman.llm.scripted_llm import ScriptedLLM
@@ -28,6 +28,8 @@ from pointsman.tools.errors import InputError, RetrievalError, UnknownNameError
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from pointsman.values.retrieval_context import RetrievalContext
 
 DATA = Path(os.environ.get("POINTSMAN_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 COSTS = ["latency_ms", "latency_without_embedding_ms", "llm"]
@@ -307,6 +309,41 @@ def test_the_table_shows_every_figure_and_takes_no_name_for_markup(folder: Path)
             assert text in table
         assert "…" not in table, "everything fits into 80 columns"
         assert "tokens" not in table, "no model was asked"
+
+
+def test_each_question_goes_where_router_select_sends_it_and_is_counted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [word if n % 2 else f"why is the {word}" for n, word in enumerate(WORDS)]
+    rows = [json.dumps({"_id": f"q{n}", "text": text}) for n, text in enumerate(texts)]
+    (folder / "queries.jsonl").write_text("\n".join(rows))
+    strategies_by_query: dict[str, set[str]] = {}
+    search = Workspace.search
+
+    def search_and_record(workspace: Workspace, query: str, **options: Any) -> RetrievalContext:
+        context = search(workspace, query, **options)
+        strategies_by_query.setdefault(query, set()).add(context.plan.strategy)
+        return context
+
+    monkeypatch.setattr(Workspace, "search", search_and_record)
+    report = evaluate(folder, ["router_select", "router_select+rerank"], embedder=HashingEmbedder())
+    routes = report.to_json()["strategies"]["router_select"]["routes"]
+    question_counts = [("bm25", "short_or_entity_numeric", 5), ("dense", "conversational_or_long", 5)]
+    assert [tuple(row.values()) for row in routes] == question_counts
+    assert [strategies_by_query[text] for text in texts] == [{"vector"}, {"bm25"}] * 5
+    output = StringIO()
+    Console(width=80, file=output).print(render(report))
+    assert "router_select: 5 dense (conversational_or_long)" in output.getvalue()
+
+    strategies_by_query.clear()
+    rules: Any = [{"words": ["why", *WORDS], "route": "hybrid", "reason": "mine [red]"}]
+    settings = Settings(route_rules=rules)
+    by_rules = evaluate(folder, ["router_select", "bm25"], embedder=HashingEmbedder(), settings=settings)
+    assert [strategies_by_query[text] for text in texts] == [{"hybrid", "bm25"}] * 10
+    assert by_rules.strategies["router_select"].routes == {("hybrid", "mine [red]"): 10}
+    assert "routes" not in by_rules.to_json()["strategies"]["bm25"]
+    Console(width=80, file=output).print(render(by_rules))
+    assert "(mine [red])" in output.getvalue()
 
 
 @pytest.mark.skipif(not (DATA / "ru_faq_java").is_dir(), reason=f"no test collections in {DATA}")

@@ -29,6 +29,7 @@ class StrategyReport:
         without_embedding: the same two latencies without the embedding, as for a query that was asked before.
         llm_calls: mean number of language model calls per query.
         llm_tokens: mean number of tokens of their prompts and answers, estimated where the model does not count them.
+        routes: number of questions by route and reason, of ``router_select`` alone.
     """
 
     measures: Mapping[str, float]
@@ -38,6 +39,12 @@ class StrategyReport:
     without_embedding: tuple[float, float] = (0.0, 0.0)
     llm_calls: float = 0.0
     llm_tokens: float = 0.0
+    routes: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+    def routes_to_json(self) -> list[dict[str, Any]]:
+        """Return the routes as rows of ``route``, ``reason`` and ``queries``, the most frequent first."""
+        ordered = sorted(self.routes.items(), key=lambda count: (-count[1], count[0]))
+        return [{"route": route, "reason": reason, "queries": queries} for (route, reason), queries in ordered]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +129,7 @@ class Report:
                         "tokens": round(strategy.llm_tokens, 1),
                         **({} if self.price is None else {"cost_per_1000": round(self.cost(strategy), 4)}),
                     },
+                    **({"routes": strategy.routes_to_json()} if strategy.routes else {}),
                 }
                 for name, strategy in self.strategies.items()
             },
@@ -170,9 +178,14 @@ def render(report: Report) -> Table:
         if report.compared:
             row += [f"{versus[name].difference:+.4f}", f"{versus[name].p:.4f}"] if name in versus else ["", ""]
         table.add_row(name, *cells, *row)
+    notes = [
+        f"{name}: {row['queries']:,} {row['route']} ({row['reason']})"
+        for name, strategy in report.strategies.items()
+        for row in strategy.routes_to_json()
+    ]
     if report.compared:
-        table.caption = f"choosing the best for every query, knowing the answers: nDCG {report.oracle:.4f}"
-        table.caption_justify = "left"
+        notes.append(f"choosing the best for every query, knowing the answers: nDCG {report.oracle:.4f}")
+    table.caption, table.caption_justify = Text("\n".join(notes)), "left"
     return table
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from pointsman.retrieval.fusion import LISTS
 from pointsman.retrieval.refine.budget import accounts
 from pointsman.retrieval.request import RegisteredStrategy
 from pointsman.retrieval.run.candidates import DEPTH
+from pointsman.selector.heuristic_route import router_select
 from pointsman.tools.audit_log import without_record
 from pointsman.tools.errors import InputError, UnknownNameError
 from pointsman.values.argument_checks import check_top_k
@@ -41,6 +43,9 @@ STRATEGIES = ("bm25", "vector", "hybrid", "auto")
 
 RERANKED = "+rerank"
 """What a strategy's name ends in to be measured with the reranker, whatever the other rows do."""
+
+ROUTED = "router_select"
+"""The row in which each question is searched by the strategy that `router_select` chooses."""
 
 ALL = (*STRATEGIES, f"hybrid{RERANKED}", "rrf", "z_score", "multi_query", "decomposition")
 """The strategies of ``"all"``: those that rank documents without a language model."""
@@ -76,7 +81,8 @@ def evaluate(
     Args:
         folder: see `read_collection`.
         strategies: ``"auto"`` or names that `Workspace.search` accepts; ``"hybrid+rerank"`` is ``hybrid`` with the
-            reranker; ``"all"`` selects those that need only the documents, compared by paired tests.
+            reranker; ``"router_select"`` is the strategy that `router_select` chooses for each question, with the
+            settings' rules; ``"all"`` selects those that need only the documents, compared by paired tests.
         k: the cutoff of nDCG, recall, precision and reciprocal rank.
         limit_queries: use only the first so many judged queries, in file order.
         embedder: or its name; by default the default one; not loaded if only ``bm25`` is measured. Pass it without a
@@ -109,7 +115,7 @@ def strategy_names(strategies: str | Sequence[str]) -> tuple[str, ...]:
     """
     texts = strategies.split(",") if isinstance(strategies, str) else strategies
     names = tuple(dict.fromkeys(STRATEGY_ALIASES.get(text.strip(), text.strip()) for text in texts if text.strip()))
-    known = ("all", "auto", *LISTS, *STRATEGY_NAMES.names())
+    known = ("all", "auto", ROUTED, *LISTS, *STRATEGY_NAMES.names())
     if not names:
         raise InputError(f"no strategy to evaluate; name some of {', '.join(('auto', *LISTS))}, or all")
     for name in names:
@@ -231,16 +237,14 @@ def measure_strategies(
     report = on_progress or (lambda *_: None)
     reports = {}
     for name in strategies:
+        strategy = name.removesuffix(RERANKED)
         is_reranked = True if name.endswith(RERANKED) else None if rerank is True else rerank
         search, search_in_time = (
-            partial(
-                searched_workspace.search,
-                datasets=datasets,
-                strategy=RegisteredStrategy(name.removesuffix(RERANKED)),
-                rerank=is_reranked,
-            )
+            partial(_search, searched_workspace, strategy, datasets=datasets, rerank=is_reranked)
             for searched_workspace in (workspace, latency_workspace)
         )
+        choices = [router_select(text, workspace.settings.route_rules) for text in queries.values()]
+        routes = Counter((choice["route"], reason) for choice in choices for reason in choice["reasons"])
         rankings_by_query = {}
         with accounts() as accounts_of_searches:
             for number, (query, text) in enumerate(queries.items(), 1):
@@ -264,8 +268,15 @@ def measure_strategies(
             times_without,
             sum(account.calls for account in accounts_of_searches) / count,
             sum(account.tokens for account in accounts_of_searches) / count,
+            routes if strategy == ROUTED else {},
         )
     return reports
+
+
+def _search(workspace: Workspace, strategy: str, query: str, **options: Any) -> RetrievalContext:
+    if strategy == ROUTED:
+        strategy = router_select(query, workspace.settings.route_rules)["route"]
+    return workspace.search(query, strategy=RegisteredStrategy(strategy), **options)
 
 
 def _latencies(

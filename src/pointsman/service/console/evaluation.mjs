@@ -2,7 +2,7 @@
 
 import { get, keys } from "./api.mjs";
 import { h, live } from "./dom.mjs";
-import { figure, milliseconds, moment, number, t } from "./i18n.mjs";
+import { figure, milliseconds, moment, number, reasoned, t } from "./i18n.mjs";
 import { filled, problemCard } from "./notices.mjs";
 import { address, here } from "./place.mjs";
 import { bars, history, plotted, scatter } from "./plots.mjs";
@@ -76,6 +76,7 @@ function shown(runs, params) {
       plotted(label, bars(found, label), () => t("table"), table(run, measures)),
       plotted(() => t("evaluation.cost", { measure }), scatter(found, { label: () => t("evaluation.cost", { measure }),
         x: () => t("evaluation.median"), y: () => measure }), () => t("table"), table(run, measures)))];
+  for (const [name, { routes }] of Object.entries(run.strategies)) if (routes?.length) parts.push(routed(name, routes));
   if (own.length > 1) parts.push(over(own.toReversed(), measure));
   return parts;
 }
@@ -103,6 +104,20 @@ function table(run, measures) {
       ? h("strong", {}, () => figure(one[measure], 4)) : () => figure(one[measure] ?? 0, 4))),
     ["p50", "p95"].map((name_) => h("td.number", {}, () => milliseconds(one.latency_ms?.[name_] ?? 0)))));
   return scroll(() => t("evaluation.table"), h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows));
+}
+
+/** Shows how many questions `router_select` sent where, and why. */
+function routed(name, routes) {
+  const label = () => t("evaluation.routes", { name });
+  const heads = ["evaluation.route", "evaluation.reason", "evaluation.queries"]
+    .map((key) => h("th", { scope: "col" }, () => t(key)));
+  const rows = routes.map(({ route, reason, queries }) => h("tr", {}, h("th", { scope: "row" }, h("code", {}, route)),
+    h("td", {}, h("code", {}, reason), " ", () => {
+      const { text } = reasoned([{ code: reason, values: {} }], reason);
+      return text === reason ? "" : text;
+    }),
+    h("td.number", {}, () => number(queries))));
+  return h("section", {}, h("h2", {}, label), scroll(label, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows)));
 }
 
 /** Shows how a collection's figures changed between runs. */

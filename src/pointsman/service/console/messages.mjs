@@ -335,6 +335,9 @@ const TEXTS = {
   "evaluation.cost": ["{measure} against time", "{measure} 与用时", "{measure} и время"],
   "evaluation.median": ["time of a search: median, and the 95th percentile", "单次搜索用时：中位数与第 95 百分位", "время поиска: медиана и 95-й процентиль"],
   "evaluation.history": ["{measure} from run to run", "历次运行的 {measure}", "{measure} от прогона к прогону"],
+  "evaluation.routes": ["Questions by route of {name}", "{name} 的路由与问题数", "Вопросы по маршрутам {name}"],
+  "evaluation.route": ["Route", "路由", "Маршрут"],
+  "evaluation.reason": ["Reason", "原因", "Причина"],
   "evaluation.table": ["All figures of the run", "本次运行的全部数字", "Все числа прогона"],
 
   // keys
