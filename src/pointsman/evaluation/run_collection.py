@@ -244,7 +244,9 @@ def measure_strategies(
             for searched_workspace in (workspace, latency_workspace)
         )
         choices = [router_select(text, workspace.settings.route_rules) for text in queries.values()]
-        routes = Counter((choice["route"], reason) for choice in choices for reason in choice["reasons"])
+        routes: Counter[tuple[str, str]] = Counter(
+            (choice["route"], reason) for choice in choices for reason in choice["reasons"]
+        )
         rankings_by_query = {}
         with accounts() as accounts_of_searches:
             for number, (query, text) in enumerate(queries.items(), 1):
