@@ -44,8 +44,7 @@ def evaluate(
     ],
     dataset: DatasetsOption = None,
     strategies: Annotated[
-        str,
-        typer.Option(help="Comma-separated, such as hybrid+rerank,router_select; 'all' also tests differences."),
+        str, typer.Option(help="Comma-separated, as in hybrid,hybrid+rerank; 'all' also tests the differences.")
     ] = "bm25,vector,hybrid,auto",
     k: Annotated[int, typer.Option("--k", min=1, max=1000, help="Cutoff rank.")] = 10,
     no_rerank: Annotated[bool, typer.Option("--no-rerank", help="Do not rerank.")] = False,
