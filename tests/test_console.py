@@ -21,6 +21,7 @@ from browser import WAIT, Watched, axe_core, serving, watching
 from pointsman import Document, Settings, Workspace
 from pointsman.embedders.query_vectors import QueryVectors
 from pointsman.evaluation.report import Report, StrategyReport
+from pointsman.evaluation.run_collection import ROUTED
 from pointsman.retrieval.fusion import METHODS
 from pointsman.service.server import KeyStore, create_app
 from pointsman.service.server.protocol.problems import KINDS
@@ -1257,7 +1258,7 @@ ENGLISH_TEXTS = """(known) => {
 TRANSLATABLE = re.findall(
     "[A-Za-z]{2,}",
     "Pointsman English BM25 auto kB MB ndcg recall id Id ASCII Esc Enter lang ru year and rails hostile "
-    + " ".join([*METHODS, *STRATEGIES.names()]),
+    + " ".join([*METHODS, *STRATEGIES.names(), ROUTED]),
 )
 """Names that are the same in every language."""
 
