@@ -195,9 +195,8 @@ def routes(route: Routing, *, as_json: bool) -> None:
         print_json(route.to_dict())
         return
     heuristic, plan, decision = route.heuristic, route.plan, route.decision
-    reasons = dict.fromkeys(
-        (", ".join(heuristic["reasons"]), route.heuristic_reason)
-    )  # the same of a rule of one's own
+    # The reason of a rule of one's own is code and words at once.
+    reasons = dict.fromkeys((", ".join(heuristic["reasons"]), route.heuristic_reason))
     rows = [["heuristic route", heuristic["route"], ": ".join(reasons)]]
     if plan:
         rows.append(["strategy", plan.strategy, plan.reason])

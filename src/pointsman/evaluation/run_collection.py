@@ -243,10 +243,11 @@ def measure_strategies(
             partial(_search, searched_workspace, strategy, datasets=datasets, rerank=is_reranked)
             for searched_workspace in (workspace, latency_workspace)
         )
-        choices = [router_select(text, workspace.settings.route_rules) for text in queries.values()]
-        routes: Counter[tuple[str, str]] = Counter(
-            (choice["route"], reason) for choice in choices for reason in choice["reasons"]
-        )
+        routes: Counter[tuple[str, str]] = Counter()
+        if strategy == ROUTED:
+            for text in queries.values():
+                choice = router_select(text, workspace.settings.route_rules)
+                routes.update((choice["route"], reason) for reason in choice["reasons"])
         rankings_by_query = {}
         with accounts() as accounts_of_searches:
             for number, (query, text) in enumerate(queries.items(), 1):
@@ -270,7 +271,7 @@ def measure_strategies(
             times_without,
             sum(account.calls for account in accounts_of_searches) / count,
             sum(account.tokens for account in accounts_of_searches) / count,
-            routes if strategy == ROUTED else {},
+            routes,
         )
     return reports
 
