@@ -5,7 +5,6 @@ They are words, not patterns, and only the beginning of a query is compared, so 
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any, Final, Literal, get_args
 
 from pointsman.text.grammar.match import HAN, plain
 from pointsman.tools.json_forms import form_of
+from pointsman.tools.late_regex import late
 
 Route = Literal["bm25", "dense", "hybrid"]
 ROUTES: Final = get_args(Route)
@@ -21,7 +21,7 @@ ROUTES: Final = get_args(Route)
 _MOST_RULES, _MOST_WORDS, _MOST_CHARACTERS = 100, 20, 100
 _BEGINNING = 1000
 """Characters of a query that are compared."""
-_TOKEN = re.compile(f"[{HAN}]|[^\\W{HAN}]+|[^\\w\\s]")
+_TOKEN = late(f"[{HAN}]|[^\\W{HAN}]+|[^\\w\\s]")
 _MEMBERS = ("words", "route", "reason")
 
 
