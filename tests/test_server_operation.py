@@ -32,6 +32,7 @@ from pointsman.llm.scripted_llm import ScriptedLLM
 from pointsman.retrieval.judge.kept_calibrations import Calibration
 from pointsman.retrieval.judge.relevance import shipped
 from pointsman.retrieval.plan.policy import POLICY, measured
+from pointsman.selector.route_counts import RouteCounts
 from pointsman.service.server import create_app
 from pointsman.service.server.protocol.request_limits import Limits
 from pointsman.service.server.record_watch import RecordWatch
@@ -122,13 +123,13 @@ def series(metrics: Metrics) -> dict[str, float]:
 class TestMeasuring:
     @pytest.mark.parametrize("given_id", ["abc", "A-b_c.9", "x" * 64])
     def test_a_usable_id_is_taken(self, given_id: str) -> None:
-        exchange = Exchange(Measuring(answering(), Metrics()), headers={"X-Request-Id": given_id})
+        exchange = Exchange(Measuring(answering(), Metrics(RouteCounts())), headers={"X-Request-Id": given_id})
         assert exchange.headers["x-request-id"] == given_id
         assert exchange.scope["state"] == {"request_id": given_id}
 
     @pytest.mark.parametrize("given_id", ["", "x" * 65, "a b", "a\tb", "é", 'a"b', "a\x00", "a,b"])
     def test_another_one_is_made_anew(self, given_id: str) -> None:
-        exchange = Exchange(Measuring(answering(), Metrics()), headers={"X-Request-Id": given_id})
+        exchange = Exchange(Measuring(answering(), Metrics(RouteCounts())), headers={"X-Request-Id": given_id})
         assert re.fullmatch("[0-9a-f]{32}", exchange.headers["x-request-id"])
         assert [name for name, _ in exchange.messages[0]["headers"]].count(b"x-request-id") == 1
 
@@ -140,13 +141,15 @@ class TestMeasuring:
             ids.append(await asyncio.to_thread(request_id.get))
             await answering()(scope, receive, send)
 
-        Exchange(Measuring(app, Metrics()), headers={"X-Request-Id": "abc"})
+        Exchange(Measuring(app, Metrics(RouteCounts())), headers={"X-Request-Id": "abc"})
         assert ids == ["abc", "abc"]
         assert request_id.get() is None
 
     def test_a_line_of_the_log(self, log: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
         headers = {"X-Request-Id": "abc", "Authorization": f"Bearer {KEY}", "Cookie": "c=1"}
-        Exchange(Measuring(answering(key="0a1b2c3d"), Metrics(), log), "/api/datasets/private", "POST", headers)
+        Exchange(
+            Measuring(answering(key="0a1b2c3d"), Metrics(RouteCounts()), log), "/api/datasets/private", "POST", headers
+        )
         [record] = caplog.records
         line = json.loads(LineFormatter().format(record))
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line.pop("time"))
@@ -170,17 +173,17 @@ class TestMeasuring:
     def test_levels(
         self, log: logging.Logger, caplog: pytest.LogCaptureFixture, path: str, status: int, level: str
     ) -> None:
-        Exchange(Measuring(answering(status, route=False), Metrics(), log), path)
+        Exchange(Measuring(answering(status, route=False), Metrics(RouteCounts()), log), path)
         assert [record.levelname for record in caplog.records] == [level]
 
     def test_probes_are_silent(self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Route, "path", "/health")
         caplog.set_level(logging.INFO, "observed")
-        Exchange(Measuring(answering(), Metrics(), logging.getLogger("observed")), "/health")
+        Exchange(Measuring(answering(), Metrics(RouteCounts()), logging.getLogger("observed")), "/health")
         assert not caplog.records
 
     def test_counting(self) -> None:
-        metrics = Metrics()
+        metrics = Metrics(RouteCounts())
         for path, method, app in (
             ("/api/datasets/a", "GET", answering()),
             ("/api/datasets/b", "GET", answering()),
@@ -208,7 +211,7 @@ class TestMeasuring:
         async def app(scope: Any, receive: Any, send: Any) -> None:
             raise KeyError("what somebody asked")
 
-        metrics = Metrics()
+        metrics = Metrics(RouteCounts())
         exchange = Exchange(Measuring(app, metrics, log), headers={"X-Request-Id": "abc"})
         assert exchange.error is None
         assert exchange.status == 500
@@ -230,7 +233,7 @@ class TestMeasuring:
             await send({"type": "http.response.body", "body": b"half", "more_body": True})
             raise KeyError("x")
 
-        metrics = Metrics()
+        metrics = Metrics(RouteCounts())
         exchange = Exchange(Measuring(app, metrics, log))
         assert isinstance(exchange.error, KeyError)  # the server closes the connection; the client sees it is not whole
         assert [message["type"] for message in exchange.messages] == ["http.response.start", "http.response.body"]
@@ -240,7 +243,7 @@ class TestMeasuring:
         async def app(scope: Any, receive: Any, send: Any) -> None:
             raise asyncio.CancelledError
 
-        metrics = Metrics()
+        metrics = Metrics(RouteCounts())
         with pytest.raises(asyncio.CancelledError):
             Exchange(Measuring(app, metrics))
         assert any('status="499"' in name for name in series(metrics))
@@ -252,7 +255,7 @@ class TestMeasuring:
         async def app(scope: Any, receive: Any, send: Any) -> None:
             scopes.append(scope)
 
-        asyncio.run(Measuring(app, Metrics())({"type": "lifespan"}, None, None))  # type: ignore[arg-type]
+        asyncio.run(Measuring(app, Metrics(RouteCounts()))({"type": "lifespan"}, None, None))  # type: ignore[arg-type]
         assert scopes == [{"type": "lifespan"}]
 
 
@@ -262,10 +265,11 @@ class TestMetrics:
             workspace.dataset("private").add([Document(str(n), f"rail signal {n}") for n in range(9)])
             context = workspace.search("rail signal confidential", 5, refuse=False)
             refused = replace(context, hits=(), refused=workspace.search("zzz", 5).refused, degraded=("x",))
-        metrics = Metrics()
+        counts = RouteCounts()
+        counts.count(router_select("дата создания"), ["private"])
+        metrics = Metrics(counts)
         metrics.record_search(context)
         metrics.record_search(refused)
-        metrics.record_route(router_select("дата создания"))
         figures = series(metrics)
         assert figures['pointsman_routes_total{reason="short_or_entity_numeric",route="bm25"}'] == 1
         assert figures[f'pointsman_searches_total{{strategy="{context.plan.strategy}"}}'] == 2
@@ -297,7 +301,7 @@ class TestMetrics:
         assert len(hits[0]["text"]) < len(text)
 
     def test_documents(self) -> None:
-        metrics = Metrics()
+        metrics = Metrics(RouteCounts())
         metrics.record_write(AddResult(added=3, updated=2, unchanged=1))
         metrics.record_write(AddResult(added=1))
         metrics.deleted(4)
@@ -310,7 +314,7 @@ class TestMetrics:
         with Dataset("d", path=tmp_path, embedder=HashingEmbedder()) as dataset:
             dataset.add([Document("a", "rail")])
             context = dataset.search("rail")
-        metrics = Metrics()
+        metrics = Metrics(RouteCounts())
         for number in range(200):
             metrics.record_search(replace(context, plan=replace(context.plan, strategy=f"made-up-{number}")))
         names = [name for name in series(metrics) if name.startswith("pointsman_searches_total")]
@@ -318,13 +322,13 @@ class TestMetrics:
         assert series(metrics)['pointsman_searches_total{strategy="other"}'] == 200 - 64
 
     def test_workers_are_told_apart(self) -> None:
-        metrics = Metrics(worker=True)
+        metrics = Metrics(RouteCounts(), worker=True)
         Exchange(Measuring(answering(), metrics))
         assert all(f'worker="{os.getpid()}"' in name for name in series(metrics))
         assert metrics.render()[1].startswith("text/plain")
 
     def test_apps_count_for_themselves(self) -> None:
-        first, second = Metrics(), Metrics()
+        first, second = Metrics(RouteCounts()), Metrics(RouteCounts())
         Exchange(Measuring(answering(), first))
         assert not any(name.startswith("pointsman_requests_total") for name in series(second))
 

@@ -46,6 +46,7 @@ _STATUS = (
     "date_column",
     "vectors_due",
     "truncations",
+    "routes",
     "kept_days",
     "sequence",
     "keyword_index_sequence",
@@ -376,6 +377,9 @@ def status(workspace: Workspace, *, as_json: bool) -> bool:
         date_column = row.get("date_column") or "not told"  # as by an older service
         console().print(printable(f"{row['name']}, date column: {date_column}"), markup=False, soft_wrap=True)
         _print_truncated(row["name"], row.get("truncations"))
+        if routes := row.get("routes"):
+            counts = ", ".join(f"{count['queries']:,} {count['route']} ({count['reason']})" for count in routes)
+            console().print(printable(f"{row['name']}, routes: {counts}"), markup=False, soft_wrap=True)
         for problem in row.get("version_problems") or ():
             console().print(f"{row['name']}, {problem['path']}: {problem['reason']}", style="yellow", markup=False)
     print_problems(problems)

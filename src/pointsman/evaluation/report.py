@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pointsman.evaluation.significance import SignificanceTest, compare
 from pointsman.retrieval.fusion import LISTS
+from pointsman.selector.route_counts import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,8 +44,7 @@ class StrategyReport:
 
     def routes_to_json(self) -> list[dict[str, Any]]:
         """Return the routes as rows of ``route``, ``reason`` and ``queries``, the most frequent first."""
-        ordered = sorted(self.routes.items(), key=lambda count: (-count[1], count[0]))
-        return [{"route": route, "reason": reason, "queries": queries} for (route, reason), queries in ordered]
+        return rows_of(self.routes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from pointsman.retrieval.judge.kept_calibrations import (
 )
 from pointsman.retrieval.plan.policy import POLICY, Policy, measured, read_policy
 from pointsman.retrieval.workflow import RetrievalWorkflow
+from pointsman.selector.route_counts import RouteCounts
 from pointsman.store.backend import Backend
 from pointsman.store.backend_urls import open_backend
 from pointsman.tools import byte_cache
@@ -95,6 +96,7 @@ class FittedWorkspace:
         self._attachments: tuple[float, dict[str, str]] | None = None
         self._foreign: dict[str, tuple[str, Dataset]] = {}
         self._replays: Replays | None = None
+        self.route_counts = RouteCounts()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how pickle opens it again: at its place, with its settings, and with keys and passwords from there.

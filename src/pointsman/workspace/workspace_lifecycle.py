@@ -364,6 +364,7 @@ class StoredWorkspace(FittedWorkspace):
             self._forget_records()
             self.backend.drop(name)
             self._calibrations.forget(name)
+            self.route_counts.forget(name)
             if name in self.stored_calibrations():  # maybe fitted by another process
                 self.keep_calibration(name, None)
 

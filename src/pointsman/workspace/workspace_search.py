@@ -81,8 +81,10 @@ class Workspace(StoredWorkspace):
         ``date_column`` is the metadata key that ``before:`` and ``after:`` mean, and whether the setting
         ``date_columns`` says so; ``none: …`` says why there is none. ``vectors_due`` is the number of documents found
         only by words so far; see `Dataset.embed`. ``truncations`` is that of documents whose vectors hold only their
-        beginning; see `Dataset.truncations`. ``version_problems`` are those of `Dataset.version_problems`. ``bytes`` is
-        None where the dataset is not in a folder of this workspace; ``bytes_by_part`` says what they are for.
+        beginning; see `Dataset.truncations`. ``version_problems`` are those of `Dataset.version_problems`. ``routes``
+        has the number of questions by route and reason that `route` was asked to choose for among datasets with this
+        one, in this process. ``bytes`` is None where the dataset is not in a folder of
+        this workspace; ``bytes_by_part`` says what they are for.
         ``memory`` is that of this process, with all that it has
         open: ``resident`` bytes, and how many of them are pages of ``files``, which the system takes back when others
         need them; None where the system does not tell. Of it, ``cached`` bytes are kept to answer sooner, at most
@@ -107,6 +109,7 @@ class Workspace(StoredWorkspace):
             "date_column": told_date_column(dataset.store, name, self.settings.date_columns),
             "vectors_due": statistics.vectors_due,
             "truncations": dataset.truncations,
+            "routes": self.route_counts.rows(name),
             "kept_days": statistics.recorded_state.days if statistics.recorded_state else 0,
             "sequence": statistics.sequence,
             "keyword_index_sequence": dataset.store.indexed,
@@ -308,7 +311,9 @@ class Workspace(StoredWorkspace):
             choices = list(ImageRouter().decide(question, choices).datasets)
         decision = self._router.decide(question, choices) if choices else None
         plan = self.plan(choices, strategy, question)
-        return Routing.by_form(question.text, self.settings.route_rules, plan, decision)
+        routing = Routing.by_form(question.text, self.settings.route_rules, plan, decision)
+        self.route_counts.count(routing.heuristic, (dataset.name for dataset in choices))
+        return routing
 
     aroute = async_twin(route)
 

@@ -111,6 +111,7 @@ def _describe(library: Library, dataset: Dataset) -> schemas.About:
     if (entry := current_entry()) is not None:
         entry.add((dataset.name, id_) for id_ in ids)
     date_column = told_date_column(dataset.store, dataset.name, library.workspace.settings.date_columns)
+    routes = [schemas.RouteCount(**row) for row in library.workspace.route_counts.rows(dataset.name)]
     return schemas.About(
         name=dataset.name,
         description=answer_values.cut(dataset.description, answer_values.ABOUT_CHARS),
@@ -118,6 +119,7 @@ def _describe(library: Library, dataset: Dataset) -> schemas.About:
         truncations=dataset.truncations,
         search=dataset.indexing_technique,
         date_column=answer_values.cut(date_column, answer_values.ABOUT_CHARS),
+        routes=None if library.workspace.access else routes,
         keys=keys,
     )
 

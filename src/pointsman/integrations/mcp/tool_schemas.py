@@ -362,6 +362,14 @@ class MetadataKey(Answer):
     examples: Annotated[list[str | int | float | bool], Field(description="Some of its values.")]
 
 
+class RouteCount(Answer):
+    """How many questions took a route for a reason."""
+
+    route: str
+    reason: str
+    queries: int
+
+
 class About(Answer):
     """A dataset."""
 
@@ -375,6 +383,10 @@ class About(Answer):
     search: Annotated[str, Field(description="hybrid, keyword (without 'vector') or vector (without 'bm25').")]
     date_column: Annotated[
         str, Field(description="The key that 'before:' and 'after:' in a query mean; 'none: …' says why there is none.")
+    ]
+    routes: Annotated[
+        list[RouteCount] | None,
+        Field(description="Questions routed among datasets with this one, by route and reason. Null: not told."),
     ]
     keys: Annotated[list[MetadataKey], Field(description="Metadata keys for filters, from a sample of the documents.")]
 

@@ -77,7 +77,8 @@ function row(dataset) {
   return h("tr", { class: line(name) },
     h("th", { scope: "row", "data-content": true },
       h("a.dataset", { href: address("datasets", { name }) }, name), h("span.about", { dir: "auto" }, plain(description)),
-      h("span.about", { dir: "auto" }, () => dateColumn(dataset.date_column ?? ""))),
+      h("span.about", { dir: "auto" }, () => dateColumn(dataset.date_column ?? "")),
+      h("span.about", {}, () => routesOf(dataset.routes ?? []))),
     h("td.number", { "data-label": () => t("datasets.documents") }, () => number(documents)),
     h("td.number", { "data-label": () => t("datasets.size") }, () => bytes(dataset.bytes)),
     h("td", { "data-label": () => t("datasets.embedder") }, h("span", {}, () => (has(`technique.${technique}`) ? t(`technique.${technique}`) : technique)),
@@ -94,6 +95,13 @@ function dateColumn(told) {
   if (key !== undefined) return t(`datasets.date.${absent ? "absent" : how}`, { key });
   const several = /^none: (.*) hold dates/su.exec(told);
   return several ? t("datasets.date.several", { keys: several[1] }) : "";
+}
+
+/** How many questions took each route. */
+function routesOf(counts) {
+  const sums = counts.reduce((all, { route, queries }) => ({ ...all, [route]: (all[route] ?? 0) + queries }), {});
+  const routes = Object.entries(sums).map(([route, queries]) => `${route} ${number(queries)}`).join(", ");
+  return routes && t("datasets.routes", { routes });
 }
 
 function checked({ documents, in_keyword_index: keyword, in_vector_index: vector, problems }) {

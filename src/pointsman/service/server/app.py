@@ -84,7 +84,7 @@ def create_app(
     configure(workspace, settings or workspace.settings)
     limits = limits or Limits()
     keys = keys or keys_of(workspace.backend)
-    state = State(workspace, keys, limits, Gate(limits), Metrics(worker=worker))
+    state = State(workspace, keys, limits, Gate(limits), Metrics(workspace.route_counts, worker=worker))
     state.metrics.queue_length.set_function(lambda: state.gate.waiting)
     app = describe(FastAPI(lifespan=_lifespan(state), **OPTIONS))
     app.state.pointsman = state

@@ -318,6 +318,14 @@ class Memory(Open):
     ]
 
 
+class RouteCount(Open):
+    """How many questions took a route for a reason."""
+
+    route: Annotated[str, Field(description="bm25, dense or hybrid.")]
+    reason: Annotated[str, Field(description="The code of a built-in rule, or the reason of one of `route_rules`.")]
+    queries: int
+
+
 class Dataset(Open):
     """A dataset and its state; it is up to date if both sequence numbers are equal.
 
@@ -346,6 +354,10 @@ class Dataset(Open):
             "its limit; of more than 1,000, a lower bound; null: not known."
         ),
     ]
+    routes: Annotated[
+        list[RouteCount] | None,
+        Field(description="Questions that were routed among datasets with this one, since this process began."),
+    ] = None
     kept_days: Annotated[
         int | None, Field(description="For how many days it keeps what is replaced or deleted; 0: it does not.")
     ]

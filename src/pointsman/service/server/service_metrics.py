@@ -33,6 +33,8 @@ try:
         ProcessCollector,
         generate_latest,
     )
+    from prometheus_client.metrics_core import CounterMetricFamily
+    from prometheus_client.registry import Collector
 except ImportError as error:
     raise MissingDependencyError("prometheus-client", "server", "the HTTP service") from error
 
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from pointsman.retrieval.refine.budget import Spending
-    from pointsman.selector.heuristic_route import RouteChoice
+    from pointsman.selector.route_counts import RouteCounts
     from pointsman.values.retrieval_context import RetrievalContext
     from pointsman.values.types import AddResult
 
@@ -65,10 +67,11 @@ class Metrics:
     """All metrics of one app, in a separate registry.
 
     Args:
+        route_counts: the workspace's counts of routes.
         worker: whether every series has the number of this process; for several workers behind one port.
     """
 
-    def __init__(self, *, worker: bool = False) -> None:
+    def __init__(self, route_counts: RouteCounts, *, worker: bool = False) -> None:
         self._worker = str(os.getpid()) if worker else None
         self.registry = registry = CollectorRegistry()
         self._requests = Counter(
@@ -87,9 +90,7 @@ class Metrics:
         self._searches = Counter(
             "pointsman_searches", "Searches by the strategy that was used.", ["strategy"], registry=registry
         )
-        self._routes = Counter(
-            "pointsman_routes", "Routes by the form of a question.", ["route", "reason"], registry=registry
-        )
+        registry.register(_RouteSeries(route_counts))
         self._refused = Counter("pointsman_searches_refused", "Searches without relevant results.", registry=registry)
         self._unsure = Counter(
             "pointsman_searches_unsure", "Searches whose first hit is not surely an answer.", registry=registry
@@ -155,11 +156,6 @@ class Metrics:
         self._llm_calls.inc(sum(account.calls for account in accounts))
         self._llm_tokens.inc(sum(account.tokens for account in accounts))
 
-    def record_route(self, choice: RouteChoice) -> None:
-        """Count a route, and the reasons for it."""
-        for reason in choice["reasons"]:
-            self._routes.labels(choice["route"], reason).inc()
-
     def record_write(self, result: AddResult) -> None:
         """Count written documents."""
         for outcome in ("added", "updated", "unchanged"):
@@ -184,6 +180,22 @@ class Metrics:
                 if not sample.name.endswith("_created")
             ]
             yield metric
+
+
+class _RouteSeries(Collector):
+    """The counts of routes as a series."""
+
+    def __init__(self, route_counts: RouteCounts) -> None:
+        self._route_counts = route_counts
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the counts as they are now."""
+        series = CounterMetricFamily(
+            "pointsman_routes", "Routes by the form of a question.", labels=("route", "reason")
+        )
+        for row in self._route_counts.rows():
+            series.add_metric((row["route"], row["reason"]), row["queries"])
+        yield series
 
 
 def _child(series: dict[str, Any], metric: Any, value: str) -> Any:

@@ -150,7 +150,6 @@ async def route(state: Shared, access: Reader, body: RouteRequest) -> Response:
     selection = await in_thread(state.datasets, access, body.datasets)
     async with state.gate:
         routing = await in_thread(state.workspace.route, body.query, selection, body.strategy)
-    state.metrics.record_route(routing.heuristic)
     return Json(routing.to_dict())
 
 
