@@ -175,11 +175,12 @@ def test_a_view_of_half_takes_all_rows_whose_codes_are_near_enough(
 
 @pytest.mark.parametrize("share", [1.0, 0.4])
 def test_codes_are_scanned_for_one_query_as_for_many(share: float) -> None:
-    """The scanner has the codes of the index, and finds the same rows with the same scores."""
+    """It is faster, and finds the same rows with the same scores."""
     rng = np.random.default_rng(5)
     vectors = unit(rng.normal(size=(COUNT, DIMENSIONS)))
     codes = vector_codes.quantise(ExactRows(vectors))
     default_index = faiss.deserialize_index(faiss.serialize_index(codes.index))
+    faiss.downcast_index(default_index.index).implem = 0
     valid = None if share == 1 else rng.random(COUNT) < share
     for query in unit(rng.normal(size=(5, DIMENSIONS))):
         codes_query = vector_codes.CodesQuery(codes, query, valid, 3.5)
@@ -189,11 +190,35 @@ def test_codes_are_scanned_for_one_query_as_for_many(share: float) -> None:
             assert scores.tolist() == expected.tolist()
             surely = scores > scores[-1]  # of rows that tie for the last place, either may come
             assert {*rows[surely].tolist()} == {*rows_of_many[expected > expected[-1]].tolist()}
-            lowest, parameters = float(scores[20]), codes_query._parameters(lists)
-            _, range_scores, range_rows = default_index.range_search(query[None], lowest, params=parameters)
-            scores_in_range, rows_in_range = codes_query.range_search(lowest, lists)
-            in_range = {*zip(scores_in_range.tolist(), rows_in_range.tolist(), strict=True)}
-            assert in_range == {*zip(range_scores.tolist(), range_rows.tolist(), strict=True)}
+
+
+def test_more_candidates_are_compared_out_of_the_same_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To scan the codes again would take longer than all the rest."""
+    monkeypatch.setattr(vector_codes, "_LISTED_ROWS", COUNT + 1)
+    monkeypatch.setattr(vector_query, "_FIRST", 100)
+    vectors = unit(np.random.default_rng(8).normal(size=(COUNT, DIMENSIONS)))
+    scans, compared = list[int](), list[int]()
+    parameters, top = vector_codes.CodesQuery._parameters, vector_query._quantised_top
+
+    def note_scan(query: Any, lists: int) -> Any:
+        scans.append(lists)
+        return parameters(query, lists)
+
+    def note_candidates(*arguments: Any) -> Any:
+        candidates = top(*arguments)
+        compared.append(len(candidates[0]))
+        return candidates
+
+    monkeypatch.setattr(vector_codes.CodesQuery, "_parameters", note_scan)
+    monkeypatch.setattr(vector_query, "_quantised_top", note_candidates)
+    columns = Columns(lambda: ((key, {}) for key in range(1, COUNT + 1)))
+    index = VectorIndex(tmp_path / "vectors.bin", Drawn(vectors), identity="x", dimensions=DIMENSIONS, columns=columns)
+    index.catch_up(save=True)
+    for vector in vectors[:10]:
+        index.search(vector, 10)
+    first_count = vector_query._OVERFETCH * 10 + 100
+    assert (len(scans), max(compared) > first_count) == (10, True), compared
+    index.close()
 
 
 def test_where_lists_exclude_nothing_all_are_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ _LISTED_ROWS = (
 )
 _SAMPLE = 512  # rows that are compared with their codes and centroids
 _TRAINING_ROWS = 64  # for each list; of 64 lists, as many as FAISS uses for the 16 values of two numbers
-_ONE_QUERY, _ONE_QUERY_RANGE = 11, 10  # FAISS's numbers (``implem``) for scans of one query
+_ONE_QUERY = 11  # FAISS's number (``implem``) of the scan for one query: of lists, a third faster than for a batch
 _ROUNDING = 1e-4  # by less than this do FAISS's products of query and centroid differ from ours
 
 
@@ -48,14 +48,14 @@ class VectorCodes:
         rows: the vectors.
 
     Attributes:
-        scanner: an index of the same codes, not copied, whose best rows for one query are found a third faster.
         needed_lists: how many lists the last search had to read.
     """
 
     def __init__(self, index: Any, rows: ExactRows | RoundedRows) -> None:
         self.index, self._rows = index, rows
         self._lists: Any = _inverted_file(index)
-        self.scanner = index if self._lists.nlist == 1 else _scanner_of_one_query(index)
+        if self._lists.nlist > 1:
+            self._lists.implem = _ONE_QUERY
         self.needed_lists = 1
 
     @property
@@ -129,17 +129,9 @@ class CodesQuery:
     def search(self, limit: int, lists: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return the scores by their codes, descending, and the rows of the best in so many of the nearest lists."""
         with one_thread():
-            (scores,), (rows,) = self._codes.scanner.search(self._vector[None], limit, params=self._parameters(lists))
+            (scores,), (rows,) = self._codes.index.search(self._vector[None], limit, params=self._parameters(lists))
         exists = rows >= 0
         return scores[exists], rows[exists]
-
-    def range_search(self, lowest: float, lists: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return the scores by their codes, and the rows, of all above a score in so many of the nearest lists."""
-        with one_thread():
-            _, scores, rows = self._codes.index.range_search(
-                self._vector[None], float(lowest), params=self._parameters(lists)
-            )
-        return scores, rows
 
     def count_lists(self, score: float) -> int:
         """Return how many of the nearest lists have to be searched for all rows of at least this score.
@@ -211,24 +203,6 @@ def _inverted_file(index: Any) -> Any:
     import faiss
 
     return faiss.downcast_index(index.index)
-
-
-def _scanner_of_one_query(index: Any) -> Any:
-    """Return an index of the same codes that scans list by list for one query; ``index`` has to outlive it.
-
-    FAISS would scan as for a batch of queries otherwise, which takes half as long again, for the same rows and scores.
-    Ways to scan are attributes of an index, and of these two FAISS has the first for the best rows only.
-    """
-    import faiss
-
-    lists = _inverted_file(index)
-    codes = lists.invlists
-    lists.own_invlists, lists.invlists = False, None  # so that they are not copied
-    scanner = faiss.clone_index(index)
-    lists.own_invlists, lists.invlists, lists.implem = True, codes, _ONE_QUERY_RANGE
-    scanner_lists = _inverted_file(scanner)
-    scanner_lists.own_invlists, scanner_lists.invlists, scanner_lists.implem = False, codes, _ONE_QUERY
-    return scanner
 
 
 def _evenly(rows: int, most: int) -> NDArray[np.intp]:

@@ -26,7 +26,7 @@ _FEW_SHARE = 16  # … and one row in so many, since so few of a cluster may be 
 _OVERFETCH = 8  # first candidates of the quantised scan for each wanted result
 _FIRST = 400  # and in any case
 _CANDIDATE_SHARE = 2  # at most one allowed row in this many becomes a candidate: else all are compared
-_FAR = 2  # times as many candidates out of more than the nearest lists, where more rows are about as near as the k-th
+_READ = 4  # times as many are read of a scan as are compared at first: to scan again costs more than to read more
 _LOWEST = 4.0  # deviations of errors: the lowest of the best candidates are those so near the k-th
 _SPARE = 0.25  # deviations by which more candidates are taken than are known to be needed,
 _LEAST_SPARE = 1e-6  # and by this much where all are alike
@@ -163,11 +163,10 @@ def _quantised_top(
     """Return the rows that may be among the best ``k`` valid ones, with their scores by the vectors of the base.
 
     The first candidates, out of the nearest lists, say how good the k-th best is at least, and thereby which other
-    lists may hold one of the best: candidates are then taken out of those as well. (Where the last search needed most
-    lists, the first ones are out of all.) They also say how far quantised scores lie below exact ones. If rows that
-    were not read may be good enough, every row is a candidate whose quantised score is not too low; those say the same
-    again, more surely. Returns None where an exact scan is faster, as there would be too many, or while there are no
-    codes.
+    lists may hold one of the best: those are scanned as well. (Where the last search needed most lists, the first ones
+    are out of all.) They also say how far quantised scores lie below exact ones, and so how many more of what the scan
+    has read, best first, have to be compared; those say the same again, more surely. Returns None where an exact scan
+    is faster, as there would be too many, or while there are no codes.
 
     Args:
         base: whose rows they are.
@@ -182,44 +181,43 @@ def _quantised_top(
         return None
     deviations = _SURER_DEVIATIONS if margin else _DEVIATIONS
     query = CodesQuery(codes, vector, valid, deviations.direction)
-
-    def candidates(limit: int, lists: int) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int64], float]:
-        """Return exact and quantised scores and the rows of the best in these lists, and the lowest score read."""
-        rough, rows = query.search(limit, lists)
-        return base.rows.dots(rows, vector), rough, rows, float(rough[-1]) if len(rows) == limit else -math.inf
-
-    lists = math.ceil(codes.list_count * max(_FIRST_LISTS, limit / count))
+    depth, lists = min(_READ * limit, most), math.ceil(codes.list_count * max(_FIRST_LISTS, limit / count))
     # To read some first would save nothing otherwise. In a part of the documents nobody else's search counts.
     is_divided = margin > 0 or codes.list_count == 1 or codes.needed_lists <= codes.list_count // 2
     if is_divided:
-        scores, rough, rows, lowest = candidates(limit, lists)
+        rough, rows = query.search(depth, lists)
     if not is_divided or len(rows) < limit // _OVERFETCH:
         lists = codes.list_count
-        scores, rough, rows, lowest = candidates(_FAR * limit, lists)
+        rough, rows = query.search(depth, lists)
+    scores = base.rows.dots(rows[:limit], vector)
+    best_of_few, scores_of_few = rows[:0], scores[:0]
     drawn_deviation = codes.error_deviation(vector)
     while True:
-        kth_score = np.partition(scores - base.rows.errors(rows), -k)[-k] - margin
+        compared = len(scores)
+        kth_score = np.partition(scores - base.rows.errors(rows[:compared]), -k)[-k] - margin
         best = _best(scores, k)
-        score_needed = kth_score - _greatest_error(scores, rough, best, deviations, drawn_deviation)
+        score_needed = kth_score - _greatest_error(scores, rough[:compared], best, deviations, drawn_deviation)
         needed_lists = query.count_lists(kth_score)
         if not margin:
             codes.needed_lists = needed_lists
         if needed_lists > lists:
-            lists = needed_lists
-            further_scores, further_rough, further_rows, lowest = candidates(_FAR * limit, lists)
-        elif lowest < score_needed:
-            return rows, scores
-        else:
-            lowest = score_needed - _SPARE * drawn_deviation - _LEAST_SPARE
-            further_rough, further_rows = query.range_search(lowest, lists)
-            if len(further_rows) > most:
-                return None
-            further_scores = base.rows.dots(further_rows, vector)
-        earlier_best = best[
-            ~np.isin(rows[best], further_rows, assume_unique=True)
-        ]  # their errors are greater than assumed
-        scores, rough = np.append(further_scores, scores[earlier_best]), np.append(further_rough, rough[earlier_best])
-        rows = np.append(further_rows, rows[earlier_best])
+            lists, best_of_few, scores_of_few = needed_lists, rows[best], scores[best]
+            rough, rows = query.search(depth, lists)
+            scores = base.rows.dots(rows[:limit], vector)
+            continue
+        if np.count_nonzero(rough >= score_needed) <= min(compared, depth - 1):
+            others = ~np.isin(best_of_few, rows[:compared], assume_unique=True)  # their errors are greater than assumed
+            return np.append(rows[:compared], best_of_few[others]), np.append(scores, scores_of_few[others])
+        lowest = score_needed - _SPARE * drawn_deviation - _LEAST_SPARE
+        wanted = int(np.count_nonzero(rough >= lowest))
+        if wanted < depth:
+            scores = np.append(scores, base.rows.dots(rows[compared:wanted], vector))
+            continue
+        if depth == most:
+            return None
+        depth = min(_READ * depth, most)
+        rough, rows = query.search(depth, lists)
+        scores = base.rows.dots(rows[: np.count_nonzero(rough >= lowest)], vector)
 
 
 def _greatest_error(
