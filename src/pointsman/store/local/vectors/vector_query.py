@@ -193,10 +193,10 @@ def _quantised_top(
     best_of_few, scores_of_few = rows[:0], scores[:0]
     drawn_deviation = codes.error_deviation(vector)
     while True:
-        compared = len(scores)
-        kth_score = np.partition(scores - base.rows.errors(rows[:compared]), -k)[-k] - margin
+        compared_count = len(scores)
+        kth_score = np.partition(scores - base.rows.errors(rows[:compared_count]), -k)[-k] - margin
         best = _best(scores, k)
-        score_needed = kth_score - _greatest_error(scores, rough[:compared], best, deviations, drawn_deviation)
+        score_needed = kth_score - _greatest_error(scores, rough[:compared_count], best, deviations, drawn_deviation)
         needed_lists = query.count_lists(kth_score)
         if not margin:
             codes.needed_lists = needed_lists
@@ -205,13 +205,15 @@ def _quantised_top(
             rough, rows = query.search(depth, lists)
             scores = base.rows.dots(rows[:limit], vector)
             continue
-        if np.count_nonzero(rough >= score_needed) <= min(compared, depth - 1):
-            others = ~np.isin(best_of_few, rows[:compared], assume_unique=True)  # their errors are greater than assumed
-            return np.append(rows[:compared], best_of_few[others]), np.append(scores, scores_of_few[others])
+        if np.count_nonzero(rough >= score_needed) <= min(compared_count, depth - 1):
+            others = ~np.isin(
+                best_of_few, rows[:compared_count], assume_unique=True
+            )  # their errors are greater than assumed
+            return np.append(rows[:compared_count], best_of_few[others]), np.append(scores, scores_of_few[others])
         lowest = score_needed - _SPARE * drawn_deviation - _LEAST_SPARE
-        wanted = int(np.count_nonzero(rough >= lowest))
-        if wanted < depth:
-            scores = np.append(scores, base.rows.dots(rows[compared:wanted], vector))
+        row_count = int(np.count_nonzero(rough >= lowest))
+        if row_count < depth:
+            scores = np.append(scores, base.rows.dots(rows[compared_count:row_count], vector))
             continue
         if depth == most:
             return None
