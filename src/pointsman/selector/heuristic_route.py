@@ -26,15 +26,16 @@ from pointsman.text.grammar import CONVERSATIONAL, FILTERS, FUNCTION, HAN, HAN_P
 from pointsman.text.grammar.route_words import ROUTES, Route
 from pointsman.tools.errors import InputError
 
-REASONS: Final = frozenset(
-    (
-        "filters_or_mixed_signals",
-        "short_or_entity_numeric",
-        "conversational_or_long",
-        "mixed_signals",
-        "default_dense",
-    )
-)
+_BUILT_IN: Final[dict[str, Route]] = {
+    (_FILTERS_OR_MIXED := "filters_or_mixed_signals"): "hybrid",
+    (_SHORT_OR_EXACT := "short_or_entity_numeric"): "bm25",
+    (_CONVERSATIONAL_OR_LONG := "conversational_or_long"): "dense",
+    (_MIXED := "mixed_signals"): "hybrid",
+    (_DEFAULT := "default_dense"): "dense",
+}
+"""The codes of the built-in rules, and the route of each."""
+
+REASONS: Final = frozenset(_BUILT_IN)
 """The codes of the built-in rules; other reasons are words of one's own rules."""
 
 RouteRule = Callable[[str], tuple[Route, str] | None]
@@ -118,27 +119,26 @@ def router_select(query: str, rules: Sequence[RouteRule] = ()) -> RouteChoice:
     for rule in rules:
         if (choice := _apply(rule, query)) is not None:
             return choice
-    return _by_form(plain(query))
+    reason = _reason_by_form(plain(query))
+    return {"route": _BUILT_IN[reason], "reasons": [reason]}
 
 
-def _by_form(text: str) -> RouteChoice:
+def _reason_by_form(text: str) -> str:
     if ":" in text and _FILTER.search(text[::-1]):
-        return {"route": "hybrid", "reasons": ["filters_or_mixed_signals"]}
+        return _FILTERS_OR_MIXED
     exact = any(pattern.search(text) is not None for pattern in (_NUMBER, _ENTITY, _IDENTIFIER))
     length = _length(text)
     if length > _LONG and not exact:  # decided; the words of a long text need not be examined
-        return {"route": "dense", "reasons": ["conversational_or_long"]}
+        return _CONVERSATIONAL_OR_LONG
     conversational = CONVERSATIONAL.first(text) is not None
     if exact and conversational:
-        return {"route": "hybrid", "reasons": ["filters_or_mixed_signals"]}
+        return _FILTERS_OR_MIXED
     very_short = length < _VERY_SHORT and not conversational and FUNCTION.first(text) is None
     if very_short or (exact and length <= _SHORT):
-        return {"route": "bm25", "reasons": ["short_or_entity_numeric"]}
+        return _SHORT_OR_EXACT
     if conversational or length > _LONG:
-        return {"route": "dense", "reasons": ["conversational_or_long"]}
-    return (
-        {"route": "hybrid", "reasons": ["mixed_signals"]} if exact else {"route": "dense", "reasons": ["default_dense"]}
-    )
+        return _CONVERSATIONAL_OR_LONG
+    return _MIXED if exact else _DEFAULT
 
 
 def _apply(rule: RouteRule, query: str) -> RouteChoice | None:
