@@ -934,9 +934,25 @@ def test_evaluations_are_drawn(page: Page, site: Site) -> None:
 @pytest.mark.parametrize(
     ("language", "words"),
     [
-        ("en", ("created (guessed)", "updated (set by", "creatd, which no", "created, updated hold dates")),
-        ("zh", ("created（推测）", "updated（由", "creatd（由", "created, updated 都有日期")),
-        ("ru", ("created (выбрано", "updated (задано", "creatd, которого", "даты есть в created, updated")),
+        (
+            "en",
+            (
+                "created: guessed",
+                "updated: set by",
+                "creatd: set by date_columns, and",
+                "created, updated hold dates",
+            ),
+        ),
+        ("zh", ("created（推测）", "updated（由", "creatd（由 date_columns 指定），但", "created, updated 都有日期")),
+        (
+            "ru",
+            (
+                "created (выбрано",
+                "updated (задано",
+                "creatd (задано в date_columns), но",
+                "даты есть в created, updated",
+            ),
+        ),
     ],
 )
 def test_datasets_tell_their_date_column(

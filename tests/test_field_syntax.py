@@ -258,6 +258,12 @@ def test_what_status_says_of_dates(tmp_path: Path) -> None:
             "no": "none: no field holds dates",
             "misspelt": "creatd: set by date_columns, and no document has it",
         }
+        assert {name: workspace.status(name)["date_column_reasons"] for name in rows} == {
+            "one": [{"code": "date_guessed", "values": {"key": "created"}}],
+            "several": [{"code": "date_several", "values": {"keys": "created, updated"}}],
+            "no": [{"code": "date_none", "values": {}}],
+            "misspelt": [{"code": "date_absent", "values": {"key": "creatd"}}],
+        }
 
 
 @pytest.mark.parametrize("value", [("created",), ("=created",), ("a=",), ("a=b", "a = c"), "a=b", (5,), 7])

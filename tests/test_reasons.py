@@ -26,11 +26,6 @@ TERMS = re.compile(r"[\w.]*_\w+|--[\w-]+|'[^']*'|HyDE|invoices|hyde|hybrid|query
 
 
 NOT_SAID = {
-    ", and no document has it": "of status",
-    "none: no field holds dates": "of status",
-    "none: {} hold dates": "of status",
-    "set by date_columns": "of status",
-    "set date_columns": "of status",
     "Async version of `{}`.": "a docstring",
     "Pictures: photos, drawings, illustrations, screenshots and other images.": "for the model that routes",
     "Written text: facts, explanations, definitions, documents.": "for the model that routes",

@@ -219,10 +219,14 @@ class TestKeys:
         workspace.dataset("notes").add(
             [Document("dated", "signal with a date", {"paid": "2026-05-14"})], access=["group:money"]
         )
-        for group, date_column in (("rail", "none: no field holds dates"), ("money", "paid: guessed")):
+        for group, date_column, code in (
+            ("rail", "none: no field holds dates", "date_none"),
+            ("money", "paid: guessed", "date_guessed"),
+        ):
             headers = bearer(key_of(workspace, f"group:{group}"))
             status = client.get("/api/datasets/notes", headers=headers).json()
             assert status["date_column"] == date_column
+            assert [one["code"] for one in status["date_column_reasons"]] == [code]
 
     def test_what_is_refused_has_changed_nothing(self, workspace: Workspace, client: TestClient) -> None:
         plain = bearer(keys_of(workspace.backend).create("operator").text)

@@ -44,6 +44,7 @@ _STATUS = (
     "embedder",
     "relevance",
     "date_column",
+    "date_column_reasons",
     "vectors_due",
     "truncations",
     "routes",

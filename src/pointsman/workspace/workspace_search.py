@@ -79,7 +79,8 @@ class Workspace(StoredWorkspace):
         """Return facts about a dataset: documents, embedder, bytes on disk, whether its index is behind, and others.
 
         ``date_column`` is the metadata key that ``before:`` and ``after:`` mean, and whether the setting
-        ``date_columns`` says so; ``none: …`` says why there is none. ``vectors_due`` is the number of documents found
+        ``date_columns`` says so; ``none: …`` says why there is none;
+        ``date_column_reasons`` says the same by a code and values. ``vectors_due`` is the number of documents found
         only by words so far; see `Dataset.embed`. ``truncations`` is that of documents whose vectors hold only their
         beginning; see `Dataset.truncations`. ``version_problems`` are those of `Dataset.version_problems`. ``routes``
         has the number of questions by route and reason that `route` was asked to choose for among datasets with this
@@ -93,7 +94,7 @@ class Workspace(StoredWorkspace):
         Raises:
             UnknownNameError: there is no such dataset.
         """
-        from pointsman.retrieval.stages.written_filters import told_date_column
+        from pointsman.retrieval.stages.written_filters import status_of_dates
 
         dataset = self.dataset(name, create=False)
         info = dataset.store.info
@@ -106,7 +107,7 @@ class Workspace(StoredWorkspace):
             "documents": len(dataset),
             "embedder": info.embedder,
             "relevance": self._relevance_of(dataset),
-            "date_column": told_date_column(dataset.store, name, self.settings.date_columns),
+            **status_of_dates(dataset.store, name, self.settings.date_columns),
             "vectors_due": statistics.vectors_due,
             "truncations": dataset.truncations,
             "routes": self.route_counts.rows(name),

@@ -10,13 +10,15 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.retrieval.stages.answer_limits import absence_of, has_key
 from pointsman.store.store_values import Capability
 from pointsman.text.field_syntax import DATE, FieldTerm, is_date_word, period_of, read_fields, written_names
+from pointsman.tools.json_forms import plain_form
 from pointsman.values.filters import And, Contains, EndsWith, Equals, Exists, Filter, In, Not, Or, Range, StartsWith
 from pointsman.values.metadata import ID, TEXT, folded, typed_values
+from pointsman.values.reasons import Reason
 from pointsman.values.settings import by_dataset
 from pointsman.values.types import Decision
 
@@ -149,7 +151,7 @@ def date_columns(store: Store, column: str = "") -> list[str]:
     return [key for key, dated in is_date.items() if dated]
 
 
-def told_date_column(store: Store, dataset: str, setting: Sequence[str]) -> str:
+def told_date_column(store: Store, dataset: str, setting: Sequence[str]) -> Reason:
     """Return in words which field `date_columns` tells, and whether it is set or guessed; ``none: …``: why none.
 
     Args:
@@ -160,9 +162,15 @@ def told_date_column(store: Store, dataset: str, setting: Sequence[str]) -> str:
     column = by_dataset(setting).get(dataset, "")
     keys = date_columns(store, column)
     if len(keys) != 1:
-        return f"none: {', '.join(keys[:3])} hold dates; set date_columns" if keys else "none: no field holds dates"
-    absence = "" if not column or has_key(store, column) else ", and no document has it"
-    return f"{keys[0]}: {'set by date_columns' if column else 'guessed'}{absence}"
+        return Reason.of("date_several", keys=", ".join(keys[:3])) if keys else Reason.of("date_none")
+    code = "date_guessed" if not column else "date_set" if has_key(store, column) else "date_absent"
+    return Reason.of(code, key=keys[0])
+
+
+def status_of_dates(store: Store, dataset: str, setting: Sequence[str]) -> dict[str, Any]:
+    """Return what a status says of the date column: `told_date_column` in words, and its statements as JSON values."""
+    told = told_date_column(store, dataset, setting)
+    return {"date_column": told, "date_column_reasons": plain_form(told.statements)}
 
 
 def _date_keys(stores: Mapping[str, Store], columns: Mapping[str, str], journal: Journal) -> list[str]:

@@ -5,7 +5,7 @@ import { datasets, line } from "./catalog.mjs";
 import { h, live } from "./dom.mjs";
 import { plain } from "./highlight.mjs";
 import { isCode, metadata, placeOf } from "./hits.mjs";
-import { bytes, has, number, t } from "./i18n.mjs";
+import { bytes, has, number, reasoned, t } from "./i18n.mjs";
 import { announce, filled, problemCard } from "./notices.mjs";
 import { address, here, lastOf } from "./place.mjs";
 
@@ -77,7 +77,7 @@ function row(dataset) {
   return h("tr", { class: line(name) },
     h("th", { scope: "row", "data-content": true },
       h("a.dataset", { href: address("datasets", { name }) }, name), h("span.about", { dir: "auto" }, plain(description)),
-      h("span.about", { dir: "auto" }, () => dateColumn(dataset.date_column ?? "")),
+      h("span.about", { dir: "auto" }, () => dateColumn(dataset)),
       h("span.about", {}, () => routesOf(dataset.routes ?? []))),
     h("td.number", { "data-label": () => t("datasets.documents") }, () => number(documents)),
     h("td.number", { "data-label": () => t("datasets.size") }, () => bytes(dataset.bytes)),
@@ -89,12 +89,12 @@ function row(dataset) {
     h("td", {}, button, verdict));
 }
 
-/** The words for a status such as `created: guessed`, or for why no column is the date. */
-function dateColumn(told) {
-  const [, key, how, absent] = /^(.*): (guessed|set) ?[^,]*(, and no .*)?$/su.exec(told) ?? [];
-  if (key !== undefined) return t(`datasets.date.${absent ? "absent" : how}`, { key });
-  const several = /^none: (.*) hold dates/su.exec(told);
-  return several ? t("datasets.date.several", { keys: several[1] }) : "";
+/** Which column is the date, if any field holds dates. */
+function dateColumn({ date_column: told, date_column_reasons: reasons }) {
+  const code = reasons?.[0]?.code ?? "date_none";
+  if (code === "date_none") return "";
+  const mark = code === "date_absent" || code === "date_several" ? "⚠ " : "";
+  return mark + t("datasets.date", { column: reasoned(reasons, told).text });
 }
 
 /** How many questions took each route. */

@@ -276,11 +276,8 @@ const TEXTS = {
     { other: "⚠ 尚缺 {n} 个向量" },
     { one: "⚠ ещё {n} вектор", few: "⚠ ещё {n} вектора", many: "⚠ ещё {n} векторов", other: "⚠ ещё {n} вектора" },
   ],
-  "datasets.date.guessed": ["Dates by {key} (guessed)", "日期列：{key}（推测）", "Даты по полю {key} (выбрано само)"],
+  "datasets.date": ["Date column: {column}", "日期列：{column}", "Столбец дат: {column}"],
   "datasets.routes": ["Questions routed: {routes}", "路由过的问题：{routes}", "Вопросы по маршрутам: {routes}"],
-  "datasets.date.set": ["Dates by {key} (set by date_columns)", "日期列：{key}（由 date_columns 指定）", "Даты по полю {key} (задано в date_columns)"],
-  "datasets.date.absent": ["⚠ Dates by {key}, which no document has (date_columns)", "⚠ 日期列 {key}（由 date_columns 指定）不在任何文档中", "⚠ Даты по полю {key}, которого нет ни в одном документе (date_columns)"],
-  "datasets.date.several": ["⚠ No date column: {keys} hold dates; set date_columns", "⚠ 未定日期列：{keys} 都有日期，请设置 date_columns", "⚠ Столбец дат не выбран: даты есть в {keys}; задайте date_columns"],
   "datasets.current": ["✓ up to date", "✓ 最新", "✓ актуален"],
   "datasets.behind": [
     { one: "⚠ {n} change behind", other: "⚠ {n} changes behind" },

@@ -16,7 +16,7 @@ from pointsman.retrieval.request import OPTIONS
 from pointsman.selector.heuristic_route import RouteChoice
 from pointsman.service.server.protocol.json_form_schemas import Forms, option_fields
 from pointsman.store import store_values
-from pointsman.values import answer_check, retrieval_context, types
+from pointsman.values import answer_check, reasons, retrieval_context, types
 from pointsman.workspace import passages
 from pointsman.workspace.workspace_search import Routing
 
@@ -186,6 +186,7 @@ _forms.put(types.Excerpt, Excerpt)
 _forms.put(RouteChoice, HeuristicRoute)
 
 if TYPE_CHECKING:  # the models of forms are made at run time
+    Statement: TypeAlias = Open
     Hit: TypeAlias = Open
     Answer: TypeAlias = Open
     Explanation: TypeAlias = Open
@@ -194,6 +195,7 @@ if TYPE_CHECKING:  # the models of forms are made at run time
     SourceText: TypeAlias = Open
     Verification: TypeAlias = Open
 else:
+    Statement = _forms.model(reasons.Statement)
     Hit = _forms.model(types.Hit, rank=int)
     Trace = _forms.model(types.Trace, records=list[dict[str, Any]] | None)
     Answer = _forms.model(retrieval_context.RetrievalContext, "Answer", query=str, asked=str, trace=Trace | None)
@@ -343,6 +345,12 @@ class Dataset(Open):
     date_column: Annotated[
         str | None,
         Field(description="The metadata key that `before:` and `after:` mean, set or guessed; `none: …`: why none."),
+    ] = None
+    date_column_reasons: Annotated[
+        list[Statement] | None,
+        Field(
+            description="The same by a code: `date_guessed`, `date_set`, `date_absent`, `date_several`, `date_none`."
+        ),
     ] = None
     vectors_due: Annotated[
         int | None, Field(description="Documents that have no vector yet; only keyword search finds them.")

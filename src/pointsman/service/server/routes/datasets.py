@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from pointsman.retrieval.stages.written_filters import told_date_column
+from pointsman.retrieval.stages.written_filters import status_of_dates
 from pointsman.service.server import schemas
 from pointsman.service.server.access.request_access import check_again
 from pointsman.service.server.protocol import problems
@@ -561,7 +561,7 @@ def _status_in_view(state: State, dataset: Dataset) -> dict[str, Any]:
         "indexing_technique": dataset.indexing_technique,
         "documents": len(dataset),
         "embedder": dataset.store.info.embedder,
-        "date_column": told_date_column(dataset.store, dataset.name, state.workspace.settings.date_columns),
+        **status_of_dates(dataset.store, dataset.name, state.workspace.settings.date_columns),
         "vectors_due": dataset.vectors_due,
     }
 
