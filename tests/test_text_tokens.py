@@ -463,3 +463,7 @@ def test_numerals_in_words_and_doubtful_ones_are_no_numbers(text: str) -> None:
 
 def test_chinese_numerals_in_a_row_take_linear_time() -> None:
     assert not any(term.isascii() for term in DEFAULT_ANALYZER.tokens("一二三十百千万" * 20_000))
+
+
+def test_dates_in_a_row_without_a_blank_take_linear_time() -> None:
+    assert tokens("2024年5月，" * 100_000).count("2024-05") == 100_000  # minutes, when each looked for the next blank

@@ -118,7 +118,7 @@ _BEFORE_POWER: Final = re.compile(b"0[ -]?(?:million|billion|trillion|thousand|h
 _RUSSIAN_POWERS: Final = ("тыс", "мл", "илли", "трлн")
 """Parts of words for powers of ten, one of which a Russian text must have."""
 _WITH_POWER: Final = late(
-    r"(?<![\w.,·/])([0-9]{1,3}(?:[, \u00a0][0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:[.,][0-9]+)?)"
+    r"([0-9](?<![\w.,·/].)(?:[0-9]{0,2}(?:[, \u00a0][0-9]{3})+(?:\.[0-9]+)?|[0-9]*(?:[.,][0-9]+)?))"
     rf"[ \u00a0-]?({'|'.join(POWERS)})(?!\w)",
     re.IGNORECASE,
 )
@@ -176,7 +176,8 @@ def _of_han_numbers(text: str) -> Iterator[tuple[int, list[str]]]:
 def _of_han_number(written: str) -> list[str]:
     """Return the numbers of Chinese numerals, and the terms of the date that they may be."""
     figures = _HAN_OR_FIGURES.sub(lambda match: f"{(number_value(match[0], 'zh') or Decimal()).normalize():f}", written)
-    return [*_DIGITS.findall(figures), *chain.from_iterable(terms for _, terms in further_terms(figures))]
+    dates = further_terms(figures) if "年" in figures else ()
+    return [*_DIGITS.findall(figures), *chain.from_iterable(terms for _, terms in dates)]
 
 
 def _of_date(text: str, start: int, end: int, dates: Sequence[Date]) -> list[str]:

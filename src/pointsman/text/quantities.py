@@ -82,17 +82,23 @@ _HAN_CHARACTERS = frozenset((*_HAN_DIGITS, *_HAN_TENS, *_HAN_MYRIADS))
 HAN_NUMERALS: Final = "".join(sorted(_HAN_CHARACTERS))
 _HAN_DAY = f"[{HAN_DIGITS}十]{{1,3}}"
 
+_DAY_FIRST = r"(?<![\d.])(?P<d2>[0-3]?\d)\.(?P<m2>[01]?\d)\.(?P<y2>[12]\d{3})(?!\d)"
+_WITH_SLASHES = r"(?<![\d/])(?P<a3>[0-3]?\d)/(?P<b3>[0-3]?\d)/(?P<y3>[12]\d{3})(?!\d)"
+_MONTH_AND_YEAR = (
+    rf"(?:(?<![\d.,])(?P<d6>[0-3]?\d)(?:st|nd|rd|th|-го)?\s{{1,2}}(?:of\s{{1,2}})?)?"
+    rf"\b(?P<m6>{_MONTH})\b\.?,?\s{{1,2}}(?P<y6>[12]\d{{3}})(?!\d)"
+)
+_MONTH_FIRST = rf"\b(?P<m7>{_MONTH})\b\.?\s{{1,2}}(?P<d7>[0-3]?\d)(?:st|nd|rd|th)?(?:,?\s{{1,2}}(?P<y7>[12]\d{{3}}))"
 _DATE = late(
     r"(?<![\d.])(?P<y1>[12]\d{3})[-/.](?P<m1>[01]?\d)[-/.](?P<d1>[0-3]?\d)(?![\d])"
-    r"|(?<![\d.])(?P<d2>[0-3]?\d)\.(?P<m2>[01]?\d)\.(?P<y2>[12]\d{3})(?!\d)"
-    r"|(?<![\d/])(?P<a3>[0-3]?\d)/(?P<b3>[0-3]?\d)/(?P<y3>[12]\d{3})(?!\d)"
-    rf"|(?<!\d)(?P<y4>[12]\d{{3}}|[一二][{HAN_DIGITS}]{{3}})\s?年"
+    rf"|{_DAY_FIRST}|{_WITH_SLASHES}|(?<!\d)(?P<y4>[12]\d{{3}}|[一二][{HAN_DIGITS}]{{3}})\s?年"
     rf"(?:\s?(?P<m4>[01]?\d|{_HAN_DAY})\s?月(?:\s?(?P<d4>[0-3]?\d|{_HAN_DAY})\s?[日号號])?)?"
-    rf"|(?<!\d)(?P<m5>[01]?\d|{_HAN_DAY})\s?月\s?(?P<d5>[0-3]?\d|{_HAN_DAY})\s?[日号號]"
-    rf"|(?:(?<![\d.,])(?P<d6>[0-3]?\d)(?:st|nd|rd|th|-го)?\s{{1,2}}(?:of\s{{1,2}})?)?\b(?P<m6>{_MONTH})\b\.?,?\s{{1,2}}(?P<y6>[12]\d{{3}})(?!\d)"
-    rf"|\b(?P<m7>{_MONTH})\b\.?\s{{1,2}}(?P<d7>[0-3]?\d)(?:st|nd|rd|th)?(?:,?\s{{1,2}}(?P<y7>[12]\d{{3}}))?(?!\d)"
+    rf"|(?<!\d)(?P<m5>[01]?\d|{_HAN_DAY})\s?月\s?(?P<d5>[0-3]?\d|{_HAN_DAY})\s?[日号號]|{_MONTH_AND_YEAR}|{_MONTH_FIRST}?(?!\d)"
     rf"|(?<![\d.,])(?P<d8>[0-3]?\d)(?:st|nd|rd|th|-го)?\s{{1,2}}(?:of\s{{1,2}})?(?P<m8>{_MONTH})\b",
     re.IGNORECASE,
+)
+_DATE_WITH_LAST_YEAR = late(
+    rf"(?<!\w)(?:{_DAY_FIRST}|{_WITH_SLASHES}|{_MONTH_AND_YEAR}|{_MONTH_FIRST})\Z", re.IGNORECASE
 )
 
 _MONTH_OR_DAY_FIRST: Final = "3"
@@ -101,12 +107,10 @@ _DATE_GROUPS: Final = {
     for form, parts in zip("12345678", ("ymd", "ymd", "yba", "ymd", "md", "ymd", "ymd", "md"), strict=True)
 }
 """The names of the groups of each form of `_DATE`: year, if it can have one, month and day."""
-_AFTER_YEAR = re.compile("[-./][0-9]|\\s?年\\s?[0-9]")
+_AFTER_YEAR = late(r"[-./][0-9]|\s?年\s?[0-9]")
 _LONGEST_BEFORE_YEAR: Final = 24
 """Characters of a date before its year."""
 MONTH: Final = late(rf"\b(?:{_MONTH})\b|(?:[01]?\d|{_HAN_DAY})(?=\s?月)", re.IGNORECASE)
-_FIRST_LETTERS = "".join(_MONTHS_BY_LETTER)
-_FIRST_CHARACTER = re.compile(rf"[0-9{_FIRST_LETTERS}{_FIRST_LETTERS.upper()}](?<!\w.)")
 _SIGNS: Final = frozenset("-./")
 
 _SPACES = "\u00a0\u202f\u2009"
@@ -123,6 +127,7 @@ _AMOUNT = late(
     rf"(?:\s?[{''.join((*_HAN_TENS, *_HAN_MYRIADS))}]+(?:\d+[{''.join(_HAN_MYRIADS)}])?)?"
     rf"|(?<![{HAN_NUMERALS}])[{HAN_NUMERALS}]+(?:点[{''.join(_HAN_DIGITS)}]+)?)"
 )
+_LEADING_DIGITS = late(rf"[\d,.'{_SPACES} ]*")
 _GROUPED_DIGITS = late(rf"\d{{1,3}}(?:[,.'{_SPACES} ]\d{{3}})+")
 
 POWERS: Final = {
@@ -247,18 +252,24 @@ def date_with_year(text: str, year: int) -> tuple[int, int, tuple[Date, ...]] | 
     >>> date_with_year("from 12.03.2024 to May 2026", 23)
     (19, 27, ((2026, 5, None),))
     """
-    end = year + 4
-    if text[year - 1 : year] not in _SIGNS and (
-        not (text[end : end + 1].isspace() or text[end : end + 1] in "-./年") or _AFTER_YEAR.match(text, end) is None
-    ):
+    end = year + 4  # most numbers of four digits are no year of a date: the cheapest questions come first
+    previous, following = text[year - 1 : year], text[end : end + 2]
+    is_first = following[:1] in _SIGNS or "年" in following
+    is_last = previous in _SIGNS or previous.isspace()
+    if previous not in _SIGNS and not (is_first and _AFTER_YEAR.match(text, end)):
+        if not (is_first or is_last):
+            return None
         last_word = text[max(0, year - 12) : year].rstrip(" \n\u00a0,.").rpartition(" ")[2].lower()
         if last_word not in _MONTHS and not last_word[:1].isdigit():
             return None
-    starts = [match.start() for match in _FIRST_CHARACTER.finditer(text, max(0, year - _LONGEST_BEFORE_YEAR), year)]
-    for start in (*starts, year):
-        match = _DATE.match(text, start)
-        if match is not None and match.end() >= end and (dates := _readings(match)) and dates[0][0] and dates[0][1]:
-            return start, match.end(), dates
+    start = max(0, year - _LONGEST_BEFORE_YEAR)
+    while is_last and (match := _DATE_WITH_LAST_YEAR.search(text, start, end)) is not None:
+        if (dates := _readings(match)) and dates[0][1]:
+            return match.start(), end, dates
+        start = match.start() + 1
+    match = _DATE.match(text, year) if is_first else None
+    if match is not None and (dates := _readings(match)) and dates[0][1]:
+        return year, match.end(), dates
     return None
 
 
@@ -270,7 +281,7 @@ def _dates(text: str) -> Iterator[Quantity]:
 
 def month_number(month: str) -> int:
     """Return the number of a month in words, or of any part of a date in figures or Chinese numerals."""
-    return _MONTHS.get(month.lower()) or int(number_value(month, "zh") or 0)
+    return int(month) if month.isdecimal() else _MONTHS.get(month.lower()) or int(number_value(month, "zh") or 0)
 
 
 def _readings(match: re.Match[str]) -> tuple[Date, ...]:
@@ -336,7 +347,7 @@ def number_value(number: str, language: str) -> Decimal | None:
     >>> number_value("1.299,99", "de"), number_value("二百五十", "zh"), number_value("3.5万", "zh")
     (Decimal('1299.99'), Decimal('250'), Decimal('35000.0'))
     """
-    digits = re.match(rf"[\d,.'{_SPACES} ]*", number)
+    digits = _LEADING_DIGITS.match(number)
     plain = digits[0].strip() if digits else ""
     suffix = number[len(plain) :].strip() if plain else number
     amount = _plain_value(plain, language) if plain else None

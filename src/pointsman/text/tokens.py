@@ -174,11 +174,12 @@ def _analyse(text: str, memo: _Memo) -> list[str]:
     tokens: list[str] = []
     start = 0
     for end, terms in further_terms(text) if _FIRST_DIGIT.search(text) else ():
-        blank = _BLANK.search(text, end)
-        end_of_word = len(text) if blank is None else blank.start()
-        tokens += chain.from_iterable(map(memo.__getitem__, pattern.findall(text, start, end_of_word)))
+        if end > start:  # Chinese has no blanks: the first search for one goes to the end of the text, no other does
+            blank = _BLANK.search(text, end)
+            end_of_word = len(text) if blank is None else blank.start()
+            tokens += chain.from_iterable(map(memo.__getitem__, pattern.findall(text, start, end_of_word)))
+            start = end_of_word
         tokens += terms
-        start = end_of_word
     tokens += chain.from_iterable(map(memo.__getitem__, pattern.findall(text, start)))
     return tokens
 
