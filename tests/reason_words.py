@@ -40,6 +40,8 @@ def values_of(code: str) -> dict[str, str]:
         "part": "the order is kept",
         "count": "7",
         "all": "9",
+        "position": "3",
+        "quoted": "'x'",
     }
     return {name: examples.get(name, f"0.{index}") for index, name in enumerate(sorted(names))}
 
@@ -84,6 +86,70 @@ def sentences_in_source() -> Iterator[tuple[str, str]]:
                 continue
             for sentence in sentences_of(text):
                 yield sentence, f"{path.name}:{node.lineno}"
+
+
+PROBLEMS = (
+    "service/server/search_requests.py",
+    "service/server/state.py",
+    "service/server/request_checks.py",
+    "service/server/http_protocol.py",
+    "service/server/access/hosts_and_sites.py",
+    "service/server/access/rate_limits.py",
+    "service/server/access/request_access.py",
+    "service/server/protocol/*.py",
+    "service/server/routes/*.py",
+    "retrieval/request.py",
+    "retrieval/engine.py",
+    "retrieval/decisions/named_sources.py",
+    "retrieval/run/source.py",
+    "tools/errors.py",
+    "values/filters/*.py",
+    "values/answer_check.py",
+    "values/argument_checks.py",
+    "workspace/dataset/__init__.py",
+    "workspace/dataset/documents.py",
+    "workspace/dataset/dataset_lifecycle.py",
+)
+"""Where the errors of a request come from: the service, and what it calls for a search or a write."""
+
+_ERROR = re.compile(r"(Error|HttpProblem|self\._error|_complaint|_fail)$")
+_DETAILS = {"detail", "message", "reason", "cause", "remedy", "choices", "NO_FILES", "ACCESS_IS_OFF"}
+
+
+def sentences_of_problems() -> Iterator[tuple[str, str]]:
+    """Yield the parts of texts of errors that a request can meet, with {} for each value, and where each is."""
+    package = Path(pointsman.__file__).parent
+    for path in sorted({path for pattern in PROBLEMS for path in package.glob(pattern)}):
+        tree = ast.parse(path.read_text("utf-8"))
+        for node in ast.walk(tree):
+            match node:
+                case ast.Call() if _ERROR.search(ast.unparse(node.func)):
+                    texts = [*node.args, *(keyword.value for keyword in node.keywords)]
+                case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)) if (
+                    name in _DETAILS and node.value
+                ):
+                    texts = [node.value]
+                case ast.Return(value=ast.JoinedStr() | ast.Constant()) if path.parent.name == "protocol":
+                    texts = [node.value]
+                case _:
+                    continue
+            for text in {inner for argument in texts for inner in ast.walk(argument)}:
+                if isinstance(text, ast.JoinedStr) or (
+                    isinstance(text, ast.Constant)
+                    and isinstance(text.value, str)
+                    and not any(
+                        text in ast.walk(joined) for joined in ast.walk(node) if isinstance(joined, ast.JoinedStr)
+                    )
+                ):
+                    for sentence in sentences_of(_template(text)):
+                        yield sentence, f"{path.name}:{text.lineno}"
+
+
+def _template(text: ast.JoinedStr | ast.Constant) -> str:
+    """Return a text with {} for each value."""
+    if isinstance(text, ast.Constant):
+        return str(text.value)
+    return "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in text.values)
 
 
 def is_sentence(sentence: str) -> bool:

@@ -128,6 +128,8 @@ def test_every_text_of_the_catalogue_is_said() -> None:
     source = "\n".join(path.read_text("utf-8") for path in Path(pointsman.__file__).parent.rglob("*.py"))
     for code in messages():
         words = set(sentences_of(template(code)))
+        if code.startswith("problem_"):
+            continue  # see test_problem_words
         has_words = words <= sentences or {sentence.removeprefix("{} ") for sentence in words} <= sentences
         assert has_words or f'"{code}"' in source or messages()[code][0] in source or code in CODES_OF_KINDS, code
     assert NOT_SAID.keys() <= sentences

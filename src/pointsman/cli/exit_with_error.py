@@ -7,8 +7,10 @@ import sys
 from io import TextIOWrapper
 
 from pointsman.cli.core_commands import app
+from pointsman.cli.translated_help import help_language
 from pointsman.tools.errors import InputError, PointsmanError
 from pointsman.tools.printable import printable
+from pointsman.values.reasons import in_language
 
 
 def run() -> None:
@@ -22,7 +24,7 @@ def run() -> None:
         try:
             app()
         except PointsmanError as error:
-            sys.stderr.write(f"pointsman: {printable(str(error))}\n")
+            sys.stderr.write(f"pointsman: {printable(in_language(str(error), help_language()))}\n")
             sys.exit(2 if isinstance(error, InputError) else 1)
         finally:
             if sys.stdout is not None and not sys.stdout.closed:  # a library may have

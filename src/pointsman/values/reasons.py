@@ -34,7 +34,14 @@ def messages() -> Mapping[str, tuple[str, str, str]]:
     return {code: tuple(words[language] for language in _LANGUAGES) for code, words in catalogue.items()}
 
 
-_VALUES: Final = {"error": r"[A-Z]\w+(?:: (?:(?!; ).)+)?", "stage": r"\w+", "of": "[^:;]+"}
+_VALUES: Final = {
+    "error": r"[A-Z]\w+(?:: (?:(?!; ).)+)?",
+    "stage": r"\w+",
+    "of": "[^:;]+",
+    "part": r"(?:(?!; )[^\n])+",
+    "quoted": "'[^;]*'",
+    "position": r"\d+",
+}
 """Patterns of values that are not of any words up to the next statement; an error begins with its type."""
 
 
@@ -44,16 +51,21 @@ _MOST_DEPTH: Final = 3
 
 
 @cache
-def _patterns() -> list[tuple[str, str, re.Pattern[str]]]:
-    """The codes with the longest words between their values and patterns of all, those that say most first."""
+def _pattern(code: str) -> re.Pattern[str]:
+    """The pattern of a text, which is made when its words are first found in one: of most they never are."""
+    words = re.escape(messages()[code][0])
+    words = re.sub(r"\\{(\w+)\\}", lambda name: f"(?P<{name[1]}>{_VALUES.get(name[1], '(?:(?!; ).)+')})", words)
+    return re.compile(f"(?s:{words})(?:; |$)")
+
+
+@cache
+def _codes_by_words() -> list[tuple[str, str]]:
+    """The codes with the longest words between their values, those that say most first."""
     texts = {code: re.sub(r"\{\w+\}", "", english) for code, (english, *_) in messages().items()}
-    patterns = []
-    for code in sorted(texts, key=lambda code: -len(texts[code])):
-        words = re.escape(messages()[code][0])
-        words = re.sub(r"\\{(\w+)\\}", lambda name: f"(?P<{name[1]}>{_VALUES.get(name[1], '(?:(?!; ).)+')})", words)
-        between_values = max(re.split(r"\{\w+\}", messages()[code][0]), key=len)
-        patterns.append((code, between_values, re.compile(f"(?s:{words})(?:; |$)")))
-    return patterns
+    return [
+        (code, max(re.split(r"\{\w+\}", messages()[code][0]), key=len))
+        for code in sorted(texts, key=lambda code: -len(texts[code]))
+    ]
 
 
 def language_of(question: str) -> str:
@@ -156,8 +168,8 @@ def _with_codes(statement: Statement) -> tuple[Statement, ...]:
 @lru_cache(maxsize=256)  # a service says the same again and again
 def _known_statements(text: str, depth: int = _MOST_DEPTH) -> tuple[Statement, ...]:
     """The statements that a text makes by its English words, also the value ``part`` of one; none if any is unknown."""
-    for code, words, pattern in _patterns() if 0 < len(text) <= _MOST_CHARACTERS and depth else []:
-        match = pattern.match(text) if words in text else None  # most are told apart by their words, which is quicker
+    for code, words in _codes_by_words() if 0 < len(text) <= _MOST_CHARACTERS and depth else []:
+        match = _pattern(code).match(text) if words in text else None  # most are told apart by their words
         if match and ("part" not in match.groupdict() or _known_statements(match["part"], depth - 1)):
             statements = (Statement(code, match.groupdict()), *_known_statements(text[match.end() :], depth))
             return statements if match.end() == len(text) or len(statements) > 1 else ()

@@ -54,6 +54,12 @@ export function has(key) {
   return Object.hasOwn(MESSAGES.en, key);
 }
 
+/** Patterns of values that are not of any words up to the next statement. */
+const VALUES = {
+  error: "[A-Z]\\w+(?:: (?:(?!; ).)+)?", stage: "\\w+", of: "[^:;：；]+", part: "(?:(?!; |；)[^\\n])+",
+  quoted: "'[^;；]*'", position: "\\d+",
+};
+
 /**
  * The codes of reasons by their words in each language, which traces have: those that say most first. A value has no
  * end of a statement in it, and an error begins with its type.
@@ -65,7 +71,7 @@ const CODES = Object.entries(REASONS)
   .sort(([, , length], [, , other]) => other - length)
   .map(([code, text]) => {
     const words = text.replace(/[.*+?^$()|[\]\\]/g, "\\$&").replace(/\{(\w+)\}/g, (_, name) =>
-      `(?<${name}>${{ error: "[A-Z]\\w+(?:: (?:(?!; ).)+)?", stage: "\\w+", of: "[^:;：；]+" }[name] ?? "(?:(?!; |；).)+"})`);
+      `(?<${name}>${VALUES[name] ?? "(?:(?!; |；).)+"})`);
     return [new RegExp(`(?:calibrated(?: with variants)?: )?${words}(?:; |；|$)`, "sy"), code];
   });
 

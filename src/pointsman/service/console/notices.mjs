@@ -3,7 +3,7 @@
 import { key, keys, useKey } from "./api.mjs";
 import { h } from "./dom.mjs";
 import { plain } from "./highlight.mjs";
-import { has, t } from "./i18n.mjs";
+import { has, said, t } from "./i18n.mjs";
 
 const status = h("div.unseen", { role: "status", "aria-live": "polite" });
 
@@ -44,7 +44,7 @@ export function problemCard(problem, again) {
     h("h2", { lang: known ? null : "en" }, () => (known ? t(`problem.${slug}`) : title || t("problem.strange")),
       code ? h("small", {}, ` ${code}`) : null),
     known && has(`problem.${slug}.more`) ? h("p", {}, () => t(`problem.${slug}.more`)) : null,
-    detail ? h("p.detail", { lang: "en" }, plain(detail)) : null,
+    detail ? h("p.detail", { lang: said(detail).lang }, () => said(detail).text) : null,
     request ? h("p.muted", {}, () => t("problem.request"), " ", h("code", {}, plain(request))) : null,
     actions.childNodes.length ? actions : null);
 }

@@ -236,7 +236,13 @@ async def _problem(request: Request, error: Exception) -> Response:
         fields = list(getattr(body and body.field_info.annotation, "model_fields", ()))
         detail = "; ".join(_complaint(fault, fields) for fault in error.errors()[:5])
         error = HttpProblem("invalid-input", detail)
-    return problems.response(problems.of_error(error), getattr(request.state, "request_id", None), request.url.path)
+    return _told(request, problems.of_error(error))
+
+
+def _told(request: Request, problem: HttpProblem) -> Response:
+    language = request.headers.get("accept-language", "")
+    request_id = getattr(request.state, "request_id", None)
+    return problems.response(problem, request_id, request.url.path, accept_language=language)
 
 
 def _complaint(fault: Mapping[str, Any], fields: Sequence[str]) -> str:
@@ -261,8 +267,7 @@ async def _http_problem(request: Request, error: Exception) -> Response:
         headers["Allow"] = ", ".join(sorted(methods))
     is_of_openai = error.status_code in {404, 405} and vector_stores.OF_OPENAI.fullmatch(request.url.path)
     detail = vector_stores.SERVED_ELSEWHERE if is_of_openai else str(error.detail)
-    problem = problems.of_status(error.status_code, detail, headers)
-    return problems.response(problem, getattr(request.state, "request_id", None), request.url.path)
+    return _told(request, problems.of_status(error.status_code, detail, headers))
 
 
 def _methods(route: BaseRoute, scope: Scope) -> Collection[str]:

@@ -102,7 +102,7 @@ class ExpressionParser:
 
     def _expect(self, mark: str) -> None:
         if self._peek().kind != "mark" or self._peek().text != mark:
-            raise self._unexpected_token(repr(mark))
+            raise self._unexpected_token(f"the mark {mark!r}")
         self._position += 1
 
     def _disjunction(self) -> Filter:

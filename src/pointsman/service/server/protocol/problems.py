@@ -6,6 +6,7 @@ Errors of a request are explained in full; internal errors are only logged.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -32,6 +33,7 @@ from pointsman.tools.errors import (
     UnknownNameError,
     UnmetNeedError,
 )
+from pointsman.values.reasons import in_language
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -110,11 +112,35 @@ class HttpProblem(Exception):  # noqa: N818  (the RFC's word)
         return to_json(self.document(request_id))
 
 
+_ACCEPTED: Final = re.compile(
+    r"(?<![\w-])(en|zh|ru)(?:-[\w-]*)?\s*(?:;\s*q\s*=\s*([01](?:\.\d{0,3})?))?\s*(?=,|$)", re.IGNORECASE | re.ASCII
+)
+_LONGEST_HEADER: Final = 200
 _DIFY: Final = "/retrieval"
 _OPENAI: Final = "/v1/"
 
 
-def response(problem: HttpProblem, request_id: str | None = None, path: str = "", *, bearer: bool = True) -> Response:
+def accepted_language(header: str) -> str:
+    """Return the language of ours that a header ``Accept-Language`` likes best; English if it names none.
+
+    >>> accepted_language("zh-CN,zh;q=0.9,en;q=0.8"), accepted_language("de, ru;q=0.5"), accepted_language("*")
+    ('zh', 'ru', 'en')
+    """
+    weights = {"en": 0.0}
+    for language, weight in _ACCEPTED.findall(header[:_LONGEST_HEADER]):
+        weights.setdefault(language.lower(), 0.0)
+        weights[language.lower()] = max(weights[language.lower()], float(weight or 1))
+    return max(weights, key=lambda language: weights[language])
+
+
+def response(
+    problem: HttpProblem,
+    request_id: str | None = None,
+    path: str = "",
+    *,
+    bearer: bool = True,
+    accept_language: str = "",
+) -> Response:
     """Return the problem as a response; under paths of other protocols it also has their error members.
 
     Dify recognises a wrong key by 403 alone, so that is its status there; OpenAI answers an invalid request with
@@ -125,8 +151,12 @@ def response(problem: HttpProblem, request_id: str | None = None, path: str = ""
         request_id: id of the request.
         path: path of the request.
         bearer: whether the request has a header ``Authorization: Bearer KEY``, right or wrong.
+        accept_language: the header of that name: the detail is in Chinese or Russian for who prefers these.
     """
     status, headers = problem.status, problem.headers
+    if (language := accepted_language(accept_language)) != "en":
+        problem.detail = in_language(problem.detail, language)
+        headers = {**headers, "Content-Language": language, "Vary": "Accept-Language"}
     if path == _DIFY:
         problem.members.update(error_code=_dify_code(problem, bearer=bearer), error_msg=problem.detail)
         if status == 401:
@@ -184,8 +214,8 @@ def add_exception_handlers(app: Starlette) -> None:
         pointsman.add_exception_handlers(app)
     """
 
-    async def answer(_: Request, error: Exception) -> Response:
-        return response(of_error(error))
+    async def answer(request: Request, error: Exception) -> Response:
+        return response(of_error(error), accept_language=request.headers.get("accept-language", ""))
 
     app.add_exception_handler(PointsmanError, answer)
 

@@ -35,7 +35,9 @@ async def refuse(problem: HttpProblem, scope: Scope, receive: Receive, send: Sen
             send = lingering(reading, send)
     request_id = scope.get("state", {}).get("request_id")
     bearer = any(name == b"authorization" and _BEARER.match(value) for name, value in scope["headers"])
-    await response(problem, request_id, scope["path"], bearer=bearer)(scope, receive, send)
+    language = next((text.decode("latin-1") for name, text in scope["headers"] if name == b"accept-language"), "")
+    refusal = response(problem, request_id, scope["path"], bearer=bearer, accept_language=language)
+    await refusal(scope, receive, send)
 
 
 class RequestReader:
