@@ -105,18 +105,18 @@ PROBLEMS: list[tuple[str, str, Any]] = [
 def test_the_detail_is_in_the_language_asked_for(client: TestClient, method: str, path: str, body: Any) -> None:
     details = {}
     for language in ("", "en", "zh-CN,zh;q=0.9,en;q=0.8", "ru", "de"):
-        sent: dict[str, Any] = {"content": body} if isinstance(body, str) else {} if body is None else {"json": body}
+        payload: dict[str, Any] = {"content": body} if isinstance(body, str) else {} if body is None else {"json": body}
         headers = {"Accept-Language": language, "Content-Type": "application/json"}
-        answer = client.request(method, path, headers=headers, **sent)
+        answer = client.request(method, path, headers=headers, **payload)
         assert answer.status_code >= 400
         details[language[:2]] = answer.json()["detail"]
         content_language = answer.headers.get("Content-Language")
         assert content_language == (language[:2] if language[:2] in ("zh", "ru") else None)
     assert details[""] == details["en"] == details["de"]
-    for language, script, other in (("zh", HAN, CYRILLIC), ("ru", CYRILLIC, HAN)):
+    for language, script, foreign_script in (("zh", HAN, CYRILLIC), ("ru", CYRILLIC, HAN)):
         words = TERMS.sub("", details[language])
         assert script.search(words), words
-        assert not other.search(words), words
+        assert not foreign_script.search(words), words
         assert not re.search("[a-z]{2}", words.partition("\n")[0]), words
 
 
@@ -177,9 +177,9 @@ def test_words_made_to_take_long_do_not() -> None:
                 texts.add((pieces[0] + (text or " ") * 500)[:499])
     start = process_time()
     for text in texts:
-        one = process_time()
+        text_start = process_time()
         in_language(text, "zh")
-        assert process_time() - one < 0.25, text
+        assert process_time() - text_start < 0.25, text
     assert (process_time() - start) / len(texts) < 0.01
 
 

@@ -47,10 +47,10 @@ def test_every_door_counts_once_and_tells(workspace: Workspace) -> None:
         }
         assert {name: workspace.status(name)["routes"] for name in counts} == counts
         assert {name: client.status(name)["routes"] for name in counts} == counts
-        listed = answer(call(server, "list_datasets"))["datasets"]
-        assert {dataset["name"]: dataset["routes"] for dataset in listed} == counts
-        printed = json.loads(CliRunner().invoke(app, ["status", "--json", "--workspace", base]).stdout)
-        assert {dataset["name"]: dataset["routes"] for dataset in printed["datasets"]} == counts
+        mcp_answer = answer(call(server, "list_datasets"))["datasets"]
+        assert {dataset["name"]: dataset["routes"] for dataset in mcp_answer} == counts
+        printed_form = json.loads(CliRunner().invoke(app, ["status", "--json", "--workspace", base]).stdout)
+        assert {dataset["name"]: dataset["routes"] for dataset in printed_form["datasets"]} == counts
         table = CliRunner().invoke(app, ["status", "--workspace", base]).stdout
         assert "rails, routes: 3 bm25 (short_or_entity_numeric), 2 dense (conversational_or_long)" in table
         metrics = httpx.get(f"{base}/metrics").text
@@ -71,10 +71,12 @@ def test_what_fails_is_not_counted_and_what_is_dropped_is_forgotten(workspace: W
 
 def test_rules_of_ones_own_are_counted_by_their_reason(tmp_path: Path) -> None:
     rule = {"words": ["invoice"], "route": "bm25", "reason": "счета"}
-    with pointsman.open(tmp_path, embedder=HashingEmbedder(), settings=pointsman.Settings(route_rules=[rule])) as own:
-        own.dataset("notes").add([Document("a", "an invoice")])
-        own.route("why was this invoice sent so late?")
-        assert own.status("notes")["routes"] == [{"route": "bm25", "reason": "счета", "queries": 1}]
+    with pointsman.open(
+        tmp_path, embedder=HashingEmbedder(), settings=pointsman.Settings(route_rules=[rule])
+    ) as workspace:
+        workspace.dataset("notes").add([Document("a", "an invoice")])
+        workspace.route("why was this invoice sent so late?")
+        assert workspace.status("notes")["routes"] == [{"route": "bm25", "reason": "счета", "queries": 1}]
 
 
 def test_threads_count_all_and_kinds_are_bounded() -> None:

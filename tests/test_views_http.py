@@ -226,7 +226,7 @@ class TestKeys:
             headers = bearer(key_of(workspace, f"group:{group}"))
             status = client.get("/api/datasets/notes", headers=headers).json()
             assert status["date_column"] == date_column
-            assert [one["code"] for one in status["date_column_reasons"]] == [code]
+            assert [reason["code"] for reason in status["date_column_reasons"]] == [code]
 
     def test_what_is_refused_has_changed_nothing(self, workspace: Workspace, client: TestClient) -> None:
         plain = bearer(keys_of(workspace.backend).create("operator").text)

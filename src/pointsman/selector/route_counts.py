@@ -50,5 +50,5 @@ class RouteCounts:
 
 def rows_of(counts: Mapping[tuple[str, str], int]) -> list[dict[str, Any]]:
     """Return counts by route and reason as rows of ``route``, ``reason`` and ``queries``, the most frequent first."""
-    ordered = sorted(counts.items(), key=lambda count: (-count[1], count[0]))
-    return [{"route": route, "reason": reason, "queries": queries} for (route, reason), queries in ordered]
+    most_frequent = sorted(counts.items(), key=lambda count: (-count[1], count[0]))
+    return [{"route": route, "reason": reason, "queries": queries} for (route, reason), queries in most_frequent]

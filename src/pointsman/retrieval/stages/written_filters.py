@@ -169,8 +169,8 @@ def told_date_column(store: Store, dataset: str, setting: Sequence[str]) -> Reas
 
 def status_of_dates(store: Store, dataset: str, setting: Sequence[str]) -> dict[str, Any]:
     """Return what a status says of the date column: `told_date_column` in words, and its statements as JSON values."""
-    told = told_date_column(store, dataset, setting)
-    return {"date_column": told, "date_column_reasons": plain_form(told.statements)}
+    column = told_date_column(store, dataset, setting)
+    return {"date_column": column, "date_column_reasons": plain_form(column.statements)}
 
 
 def _date_keys(stores: Mapping[str, Store], columns: Mapping[str, str], journal: Journal) -> list[str]:

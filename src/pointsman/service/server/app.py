@@ -236,10 +236,10 @@ async def _problem(request: Request, error: Exception) -> Response:
         fields = list(getattr(body and body.field_info.annotation, "model_fields", ()))
         detail = "; ".join(_complaint(fault, fields) for fault in error.errors()[:5])
         error = HttpProblem("invalid-input", detail)
-    return _told(request, problems.of_error(error))
+    return _problem_response(request, problems.of_error(error))
 
 
-def _told(request: Request, problem: HttpProblem) -> Response:
+def _problem_response(request: Request, problem: HttpProblem) -> Response:
     language = request.headers.get("accept-language", "")
     request_id = getattr(request.state, "request_id", None)
     return problems.response(problem, request_id, request.url.path, accept_language=language)
@@ -267,7 +267,7 @@ async def _http_problem(request: Request, error: Exception) -> Response:
         headers["Allow"] = ", ".join(sorted(methods))
     is_of_openai = error.status_code in {404, 405} and vector_stores.OF_OPENAI.fullmatch(request.url.path)
     detail = vector_stores.SERVED_ELSEWHERE if is_of_openai else str(error.detail)
-    return _told(request, problems.of_status(error.status_code, detail, headers))
+    return _problem_response(request, problems.of_status(error.status_code, detail, headers))
 
 
 def _methods(route: BaseRoute, scope: Scope) -> Collection[str]:
