@@ -114,7 +114,8 @@ class WordQuery:
         """See `KeywordIndex.score`."""
         if not keys or self._query is None:
             return [0.0] * len(keys)
-        hits, _ = _read(self._snapshot, query_among(keys, self._query), len(keys))
+        unscored_query = tantivy.Query.const_score_query(self._query, 0.0)  # the formula scores all hits
+        hits, _ = _read(self._snapshot, query_among(keys, unscored_query), len(keys))
         scores = dict(self._best(hits, len(hits)))
         return [scores.get(key, 0.0) for key in keys]
 

@@ -206,9 +206,8 @@ def _quantised_top(
             scores = base.rows.dots(rows[:limit], vector)
             continue
         if np.count_nonzero(rough >= score_needed) <= min(compared_count, depth - 1):
-            others = ~np.isin(
-                best_of_few, rows[:compared_count], assume_unique=True
-            )  # their errors are greater than assumed
+            # What the others' codes leave out is more than was assumed.
+            others = ~np.isin(best_of_few, rows[:compared_count], assume_unique=True)
             return np.append(rows[:compared_count], best_of_few[others]), np.append(scores, scores_of_few[others])
         lowest = score_needed - _SPARE * drawn_deviation - _LEAST_SPARE
         row_count = int(np.count_nonzero(rough >= lowest))
