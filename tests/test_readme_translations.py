@@ -59,3 +59,24 @@ class TestTranslation:
 def test_each_names_the_others(language: str) -> None:
     first_lines = page(language)[:200]
     assert all(f"]({other_page})" in first_lines for other, other_page in PAGES.items() if other != language)
+
+
+def test_one_idea_has_one_word_in_chinese_and_russian() -> None:
+    """The glossary says which, and which are never used: of a word its beginning."""
+    root = Path(__file__).parents[1]
+    glossary = (
+        (root / "docs" / "glossary.md").read_text("utf-8").split("## In Chinese and Russian")[1].split("\n## ")[0]
+    )
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in glossary.splitlines() if line.startswith("| ")]
+    paths = ["README.zh.md", "README.ru.md", "docs/cli.zh.md", "docs/cli.ru.md"]
+    package = "src/pointsman"
+    paths += [f"{package}/{path}" for path in ("cli/help_texts.json", "values/messages.json")]
+    paths.append(f"{package}/service/console/messages.mjs")
+    texts = {path: (root / path).read_text("utf-8").lower() for path in paths}
+    for _, *terms, rejected_terms in rows[1:]:
+        for term in ", ".join(terms).split(", "):
+            stem = term[:-1] if len(term) > 4 else term  # without the ending of Russian words
+            assert any(stem in text for text in texts.values()), term
+        for term in rejected_terms.split(", "):
+            pattern = re.compile(term if term > "一" else rf"(?<!\w){term}")
+            assert {path: found[0] for path, text in texts.items() if (found := pattern.search(text))} == {}
