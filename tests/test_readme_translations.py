@@ -79,4 +79,4 @@ def test_one_idea_has_one_word_in_chinese_and_russian() -> None:
             assert any(stem in text for text in texts.values()), term
         for term in rejected_terms.split(", "):
             pattern = re.compile(term if term > "一" else rf"(?<!\w){term}")
-            assert {path: found[0] for path, text in texts.items() if (found := pattern.search(text))} == {}
+            assert {path: match[0] for path, text in texts.items() if (match := pattern.search(text))} == {}
