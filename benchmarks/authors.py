@@ -414,6 +414,63 @@ def routes() -> Iterator[tuple[str, bool]]:
         for query, words in (("railway", "few words"), ("дата создания", "мало слов"), ("铁路", "词语很少")):
             answer = client.post("/api/route", json={"query": query}).json()
             yield f"words beside the code: {query}", answer["heuristic_reason"].startswith(words)
+    workspace.close()
+    settings = pointsman.Settings(route_rules=[{"words": ["PN-"], "route": "bm25", "reason": "part_number"}])
+    with pointsman.open("ws", settings=settings, embedder=HashingEmbedder()) as workspace:
+        choice = workspace.route("PN-77 how do I mount it").heuristic
+        yield "rules from settings", choice == {"route": "bm25", "reasons": ["part_number"]}
+        counts = [{"route": "bm25", "reason": "part_number", "queries": 1}]
+        yield "routes and reasons in status", workspace.status("rails")["routes"] == counts
+    rules = {"POINTSMAN_ROUTE_RULES": '[{"words": ["发票"], "route": "bm25", "reason": "发票"}]'}
+    choice = json.loads(typed("route", "为什么这张发票没有寄出？", "--json", **rules))["heuristic"]
+    yield "rules from the environment", choice == {"route": "bm25", "reasons": ["发票"]}
+
+
+def router_measured() -> Iterator[tuple[str, bool]]:
+    """Delight, 002: `router_select` as a row of `eval`, with its counts."""
+    folder = Path("rails")
+    folder.mkdir()
+    (folder / "corpus.jsonl").write_text('{"_id": "a", "text": "a rail bends"}\n{"_id": "b", "text": "bread rises"}')
+    (folder / "queries.jsonl").write_text('{"_id": "1", "text": "rail"}\n{"_id": "2", "text": "why does bread rise?"}')
+    (folder / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n1\ta\t1\n2\tb\t1\n")
+    answer = json.loads(typed("eval", "rails", "--strategies", "router_select", "--json"))
+    yield (
+        "eval: routes and reasons",
+        [tuple(row.values()) for row in answer["strategies"]["router_select"]["routes"]]
+        == [
+            ("bm25", "short_or_entity_numeric", 1),
+            ("dense", "conversational_or_long", 1),
+        ],
+    )
+
+
+def help_in_three_languages() -> Iterator[tuple[str, bool]]:
+    """Delight, all: the help of commands and their errors in the language of the person at the terminal."""
+    for language, usage, error in (("zh", "用法: ", "没有名为"), ("ru", "Использование: ", "набора данных")):
+        for command in ((), ("search",), ("eval",), ("keys", "create")):
+            words = typed(*command, "--help", POINTSMAN_LANGUAGE=language)
+            yield f"{language}: {' '.join(('pointsman', *command))} --help", words.lstrip().startswith(usage)
+        workspace = pointsman.open(language, embedder=HashingEmbedder())
+        workspace.dataset("rails").add([Document("a", "a rail")])
+        told = typed("search", "rail", "--dataset", "bread", "--workspace", language, POINTSMAN_LANGUAGE=language)
+        yield f"{language}: an error", error in told
+        with TestClient(create_app(workspace), base_url="http://localhost") as client:
+            headers = {"Accept-Language": language}
+            for body in (
+                {"query": "x", "k": 5000},
+                {"query": "x", "filters": "year 2024"},
+                {"query": "x", "colour": 1},
+            ):
+                detail = client.post("/api/search", json=body, headers=headers).json()["detail"]
+                yield f"{language}: {detail}", bool(re.search("[а-я一-鿿]", detail))
+
+
+def typed(*words: str, **variables: str) -> str:
+    """Return what a command prints, as typed at a terminal: its output, or its error."""
+    environment = {**os.environ, "POINTSMAN_EMBEDDER": "hashing", "PYTHONIOENCODING": "utf-8", **variables}
+    command = [sys.executable, "-m", "pointsman", *words]
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return answer.stdout or answer.stderr
 
 
 def messages_in_three_languages() -> Iterator[tuple[str, bool]]:
@@ -519,6 +576,7 @@ ROWS: Final[dict[str, Case]] = {
     "001-names": names,
     "001-filters": filters_over_stores,
     "002": routes,
+    "002-evaluation": router_measured,
     "003": hybrid_retriever,
     "004": keyword_index,
     "004-compression": compression,
@@ -527,6 +585,7 @@ ROWS: Final[dict[str, Case]] = {
     "004-settings": settings_and_service,
     "console": messages_in_three_languages,
     "errors": errors,
+    "help": help_in_three_languages,
     "rerank": rerankers,
 }
 
