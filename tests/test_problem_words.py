@@ -24,7 +24,7 @@ from pointsman.service.server import create_app
 from pointsman.service.server.access.api_keys import keys_of
 from pointsman.service.server.protocol.problems import accepted_language
 from pointsman.values import reasons
-from pointsman.values.reasons import in_language, messages
+from pointsman.values.reasons import Reason, in_language, messages
 from reason_words import is_sentence, sentences_of, sentences_of_problems
 
 HAN, CYRILLIC = re.compile("[\u4e00-\u9fff]"), re.compile("[а-я]")
@@ -232,3 +232,24 @@ IN_ENGLISH = {
     "{} vectors for no documents",
 }
 """Texts in the source that have no words of their own: parts of others, and those that stay in English."""
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("route: fell back to 'all': no rule gives any choice a point", "没有规则"),
+        ("fell back to 'first': no_answer: it names no option", "没有指出任何选项"),
+        (f"fell back to 'best': {Reason.of('selector_unsure', confidence='0.21', threshold=0.5)}", "置信度 0.21"),
+        ("fell back to 'first': could not read", "could not read"),
+    ],
+)
+def test_why_a_selector_fell_back_has_words(text: str, words: str) -> None:
+    assert words in in_language(text, "zh")
+    assert CYRILLIC.search(in_language(text, "ru"))
+
+
+def test_causes_in_causes_do_not_take_long() -> None:
+    start = process_time()
+    in_language(("synonyms: " * 60)[:490], "ru")
+    in_language(("fell back to synonyms: " * 30)[:490], "ru")
+    assert process_time() - start < 0.5

@@ -30,6 +30,7 @@ from pointsman.selector.choices.choice_vectors import (
 )
 from pointsman.text import DEFAULT_ANALYZER
 from pointsman.tools.errors import InputError
+from pointsman.values.reasons import Reason
 from pointsman.values.types import Query
 
 if TYPE_CHECKING:
@@ -128,7 +129,9 @@ class DescriptionSelector(BaseSelector):
         if self.threshold is not None and confidence < self.threshold:
             if self.allow_abstain:
                 return SelectorResult(())
-            fallback = Fallback(f"confidence {confidence:.2f} is below the threshold of {self.threshold}", "best")
+            fallback = Fallback(
+                Reason.of("selector_unsure", confidence=f"{confidence:.2f}", threshold=self.threshold), "best"
+            )
         return SelectorResult([self._selection(index, sums, features) for index in best], confidence, fallback)
 
     def fit(

@@ -29,6 +29,7 @@ from pointsman.selector.choices.choice_vectors import (
     softmax_share,
 )
 from pointsman.tools.errors import InputError, ModelError
+from pointsman.values.reasons import Reason
 from pointsman.values.types import Query
 
 if TYPE_CHECKING:
@@ -125,9 +126,7 @@ class EmbeddingSelector(BaseSelector):
             if not passing:
                 if self.allow_abstain:
                     return SelectorResult(())
-                reason = (
-                    f"the best cosine similarity, {scores[best[0]]:.4f}, is below the threshold of {self.threshold}"
-                )
+                reason = Reason.of("selector_far", cosine=f"{scores[best[0]]:.4f}", threshold=self.threshold)
                 passing, fallback = best[:1], Fallback(reason, "best")
             best = passing
         selections = []

@@ -95,9 +95,8 @@ class Statement(NamedTuple):
         if words is None:
             return str(self.values.get("text", self.code))
         values = self.values
-        if "part" in values:
-            values = {**values, "part": in_language(values["part"], language)}
-        return words[_LANGUAGES.index(language)].format_map(values)
+        inner_texts = {name: in_language(values[name], language) for name in ("part", "cause") if name in values}
+        return words[_LANGUAGES.index(language)].format_map({**values, **inner_texts})
 
 
 class Reason(str):

@@ -83,7 +83,7 @@ const CODES = Object.entries(REASONS)
  */
 export function worded(code, values = {}) {
   const words = REASONS[code][Object.keys(LANGUAGES).indexOf(language)];
-  return words.replace(/\{(\w+)\}/g, (_, name) => (name === "part" ? said(values[name]).text : String(values[name])));
+  return words.replace(/\{(\w+)\}/g, (_, name) => (name === "part" || name === "cause" ? said(String(values[name])).text : String(values[name])));
 }
 
 /**
