@@ -5,22 +5,22 @@ The analyser does not use it: it works script by script, so mixed text is never 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from pointsman.text.stop_words import ENGLISH
 from pointsman.text.unicode import normalize
+from pointsman.tools.late_regex import late
 
 _SAMPLE = 6_000
 """Maximum characters examined; a longer text is judged by its beginning, middle and end."""
 
 _SCRIPTS = {
-    "han": re.compile("[\u2e80-\u2fd5\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"),
-    "kana": re.compile("[\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f]+"),
-    "cyrillic": re.compile("[\u0400-\u0481\u048a-\u052f]+"),
-    "latin": re.compile("[A-Za-z\xaa\xba\xc0-\xd6\xd8-\xf6\xf8-\u02af\u1e00-\u1eff\uff21-\uff3a\uff41-\uff5a]+"),
+    "han": late("[\u2e80-\u2fd5\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"),
+    "kana": late("[\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f]+"),
+    "cyrillic": late("[\u0400-\u0481\u048a-\u052f]+"),
+    "latin": late("[A-Za-z\xaa\xba\xc0-\xd6\xd8-\xf6\xf8-\u02af\u1e00-\u1eff\uff21-\uff3a\uff41-\uff5a]+"),
 }
-_LETTER_RUNS = re.compile(r"[^\W\d_]+")
+_LETTER_RUNS = late(r"[^\W\d_]+")
 
 _LETTERS_PER_HAN = 3
 """A Han character carries as much as about three letters; unweighted, one English name would outweigh a sentence."""
@@ -31,16 +31,16 @@ _LATIN_WEIGHT = 0.4
 # By language: letters that Russian lacks, and Russian letters that the language lacks. A foreign name does not make a
 # Russian text foreign, so the former must outnumber the latter.
 _NOT_RUSSIAN = (
-    ("uk", re.compile("[їєґЇЄҐ]"), re.compile("[ыэёъЫЭЁЪ]")),
-    ("be", re.compile("[ўЎ]"), re.compile("[ищъИЩЪ]")),
-    ("sr", re.compile("[јљњћђЈЉЊЋЂ]"), re.compile("[ыэёйяюЫЭЁЙЯЮ]")),
-    ("uk", re.compile("[іІ]"), re.compile("[ыэёъЫЭЁЪ]")),
+    ("uk", late("[їєґЇЄҐ]"), late("[ыэёъЫЭЁЪ]")),
+    ("be", late("[ўЎ]"), late("[ищъИЩЪ]")),
+    ("sr", late("[јљњћђЈЉЊЋЂ]"), late("[ыэёйяюЫЭЁЙЯЮ]")),
+    ("uk", late("[іІ]"), late("[ыэёъЫЭЁЪ]")),
 )
-_OTHER_CYRILLIC = re.compile(
+_OTHER_CYRILLIC = late(
     "[\u0400\u0402\u0403\u0405\u0408-\u040d\u040f\u0450\u0452\u0453\u0455\u0458-\u045d\u045f-\u0481\u048a-\u052f]"
 )
-_BULGARIAN_VOWEL = re.compile("[ъЪ]")
-_NOT_BULGARIAN = re.compile("[ыэёЫЭЁ]")
+_BULGARIAN_VOWEL = late("[ъЪ]")
+_NOT_BULGARIAN = late("[ыэёЫЭЁ]")
 
 # The commonest function words of other languages in Latin script, none of them an English word.
 _OTHER_LATIN_WORDS = """der das und ist nicht ein eine einen den dem des mit für auf von

@@ -253,10 +253,10 @@ def date_with_year(text: str, year: int) -> tuple[int, int, tuple[Date, ...]] | 
     (19, 27, ((2026, 5, None),))
     """
     end = year + 4  # most numbers of four digits are no year of a date: the cheapest questions come first
-    previous, following = text[year - 1 : year], text[end : end + 2]
-    is_first = following[:1] in _SIGNS or "年" in following
-    is_last = previous in _SIGNS or previous.isspace()
-    if previous not in _SIGNS and not (is_first and _AFTER_YEAR.match(text, end)):
+    left_character, right_characters = text[year - 1 : year], text[end : end + 2]
+    is_first = right_characters[:1] in _SIGNS or "年" in right_characters
+    is_last = left_character in _SIGNS or left_character.isspace()
+    if left_character not in _SIGNS and not (is_first and _AFTER_YEAR.match(text, end)):
         if not (is_first or is_last):
             return None
         last_word = text[max(0, year - 12) : year].rstrip(" \n\u00a0,.").rpartition(" ")[2].lower()

@@ -10,29 +10,30 @@ from __future__ import annotations
 import re
 
 from pointsman.text.stop_words import ENGLISH, RUSSIAN
+from pointsman.tools.late_regex import late
 
 _CLOSERS = "\"'”’»)\\]}」』）】》〉"
 _OPENERS = "\"'“‘„«(\\[{「『（【《〈¿¡"
 
-_CANDIDATE = re.compile(
+_CANDIDATE = late(
     rf"(?P<dense>[。！？；｡‼⁇⁈⁉।॥؟۔።]+[…！？!?。]*)(?P<dense_close>[{_CLOSERS}]*)"
     rf"|(?P<stop>[.!?…]+)(?P<close>[{_CLOSERS}]*(?:\[\d{{1,3}}\])*)"
     r"|(?P<line>[\n\r\v\f\x85\u2028\u2029]\s*)"
 )
-_NEXT_WORD = re.compile(rf"(\s*)((?:[{_OPENERS}*_#>•–—-]\s?){{0,8}})(\w{{0,24}})")
-_LAST = re.compile(r"(?:^|[^\w.])([\w.]{1,24})$")
-_BEFORE_LAST = re.compile(r"(\w+)[^\w]*$")
-_SPEAKER = re.compile(r"[^。！？，；：\s]{0,6}[说道问喊叫答嚷說問]")
-_DENSE_CHARACTER = re.compile("[\u2e80-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uff65\U00020000-\U0003ffff]")
-_MARKER = re.compile(
+_NEXT_WORD = late(rf"(\s*)((?:[{_OPENERS}*_#>•–—-]\s?){{0,8}})(\w{{0,24}})")
+_LAST = late(r"(?:^|[^\w.])([\w.]{1,24})$")
+_BEFORE_LAST = late(r"(\w+)[^\w]*$")
+_SPEAKER = late(r"[^。！？，；：\s]{0,6}[说道问喊叫答嚷說問]")
+_DENSE_CHARACTER = late("[\u2e80-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uff65\U00020000-\U0003ffff]")
+_MARKER = late(
     r"\s*(?:[-*+•·▪◦‣–—]\s|(?:\d{1,3}|[A-Za-zА-Яа-я])[.)]\s|[（(]?[一二三四五六七八九十\d]{1,3}[)）、．]|#{1,6}\s|>|\||```|~~~|={3}|-{3})"
 )
-_STANDS_ALONE = re.compile(
+_STANDS_ALONE = late(
     r"\s*(?:>>> |\.\.\. |\$ |//|/\*|@\w|#include|#!|"
     r"(?:def|class|import|from|return|if|elif|else|for|while|try|except|with|fn|func|let|const|var|public|private|static)\b.*[:;{(]\s*$|"
     r"(?:import|from|return)\s+[\w.]+\s*(?:$|;|import\b)|[\w.\[\]]+\s*(?:[-+*/|&]?=|:=)\s|[\w.]+\(.*\)\s*;?\s*$|.*[{};]\s*$)"
 )
-_BREAK = re.compile(r"\r\n|[\n\r\v\f\x85\u2028\u2029]")
+_BREAK = late(r"\r\n|[\n\r\v\f\x85\u2028\u2029]")
 
 _WINDOW = 200
 """Characters of a line that are examined."""

@@ -45,6 +45,7 @@ from pointsman.text.number_terms import further_terms, number_terms
 from pointsman.text.quantities import HAN_NUMERALS
 from pointsman.text.stop_words import CHINESE, ENGLISH, RUSSIAN
 from pointsman.text.unicode import FOLDS, fold, normalize, repair, table_checksum
+from pointsman.tools.late_regex import late
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +63,7 @@ _MEMO_WORDS = 131_072
 """Number of words whose tokens are cached, some 8 MB; they cover about 97 % of running text."""
 
 _STOP = ENGLISH | RUSSIAN
-_CHINESE_STOP = re.compile("|".join(CHINESE))
+_CHINESE_STOP = late("|".join(CHINESE))
 
 # Character classes. A word is looked up as written and normalised only when it is new, so the classes also include what
 # NFKC turns into letters (full-width forms, ligatures, superscripts) and invisible characters.
@@ -83,22 +84,22 @@ _SEPARATORS = (  # punctuation, symbols, private use: the rest is "other scripts
     r"\x00-\xff\u02b0-\u02ff\u0374-\u0385\u0387\u0482\u055a-\u055f\u0589-\u058f\u2000-\u25ff\u27c0-\u2bff\u2e00-\u2e7f"
     r"\u3000-\u3030\u30fb\ud800-\uf8ff\ufe10-\ufe1f\ufe30-\ufe6f\uff00-\uff65\uffe0-\uffff"
 )
-_ASCII_WORDS = re.compile(r"\w{1,60}(?:[.'-]\w{1,60}|,\d{1,60}){0,15}(?:\+\+|#)?", re.ASCII)
-_WORDS = re.compile(
+_ASCII_WORDS = late(r"\w{1,60}(?:[.'-]\w{1,60}|,\d{1,60}){0,15}(?:\+\+|#)?", re.ASCII)
+_WORDS = late(
     rf"[{_WORD_CHARACTERS}]{{1,60}}(?:[.'’ʼ‐‑-][{_WORD_CHARACTERS}]{{1,60}}|,[0-9]{{1,60}}){{0,15}}(?:\+\+|#)?"
     rf"|[{_DENSE}]+"
     rf"|[^{_SEPARATORS}{_WORD_CHARACTERS}{_DENSE}]{{1,1024}}"
 )
-_DENSE_RUN = re.compile(f"[{_DENSE}]")
-_SPACED_RUN = re.compile(f"[{_WORD_CHARACTERS}]")
-_CYRILLIC = re.compile("[\u0400-\u052f]")
-_NAME_BREAK = re.compile(r"[.'’,‐-]+")
-_PART_BREAK = re.compile(r"_+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_DIGIT = re.compile("[0-9]")
-_FIRST_DIGIT = re.compile(f"[0-9０-９{HAN_NUMERALS}]")
-_BLANK = re.compile("[ \n]")
-_APOSTROPHES = re.compile("['’]")
-_ENDING = re.compile(r"(?:n't|'(?:s|re|ve|ll|d|m))$")
+_DENSE_RUN = late(f"[{_DENSE}]")
+_SPACED_RUN = late(f"[{_WORD_CHARACTERS}]")
+_CYRILLIC = late("[\u0400-\u052f]")
+_NAME_BREAK = late(r"[.'’,‐-]+")
+_PART_BREAK = late(r"_+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_DIGIT = late("[0-9]")
+_FIRST_DIGIT = late(f"[0-9０-９{HAN_NUMERALS}]")
+_BLANK = late("[ \n]")
+_APOSTROPHES = late("['’]")
+_ENDING = late(r"(?:n't|'(?:s|re|ve|ll|d|m))$")
 _IRREGULAR = {"can't": "can", "won't": "will", "shan't": "shall"}
 _SHARP_LANGUAGES = frozenset({"c++", "c#", "f#", "j#"})
 
@@ -153,9 +154,10 @@ class _Memo(dict[str, "Sequence[str]"]):
         self._stop_words = stop_words
 
     def __missing__(self, word: str) -> Sequence[str]:
-        if not word.isascii() and (normal := normalize(word)) != word:
+        is_ascii = word.isascii()
+        if not is_ascii and (normal := normalize(word)) != word:
             tokens = tuple(chain.from_iterable(map(self.__getitem__, _WORDS.findall(normal))))
-        elif _DENSE_RUN.match(word):
+        elif not is_ascii and _DENSE_RUN.match(word):
             return _characters_and_pairs(word, _CHINESE_STOP if self._stop_words else None)
         else:
             tokens = tuple(
@@ -213,7 +215,7 @@ def _characters_and_pairs(run: str, stop_words: re.Pattern[str] | None = None) -
 
 def _terms(word: str) -> list[str]:
     """Return the folded terms of one match of ``_WORDS`` that is not dense, before stop words and stemming."""
-    if not _SPACED_RUN.match(word):
+    if not (word.isascii() or _SPACED_RUN.match(word)):
         return _words_of_other_scripts(word)
     if word[-1] in "+#":
         lower = word.lower()

@@ -18,19 +18,21 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from pointsman.tools.late_regex import late
+
 HAN = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 """Chinese characters, for a character class."""
 
-HAN_RUN = re.compile(f"[{HAN}]+")
-WORD = re.compile(f"[^\\W{HAN}]+")
+HAN_RUN = late(f"[{HAN}]+")
+WORD = late(f"[^\\W{HAN}]+")
 """A word of a language with spaces, even inside Chinese text."""
 
 HAN_PER_WORD = 1.6
 """Average characters per word of Chinese text."""
 
-_COMPOUND = re.compile(f"[^\\W{HAN}]+(?:['’\\-][^\\W{HAN}]+)*+")
-_GAP = re.compile(r"[\s\-'’&]*")
-_ALTERNATIVES = re.compile(r"\(([^()]*)\)")
+_COMPOUND = late(f"[^\\W{HAN}]+(?:['’\\-][^\\W{HAN}]+)*+")
+_GAP = late(r"[\s\-'’&]*")
+_ALTERNATIVES = late(r"\(([^()]*)\)")
 _SIMPLIFIED_FORMS = dict(
     zip(
         "麼甚誰為兩種區別異優點較對幾個會請問說釋確術語關鍵詞義頻錄時間這與從讓給講談紹訴嗎處長遠進於還後開發動現見過們樣歲總嚴機圖聽寫參諧聲轉許業東車電網標達選擇勝負強難實際當溫緩飽調潛內線職無論題貴舊輕廣導",
@@ -41,7 +43,7 @@ _SIMPLIFIED_FORMS = dict(
 """Traditional characters in the lists; `pointsman.text.fold` has all, but its table is slower to load."""
 
 _FORMS = {"ё": "е", **{chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}, **_SIMPLIFIED_FORMS}
-_FORMS_AND_CONTROLS = re.compile(rf"[\x00-\x1f\x7f-\x9f{''.join(_FORMS)}]")
+_FORMS_AND_CONTROLS = late(rf"[\x00-\x1f\x7f-\x9f{''.join(_FORMS)}]")
 _NOUNS = {
     "率": "",
     "者": "",
