@@ -149,7 +149,7 @@ def commands(ask: Answers, world: World) -> None:
     lines = [
         "datasets", "datasets --keys", "status", "verify", "config", "search red signal", "search red signal --explain",
         "search -k 2 --dataset rails railway swtich", "search railway swtich --no-spelling", "search zzzz qqqq",
-        "search signal --strategy bm25 --filter year>=2010", "search signal --strategy decomposition --no-rerank",
+        "search signal --strategy bm25 --filter year>=2010", "search signal --strategy decomposition --rerank never",
         "search signal --why 0-3", "search signal --prompt xml", "search signal --group-by lang -k 9 --no-refuse",
         "search signal --strategy hyde", "search signal --strategy hybird", "search signal -k 0",
         "search signal -d typo",

@@ -14,9 +14,9 @@ answers.
 Each row tells how many questions of a kind got each verdict, and what that is worth (`Shares`). Collections are read
 from ``$POINTSMAN_TEST_DATA``, else from ``../shared/data``; what is not there is left out, which is said. In
 ``ru_faq_java``, ``en_cranfield`` and ``zh_domainrag`` only some passages that answer are labelled: a first hit without
-a label counts as wrong there, so their share of right ones is too low. Exit status 1, across languages and paraphrases
-apart: more than 2 % of right first hits are refused, or of what is told as answered in folders, or in those of strangers, less than 85 %
-is right.
+a label counts as wrong there, so their share of right ones is too low. ``--rerank late`` asks with it. Exit status 1,
+across languages and paraphrases apart: more than 2 % of right first hits are refused, or of what is told as answered in
+folders, or in those of strangers, less than 85 % is right.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import count, islice
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -42,6 +42,9 @@ from folders import FOLDERS
 from pointsman.evaluation import read_collection
 from pointsman.ingest import standard_library_documents
 from pointsman.workspace.calibration.dataset_calibration import ece
+
+if TYPE_CHECKING:
+    from pointsman.retrieval.request import SearchOptions
 
 COLLECTIONS = ("ru_faq_java", "en_xquad", "zh_xquad", "ru_xquad", "en_cranfield", "zh_domainrag")
 NAMES = (*FOLDERS, *CHECKOUTS, *COLLECTIONS)
@@ -69,15 +72,12 @@ class Told(NamedTuple):
 
 
 def verdicts(
-    workspace: pointsman.Workspace,
-    datasets: Sequence[str],
-    asked: Iterable[Asked],
-    strategy: Literal["auto", "vector"] = "auto",
+    workspace: pointsman.Workspace, datasets: Sequence[str], asked: Iterable[Asked], options: SearchOptions
 ) -> list[Told]:
     """Ask the questions."""
     answers = []
     for question in asked:
-        answer = workspace.search(question.text, 5, datasets=list(datasets), strategy=strategy)
+        answer = workspace.search(question.text, 5, datasets=list(datasets), **options)
         hits = answer.refused.near_misses if answer.refused else answer.hits
         names = {hits[0].id, hits[0].metadata.get("source")} if hits and hits[0].dataset == datasets[0] else set()
         kind = question.kind or ("right" if names & question.answers else "wrong")
@@ -127,7 +127,12 @@ def code_rows() -> Iterator[str]:
 
 
 def rows(
-    workspace: pointsman.Workspace, directory: Path, names: Sequence[str], questions_each: int, codes: int
+    workspace: pointsman.Workspace,
+    directory: Path,
+    names: Sequence[str],
+    questions_each: int,
+    codes: int,
+    options: SearchOptions,
 ) -> Iterator[tuple[str, str, list[Told]]]:
     """Index and ask; a row for each dataset, alone or beside others, with the group that it is of."""
     folders = [name for name in FOLDERS if name in names]
@@ -139,12 +144,12 @@ def rows(
         python.add(standard_library_documents(1000))
         python.embed()
     for name in folders:
-        yield "folders", name, verdicts(workspace, [name], [*of_folder(name), *everyday(questions_each)])
+        yield "folders", name, verdicts(workspace, [name], [*of_folder(name), *everyday(questions_each)], options)
         beside = [name, FOLDERS[name], "python"]
-        yield "folders", f"{name} beside two", verdicts(workspace, beside, of_folder(name))
+        yield "folders", f"{name} beside two", verdicts(workspace, beside, of_folder(name), options)
         asked = further("paraphrases.tsv", name)
-        yield "paraphrases", f"{name}, paraphrases", verdicts(workspace, [name], asked)
-        yield "paraphrases, vectors", f"{name}, by vectors", verdicts(workspace, [name], asked, "vector")
+        yield "paraphrases", f"{name}, paraphrases", verdicts(workspace, [name], asked, options)
+        yield "paraphrases, vectors", f"{name}, by vectors", verdicts(workspace, [name], asked, {"strategy": "vector"})
     for name in (name for name in CHECKOUTS if name in names):
         if reason := why_missing(name):
             print(f"{name}: left out, {reason}")
@@ -153,14 +158,14 @@ def rows(
         if codes:
             (directory / name / "codes.csv").write_text("".join(islice(code_rows(), codes)), "utf-8")
         workspace.index(directory / name, name)
-        yield "strangers", name, verdicts(workspace, [name], [*of_folder(name), *everyday(questions_each)])
-        yield "across languages", f"{name}, across", verdicts(workspace, [name], further("across.tsv", name))
+        yield "strangers", name, verdicts(workspace, [name], [*of_folder(name), *everyday(questions_each)], options)
+        yield "across languages", f"{name}, across", verdicts(workspace, [name], further("across.tsv", name), options)
     for name in (name for name in COLLECTIONS if name in names):
         if not (DATA / name).is_dir():
             print(f"{name}: left out, it is not in {DATA}")
             continue
         asked = write_collection(workspace, name)
-        yield "collections", name, verdicts(workspace, [name], [*asked, *everyday(questions_each)])
+        yield "collections", name, verdicts(workspace, [name], [*asked, *everyday(questions_each)], options)
 
 
 class Shares(NamedTuple):
@@ -229,6 +234,7 @@ def main() -> int:
     parser.add_argument(
         "--codes", type=int, default=0, metavar="N", help="rows of codes and addresses beside each folder of strangers"
     )
+    parser.add_argument("--rerank", choices=["always", "late", "never"], help="default: as without this option")
     options = parser.parse_intermixed_args()
     if unknown := set(options.names) - set(NAMES):
         parser.error(f"there is no folder or collection named {', '.join(sorted(unknown))}")
@@ -237,7 +243,12 @@ def main() -> int:
     totals: dict[str, list[Told]] = {group: [] for group in (*JUDGED, *APART)}
     with tempfile.TemporaryDirectory() as directory, pointsman.open(Path(directory) / "index") as workspace:
         for group, name, answers in rows(
-            workspace, Path(directory), options.names or NAMES, options.everyday, options.codes
+            workspace,
+            Path(directory),
+            options.names or NAMES,
+            options.everyday,
+            options.codes,
+            {"rerank": options.rerank},
         ):
             print_row(name, answers)
             totals[group] += answers

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import httpx
 from anyio.from_thread import BlockingPortal, start_blocking_portal
@@ -28,6 +28,9 @@ from pointsman.service.client import Client
 from pointsman.service.server import Limits, create_app
 from pointsman.tools.errors import PointsmanError
 from serving import serving
+
+if TYPE_CHECKING:
+    from pointsman.retrieval.request import Reranking
 
 # ── the world ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -109,7 +112,7 @@ class Asked:
     datasets: tuple[str, ...] | None
     strategy: str
     filters: Any
-    rerank: bool | None
+    rerank: bool | Reranking | None
     refuse: bool | str | None
     effort: str
     group_by: str | None = None
@@ -134,7 +137,7 @@ def requests(seed: int) -> Iterator[Asked]:
             None if datasets is None else tuple(datasets),
             chance.choice(STRATEGIES),
             chance.choice(FILTERS),
-            chance.choice([None, None, True, False]),
+            chance.choice([None, "late", True, False]),
             chance.choice([None, True, False, "elsewhere", "unsure", "never"]),
             chance.choice(["fast", "balanced", "balanced", "thorough"]),
         )
@@ -332,7 +335,8 @@ def command(request: Asked) -> list[str]:
     if request.filters is not None:
         arguments += ["--filter", str(pointsman.parse_filter(request.filters))]
     if request.rerank is not None:
-        arguments.append("--rerank" if request.rerank else "--no-rerank")
+        names = {True: "always", False: "never"}
+        arguments += ["--rerank", names[request.rerank] if isinstance(request.rerank, bool) else request.rerank]
     if request.refuse is not None:
         names = {True: "elsewhere", False: "never"}
         arguments += ["--refuse", names[request.refuse] if isinstance(request.refuse, bool) else request.refuse]

@@ -113,6 +113,7 @@ _SEARCHING: Final[Mapping[str, tuple[tuple[str, ...], dict[str, Any]]]] = {
     "k": (("-k",), {"max": 1000}),
     "datasets": (("--dataset", "-d"), {"metavar": "NAME", "help": "Only this dataset; may be repeated."}),
     "filters": (("--filter",), {"metavar": "EXPR", "help": 'Such as: year >= 2020 and lang = "ru"'}),
+    "rerank": ((), {"metavar": "always|late|never"}),
     "refuse": ((), {"metavar": "elsewhere|unsure|never"}),
     "spelling": ((), {"help": "Correct probable typos, or search as written."}),
 }

@@ -55,10 +55,12 @@ StrategyName = Literal[
 """The built-in strategies; ``"dense"`` is another name of ``"vector"``."""
 
 
+Reranking = Literal["always", "late", "never"]
 Refusing = Literal["elsewhere", "unsure", "never"]
 """What is refused: answers that are surely elsewhere, those that are merely unsure too, or nothing."""
 
-_REFUSING: Final = {"elsewhere": True, "unsure": "unsure", "never": False}
+_RERANKING: Final[Mapping[str, bool | str]] = {"always": True, "late": "late", "never": False}
+_REFUSING: Final[Mapping[str, bool | str]] = {"elsewhere": True, "unsure": "unsure", "never": False}
 
 
 class _CommonOptions(TypedDict, total=False):
@@ -84,10 +86,12 @@ class SearchOptions(_CommonOptions, total=False):
             as ``"rrf"``, or a registered strategy such as ``"decomposition"``. Some need a language model.
         filters: an expression such as ``year >= 2020 and lang = "ru"``, a mapping, or a filter; it replaces a query's
             own.
-        rerank: False keeps the fused order; True reranks with the configured reranker, whatever was measured, or else
-            with the offline one, which has nothing to add where lists are fused by the calibrated sum (the plan says
-            so); a reranker object is used as given. By default the settings decide; ``"auto"`` uses a reranker that
-            they name only where it was measured to gain.
+        rerank: ``"never"``, which is False, keeps the fused order; ``"always"``, which is True, reranks with the
+            configured reranker, whatever was measured, or else with the offline one, which has nothing to add where
+            lists are fused by the calibrated sum (the plan says so); ``"late"`` compares every word of the question
+            with every word of the first ten hits, by the default embedder and no other model
+            (`LateInteractionReranker`); a reranker object is used as given. By default the settings decide; ``"auto"``
+            uses a reranker that they name only where it was measured to gain.
         refuse: ``"elsewhere"``, which is True and the default, refuses what is surely answered elsewhere;
             ``"unsure"`` refuses more, all whose most relevant hit has less than
             `pointsman.retrieval.refine.refuse.UNSURE_BELOW`; ``"never"``, which is False, returns the best-ranked hits,
@@ -116,7 +120,7 @@ class SearchOptions(_CommonOptions, total=False):
     """
 
     strategy: StrategyName | RegisteredStrategy
-    rerank: bool | BaseRefiner | None
+    rerank: bool | Reranking | BaseRefiner | None
 
 
 class WorkspaceOptions(SearchOptions, total=False):
@@ -195,8 +199,11 @@ class SearchRequest:
         max_length=64,
     )
     datasets: tuple[str, ...] | None = _option(list[str] | None, None, "Only these datasets; default: all.")
-    rerank: bool | BaseRefiner | None = _option(
-        bool | None, None, "True: rerank, whatever was measured; false: never; default: as configured."
+    rerank: bool | Reranking | BaseRefiner | None = _option(
+        bool | Reranking | None,
+        None,
+        "`always` (or true): rerank, whatever was measured; `late`: by every word, with no further model; `never` (or "
+        "false): keep the order; default: as configured.",
     )
     refuse: bool | Refusing | BaseRefiner | None = _option(
         bool | Refusing | None,
@@ -278,8 +285,8 @@ class SearchRequest:
         if not isinstance(self.strategy, str):
             raise InputError(f"strategy is a name such as 'auto' or 'hybrid', not {self.strategy!r:.80}")
         object.__setattr__(self, "strategy", STRATEGY_ALIASES.get(self.strategy, self.strategy))
-        _check_refiner("rerank", self.rerank)
-        object.__setattr__(self, "refuse", _refusing(self.refuse))
+        object.__setattr__(self, "rerank", _without_names("rerank", self.rerank, _RERANKING))
+        object.__setattr__(self, "refuse", _without_names("refuse", self.refuse, _REFUSING))
         for name, option in _PROBABILITIES.items():
             if (value := getattr(self, name)) is not None and not _is_within(value, option.bounds):
                 bounds = " ".join(f"{_BOUNDS[bound]} {limit:g}" for bound, limit in option.bounds.items())
@@ -364,12 +371,12 @@ def _check_refiner(name: str, value: object) -> None:
         raise InputError(f"{name} is True, False, None or a refiner (see BaseRefiner, BaseReranker), not {value!r:.80}")
 
 
-def _refusing(value: bool | str | BaseRefiner | None) -> Any:
-    """The value of ``refuse`` without its other names."""
+def _without_names(option: str, value: bool | str | BaseRefiner | None, names: Mapping[str, bool | str]) -> Any:
+    """The value of ``rerank`` or ``refuse`` without its other names."""
     if isinstance(value, str):
-        _check_name("refuse", value, _REFUSING)
-        return _REFUSING[value]
-    _check_refiner("refuse", value)
+        _check_name(option, value, names)
+        return names[value]
+    _check_refiner(option, value)
     return value
 
 

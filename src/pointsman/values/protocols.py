@@ -7,7 +7,7 @@ is opaque elsewhere; a document store turns keys into documents.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,6 +40,32 @@ class Embedder(Protocol):
 
     def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return vectors of shape ``(len(texts), dimensions)``, float32, L2-normalised."""
+        ...
+
+
+class TokenVectors(NamedTuple):
+    """A text as an embedder sees it, token by token.
+
+    Attributes:
+        rows: shape ``(tokens, dimensions)``, float32, L2-normalised, without markers and prefix.
+        surprise: shape ``(tokens,)``, float32: how rare each token is, above 0; all 1 if that is not known.
+    """
+
+    rows: NDArray[np.float32]
+    surprise: NDArray[np.float32]
+
+
+@runtime_checkable
+class TokenEmbedder(Embedder, Protocol):
+    """Turns texts into vectors of their tokens, too."""
+
+    def embed_tokens(self, texts: Sequence[str], *, as_query: bool = False) -> list[TokenVectors]:
+        """Return the vectors of the tokens of each text; of a text that is too long, those of the head.
+
+        Args:
+            texts: the texts.
+            as_query: embed them as queries, not as documents.
+        """
         ...
 
 

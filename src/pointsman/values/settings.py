@@ -41,7 +41,7 @@ _WORD = re.compile(r"[\w.\-]{1,64}")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 _URL = re.compile(r"https?://[^\s/?#@]+(?:/[^\s?#]*)?", re.IGNORECASE)
 RERANKER: Final = re.compile(
-    r"onnx:(?P<folder>.+)|sentence-transformers:(?P<library_model>.+)|(?:(?P<api>cohere|jina|tei):)?(?:(?P<model>\S+)@)?(?P<url>https?://\S+)"
+    r"(?P<late>late)|onnx:(?P<folder>.+)|sentence-transformers:(?P<library_model>.+)|(?:(?P<api>cohere|jina|tei):)?(?:(?P<model>\S+)@)?(?P<url>https?://\S+)"
 )
 """The pattern of a setting that names a reranker."""
 _IMAGE_EMBEDDER = re.compile(r"colours|clip:.+")
@@ -163,7 +163,7 @@ def _reranker(value: str) -> str:
         raise _HiddenError("a reranker without '?' and '#'; keep keys in the environment")
     if not RERANKER.fullmatch(value):
         raise ValueError(
-            "onnx:DIRECTORY, sentence-transformers:NAME, or the address of a rerank server such as "
+            "late, onnx:DIRECTORY, sentence-transformers:NAME, or the address of a rerank server such as "
             "http://localhost:8080, if need be with the shape of its requests (cohere:, jina:, tei:) and the model "
             "before it: jina:bge-reranker@http://localhost:8080"
         )

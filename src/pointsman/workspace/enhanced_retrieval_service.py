@@ -31,6 +31,7 @@ from pointsman.workspace.dataset import Dataset
 
 if TYPE_CHECKING:
     from pointsman.retrieval.plan.recommended_strategy import Recommendation
+    from pointsman.retrieval.request import Reranking
     from pointsman.store.external.bm25_index_manager import BM25IndexManager
     from pointsman.values.protocols import LLM, Embedder
     from pointsman.values.retrieval_context import RetrievalContext
@@ -124,7 +125,7 @@ class EnhancedRetrievalService:
         query: str | Query,
         k: int = 5,
         strategy: str = "auto",
-        use_rerank: bool | None = None,
+        use_rerank: bool | Reranking | None = None,
         **options: Unpack[ServiceOptions],
     ) -> ServiceHits:
         """Return at most ``k`` hits, best first.
@@ -135,7 +136,7 @@ class EnhancedRetrievalService:
             strategy: the name of a strategy or of a fusion method. ``"auto"``: ``default_retrieval_strategy`` if set;
                 else the result of `recommend_strategy` if ``policy`` is ``"heuristic"``, or if there is a language
                 model and no policy was chosen or fitted; else hybrid if both lists are available.
-            use_rerank: whether to rerank; by default ``enable_reranker_by_default``.
+            use_rerank: whether to rerank, or ``"late"``; by default ``enable_reranker_by_default``.
             options: the others of `pointsman.Workspace.search`; see `pointsman.retrieval.request.ServiceOptions`.
 
         Raises:
@@ -154,7 +155,7 @@ class EnhancedRetrievalService:
         query: str | Query,
         k: int = 5,
         strategy: str = "auto",
-        use_rerank: bool | None = None,
+        use_rerank: bool | Reranking | None = None,
         **options: Unpack[ServiceOptions],
     ) -> ServiceHits:
         """Synchronous version of `search`; needs no event loop, and works inside a running one."""
@@ -319,7 +320,7 @@ class EnhancedRetrievalService:
 
 
 def _request(
-    query: str | Query, k: int, strategy: str, use_rerank: bool | None, options: ServiceOptions
+    query: str | Query, k: int, strategy: str, use_rerank: bool | Reranking | None, options: ServiceOptions
 ) -> SearchRequest:
     if "rerank" in options:
         raise InputError("the service's name for this option is use_rerank")

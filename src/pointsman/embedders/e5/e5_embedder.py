@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from pointsman.embedders.e5.e5_weights import FILE_SHA256, E5Weights
 from pointsman.embedders.e5.prepared_files import artefact, cache_directory
 from pointsman.embedders.onnx_runtime import load_onnxruntime
 from pointsman.tools.errors import InputError, ModelError
+from pointsman.values.protocols import TokenVectors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -106,21 +107,44 @@ class E5Embedder(BaseEmbedder):
         most_characters = (MAX_TOKENS - 2) * LONGEST_PIECE - len(prefix)
         return length_of_head(text, lambda head: model.tokens(prefix + head.lstrip()), MAX_TOKENS, most_characters)
 
+    def embed_tokens(self, texts: Sequence[str], *, as_query: bool = False) -> list[TokenVectors]:
+        """See `TokenEmbedder`; the pass is that of a text's vector.
+
+        Raises:
+            ModelError: The weights are absent or damaged.
+        """
+        texts, model = text_list(texts), self._model()
+        prefix = _QUERY if as_query else _DOCUMENT
+        own = slice(len(model.tokens(prefix)) - 1, -1)  # without prefix and markers
+        vectors: dict[int, TokenVectors] = {}
+        for positions, tokens, layers in self._runs(prefix, texts, model.last_layer):
+            for position, ids, layer in zip(positions, tokens, layers, strict=True):
+                rows = unit_rows(layer[own], "the default embedder")
+                vectors[position] = TokenVectors(rows, np.array(model.tokenizer.surprise(ids[own]), np.float32))
+        return [vectors[position] for position in range(len(texts))]
+
     def _embed(self, prefix: str, texts: Sequence[str], on_progress: Progress | None) -> NDArray[np.float32]:
         texts = text_list(texts)
         vectors = np.empty((len(texts), self.dimensions), np.float32)
+        for positions, _, rows in self._runs(prefix, texts, self._model().run):
+            vectors[positions] = rows
+            if on_progress is not None:
+                on_progress(len(positions))
+        return vectors
+
+    def _runs(
+        self, prefix: str, texts: list[str], run: Callable[[list[list[int]]], NDArray[np.float32]]
+    ) -> Iterator[tuple[list[int], list[list[int]], NDArray[np.float32]]]:
+        """Yield the positions of texts of equal length, their tokens, and what a run makes of these."""
         model = self._model()
         with ThreadPoolExecutor(self._threads, "e5") as pool:  # starts threads only on demand
             for start in range(0, len(texts), _WINDOW):
                 tokens = [model.tokens(prefix + text.lstrip()) for text in texts[start : start + _WINDOW]]
                 runs = list(equal_runs([len(ids) for ids in tokens], _RUN_TOKENS))
-                batches = [[tokens[position] for position in run] for run in runs]
-                results = map(model.run, batches) if len(runs) == 1 else pool.map(model.run, batches)
-                for run, rows in zip(runs, results, strict=True):
-                    vectors[[start + position for position in run]] = rows
-                    if on_progress is not None:
-                        on_progress(len(run))
-        return vectors
+                batches = [[tokens[position] for position in positions] for positions in runs]
+                results = map(run, batches) if len(runs) == 1 else pool.map(run, batches)
+                for positions, batch, result in zip(runs, batches, results, strict=True):
+                    yield [start + position for position in positions], batch, result
 
     def _model(self) -> _Model:
         if self._loaded_model is None:
@@ -145,11 +169,17 @@ class _Model:
 
     def run(self, batch: list[list[int]]) -> NDArray[np.float32]:
         """Return the unit vectors of texts of equal length, shape ``(len(batch), hidden)``."""
+        tokens = self.last_layer(batch)
+        return unit_rows(tokens.sum(axis=1) / np.float32(tokens.shape[1]), "the default embedder")
+
+    def last_layer(self, batch: list[list[int]]) -> NDArray[np.float32]:
+        """Return the last layer for texts of equal length, shape ``(len(batch), tokens, hidden)``."""
         ids = np.array(batch, np.int64)
         words = self.weights.word_rows(ids.ravel()).reshape(*ids.shape, -1)
         words += self.positions[: ids.shape[1]]
-        (tokens,) = self.session.run([OUTPUT], {INPUT: words})
-        return unit_rows(tokens.sum(axis=1) / np.float32(ids.shape[1]), "the default embedder")
+        layer: NDArray[np.float32]
+        (layer,) = self.session.run([OUTPUT], {INPUT: words})
+        return layer
 
 
 def _open(folder: Path) -> _Model:

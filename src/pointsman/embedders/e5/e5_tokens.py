@@ -70,6 +70,10 @@ class UnigramTokenizer:
         """Return the ids of the first ``limit`` tokens; fewer for a shorter text, none for an empty one."""
         return list(self._remembered_ids(text[: 2 * limit * LONGEST_PIECE], limit))
 
+    def surprise(self, ids: Sequence[int]) -> list[float]:
+        """Return how rare each token is: the negative logarithm of its probability."""
+        return [-self._scores[token_id] for token_id in ids]
+
     def _ids_of(self, text: str, limit: int) -> tuple[int, ...]:
         ids: list[int] = []
         for word in normalise(text, limit * LONGEST_PIECE).split():

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_mod
 from pointsman.integrations.mcp.argument_forms import in_declared_form
 from pointsman.retrieval.plan import routers as router
 from pointsman.retrieval.plan.policy import EffortName
-from pointsman.retrieval.request import OPTIONS
+from pointsman.retrieval.request import OPTIONS, Reranking
 from pointsman.selector.heuristic_route import RouteChoice
 from pointsman.service.server.protocol.json_form_schemas import Forms, option_fields
 from pointsman.service.server.protocol.request_limits import Limits
@@ -123,7 +123,9 @@ _FOR_MODELS: Final = {
             "that need several facts.",
         ),
     ],
-    "rerank": Annotated[bool | None, Field(description="Omit, unless the order itself is in question.")],
+    "rerank": Annotated[
+        bool | Reranking | None, Field(description="Omit, unless the order itself is in question; then 'late'.")
+    ],
     "effort": Annotated[
         EffortName, Field(description="'thorough' for questions with several parts; 'fast' keeps words as written.")
     ],

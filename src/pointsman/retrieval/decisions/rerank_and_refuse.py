@@ -55,7 +55,11 @@ def with_reranker(
     reranker = request.rerank if isinstance(request.rerank, BaseRefiner) else own_reranker
     if not rerank:
         return recipe.deciding("rerank", "off", decider, "reranking is off")
-    if reranker is None and settings.reranker:
+    if isinstance(request.rerank, str):
+        from pointsman.retrieval.refine.rerank.chosen_reranker import open_reranker
+
+        reranker = open_reranker(request.rerank, None, settings.reranker_timeout)
+    elif reranker is None and settings.reranker:
         from pointsman.retrieval.refine.rerank.chosen_reranker import reranker_for
 
         if request.rerank is not True:

@@ -228,7 +228,7 @@ class Client:
             options: see `pointsman.retrieval.request.WorkspaceOptions`. Without ``datasets``, all that the key gives
                 access to
                 are searched. The service's settings and language models apply, and objects cannot be sent: ``rerank``
-                and ``refuse`` are True, False or None, ``effort`` is a name.
+                and ``refuse`` are True, False, None or a name, ``effort`` is a name.
 
         Raises:
             InputError: an argument is invalid, or cannot be sent.

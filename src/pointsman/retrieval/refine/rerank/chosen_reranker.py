@@ -20,8 +20,9 @@ def load_reranker(spec: str, *, api_key: str | None = None, timeout: float = TIM
     """Open the reranker that a text names.
 
     Args:
-        spec: ``onnx:DIRECTORY``, ``sentence-transformers:NAME``, or the address of a server, preceded by the shape of
-            its requests and the model if needed: ``http://localhost:8080``, ``jina:bge-reranker@http://localhost:8080``.
+        spec: ``late`` (`LateInteractionReranker`), ``onnx:DIRECTORY``, ``sentence-transformers:NAME``, or the address
+            of a server, preceded by the shape of its requests and the model if needed: ``http://localhost:8080``,
+            ``jina:bge-reranker@http://localhost:8080``.
         api_key: for a server.
         timeout: seconds for one reranking.
 
@@ -33,9 +34,13 @@ def load_reranker(spec: str, *, api_key: str | None = None, timeout: float = TIM
     match = RERANKER.fullmatch(spec)
     if match is None:
         raise InputError(
-            "a reranker is onnx:DIRECTORY, sentence-transformers:NAME or [cohere:|jina:|tei:][MODEL@]URL, "
+            "a reranker is late, onnx:DIRECTORY, sentence-transformers:NAME or [cohere:|jina:|tei:][MODEL@]URL, "
             f"not {spec!r:.80}"
         )
+    if match["late"]:
+        from pointsman.retrieval.refine.rerank.late_interaction import LateInteractionReranker
+
+        return LateInteractionReranker(timeout=timeout)
     if match["folder"]:
         from pointsman.retrieval.refine.rerank.cross_encoder import CrossEncoderReranker
 
@@ -59,9 +64,10 @@ def reranker_for(settings: Settings, environ: Mapping[str, str] | None = None) -
     if not settings.reranker:
         return None
     key = key_in(environ, settings.reranker_api_key_env, f"the reranker {settings.reranker!r}")
-    return _open_reranker(settings.reranker, key, settings.reranker_timeout)
+    return open_reranker(settings.reranker, key, settings.reranker_timeout)
 
 
 @lru_cache(maxsize=4)
-def _open_reranker(spec: str, api_key: str | None, timeout: float) -> BaseReranker:
+def open_reranker(spec: str, api_key: str | None, timeout: float) -> BaseReranker:
+    """Return what `load_reranker` opens, once per process."""
     return load_reranker(spec, api_key=api_key, timeout=timeout)
