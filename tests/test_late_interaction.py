@@ -50,8 +50,8 @@ def test_tokens_are_those_of_the_pass_that_makes_the_vector() -> None:
             assert np.allclose(np.linalg.norm(tokens.rows, axis=1), 1, atol=1e-6)
             assert (len(tokens.rows) > 0) == bool(text)
             assert (tokens.surprise > 0).all()
-    together, alone = embedder.embed_tokens(TEXTS), [embedder.embed_tokens([text])[0] for text in TEXTS]
-    assert all(np.allclose(one.rows, other.rows, atol=1e-5) for one, other in zip(together, alone, strict=True))
+    for text, tokens in zip(TEXTS, embedder.embed_tokens(TEXTS), strict=True):
+        assert np.allclose(tokens.rows, embedder.embed_tokens([text])[0].rows, atol=1e-5)
 
 
 def test_of_a_long_text_the_tokens_of_the_head_are_embedded() -> None:

@@ -488,7 +488,11 @@ def test_any_value_of_an_argument_is_taken_or_refused_by_name(value: Any) -> Non
         ("search", {"query": "x", "k": "five"}, ["'k' takes a whole number, such as 3, not 'five'"]),
         ("search", {"query": "x", "k": 3.5}, ["'k' takes a whole number, such as 3, not 3.5"]),
         ("search", {"query": "x", "k": True}, ["'k' takes a whole number"]),
-        ("search", {"query": "x", "rerank": "yes"}, ["'rerank' takes true or false, not 'yes'"]),
+        (
+            "search",
+            {"query": "x", "rerank": "yes"},
+            ["'rerank' takes true or false or 'always' or 'late' or 'never', not 'yes'"],
+        ),
         ("search", {"query": "x", "min_relevance": "50%"}, ["'min_relevance' takes a number, such as 0.5, not '50%'"]),
         ("search", {"query": "x", "datasets": '["railway"'}, ['\'datasets\' takes a list, such as ["a", "b"]']),
         ("search", {"query": "x", "max_chars": 10**9}, ["'max_chars'", str(MAX_CHARS)]),

@@ -285,8 +285,8 @@ class SearchRequest:
         if not isinstance(self.strategy, str):
             raise InputError(f"strategy is a name such as 'auto' or 'hybrid', not {self.strategy!r:.80}")
         object.__setattr__(self, "strategy", STRATEGY_ALIASES.get(self.strategy, self.strategy))
-        object.__setattr__(self, "rerank", _without_names("rerank", self.rerank, _RERANKING))
-        object.__setattr__(self, "refuse", _without_names("refuse", self.refuse, _REFUSING))
+        object.__setattr__(self, "rerank", _canonical_choice("rerank", self.rerank, _RERANKING))
+        object.__setattr__(self, "refuse", _canonical_choice("refuse", self.refuse, _REFUSING))
         for name, option in _PROBABILITIES.items():
             if (value := getattr(self, name)) is not None and not _is_within(value, option.bounds):
                 bounds = " ".join(f"{_BOUNDS[bound]} {limit:g}" for bound, limit in option.bounds.items())
@@ -371,7 +371,7 @@ def _check_refiner(name: str, value: object) -> None:
         raise InputError(f"{name} is True, False, None or a refiner (see BaseRefiner, BaseReranker), not {value!r:.80}")
 
 
-def _without_names(option: str, value: bool | str | BaseRefiner | None, names: Mapping[str, bool | str]) -> Any:
+def _canonical_choice(option: str, value: bool | str | BaseRefiner | None, names: Mapping[str, bool | str]) -> Any:
     """The value of ``rerank`` or ``refuse`` without its other names."""
     if isinstance(value, str):
         _check_name(option, value, names)

@@ -115,12 +115,12 @@ class E5Embedder(BaseEmbedder):
         """
         texts, model = text_list(texts), self._model()
         prefix = _QUERY if as_query else _DOCUMENT
-        own = slice(len(model.tokens(prefix)) - 1, -1)  # without prefix and markers
+        text_tokens = slice(len(model.tokens(prefix)) - 1, -1)  # without prefix and markers
         vectors: dict[int, TokenVectors] = {}
         for positions, tokens, layers in self._runs(prefix, texts, model.last_layer):
             for position, ids, layer in zip(positions, tokens, layers, strict=True):
-                rows = unit_rows(layer[own], "the default embedder")
-                vectors[position] = TokenVectors(rows, np.array(model.tokenizer.surprise(ids[own]), np.float32))
+                rows = unit_rows(layer[text_tokens], "the default embedder")
+                vectors[position] = TokenVectors(rows, np.array(model.tokenizer.surprise(ids[text_tokens]), np.float32))
         return [vectors[position] for position in range(len(texts))]
 
     def _embed(self, prefix: str, texts: Sequence[str], on_progress: Progress | None) -> NDArray[np.float32]:

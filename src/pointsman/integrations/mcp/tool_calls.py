@@ -265,9 +265,13 @@ def complaints(error: ValidationError, tool: str, parameters: Mapping[str, Mappi
             messages.append(f"{name!r:.80} is missing")
         elif detail["type"] == "value_error":  # of our own check, which names the argument
             messages.append(str(detail["ctx"]["error"]))
-        elif detail["type"] in _TYPE_ERRORS and not any(isinstance(key, int) for key in detail["loc"]):
+        elif (
+            detail["type"] in _TYPE_ERRORS or (detail["type"] == "literal_error" and len(detail["loc"]) > 1)
+        ) and not any(isinstance(key, int) for key in detail["loc"]):
             argument = str(detail["loc"][0])  # what follows names the branches of a union
-            forms = " or ".join(FORM_OF_TYPE[kind] for kind in declared_types(parameters[argument]) if kind != "null")
+            types = declared_types(parameters[argument])
+            names = {kind: " or ".join(map(repr, form["enum"])) for kind, form in types.items() if "enum" in form}
+            forms = " or ".join({**FORM_OF_TYPE, **names}[kind] for kind in types if kind != "null")
             message = f"{argument!r:.80} takes {forms}, not {_short_form(detail['input'])}"
             messages += [] if message in messages else [message]
         else:

@@ -165,7 +165,7 @@ function body(params) {
     datasets: params.get("d") ? params.get("d").split(",") : null,
     filters: params.get("f") || null,
     effort: ["fast", "thorough"].includes(params.get("e")) ? params.get("e") : "balanced",
-    rerank: new Map([["0", false], ["1", true]]).get(params.get("r")) ?? null,
+    rerank: new Map([["0", false], ["1", true], ["late", "late"]]).get(params.get("r")) ?? null,
     refuse: params.get("n") === "0" ? false : null,
     spelling: params.get("w") !== "1", // as written
     syntax: params.get("y") === "hard" ? "hard" : "auto",
@@ -262,7 +262,7 @@ class SearchForm {
     h("option", { value: one === "balanced" ? "" : one }, () => t(`effort.${one}`))));
   #filter = h("input", { type: "text", id: "filter", autocomplete: "off", spellcheck: "false",
     placeholder: "year >= 2020 and lang = ru" });
-  #rerank = h("select", { id: "rerank" }, ["", "1", "0"].map((one) =>
+  #rerank = h("select", { id: "rerank" }, ["", "1", "late", "0"].map((one) =>
     h("option", { value: one }, () => t(`rerank.${one || "default"}`))));
   #refuse = h("input", { type: "checkbox", id: "refuse" });
   #chips = h("div.chips", { role: "group", "aria-label": () => t("ask.datasets") });

@@ -73,6 +73,7 @@ const TEXTS = {
   "effort.thorough": ["thorough", "彻底", "тщательно"],
   "rerank.default": ["as configured", "按配置", "как настроено"],
   "rerank.1": ["yes", "是", "да"],
+  "rerank.late": ["by every word", "逐词比较", "по каждому слову"],
   "rerank.0": ["no", "否", "нет"],
 
   // strategies
