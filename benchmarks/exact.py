@@ -341,6 +341,155 @@ FAMILIES = (
             lambda n: f"firmware v1.{n + 10}",
         ),
     ),
+    # Written without looking at what the analyser does with them, as people ask in forums.
+    Family(
+        "gosts",
+        lambda n: f"ГОСТ {12000 + n}-2013 задаёт допуски для крепежа.",
+        (
+            lambda n: f"что задаёт ГОСТ {12000 + n}-2013?",
+            lambda n: f"гост {12000 + n}",
+            lambda n: f"GOST {12000 + n}-2013 допуски",
+        ),
+    ),
+    Family(
+        "Chinese standards",
+        lambda n: f"GB/T {19000 + n}-2016规定了产品的检验方法。",
+        (lambda n: f"GB/T {19000 + n}规定了什么？", lambda n: f"GBT{19000 + n}-2016", lambda n: f"国标GB/T{19000 + n}"),
+    ),
+    Family(
+        "German standards",
+        lambda n: f"DIN EN {600 + n}:2019 describes the strength of ladders.",
+        (
+            lambda n: f"what does DIN EN {600 + n} describe?",
+            lambda n: f"DIN-EN {600 + n}:2019",
+            lambda n: f"нормы DIN EN {600 + n}",
+        ),
+    ),
+    Family(
+        "building rules",
+        lambda n: f"СНиП 2.{10 + n}.01-89 говорит о планировке посёлков.",
+        (lambda n: f"СНиП 2.{10 + n}.01-89", lambda n: f"о чём говорит снип 2.{10 + n}.01-89?"),
+    ),
+    Family(
+        "Chinese cases",
+        lambda n: f"〔2023〕{10 + n}号文件要求各单位清查仓库。",
+        (lambda n: f"〔2023〕{10 + n}号文件", lambda n: f"[2023]{10 + n}号要求什么？", lambda n: f"（2023）{10 + n}号"),
+    ),
+    Family(
+        "laws",
+        lambda n: f"Федеральный закон {100 + n}-ФЗ касается охраны лесов.",
+        (
+            lambda n: f"чего касается {100 + n}-ФЗ?",
+            lambda n: f"закон № {100 + n}-ФЗ",
+            lambda n: f"федеральный закон {100 + n} ФЗ",
+        ),
+    ),
+    Family(
+        "paragraphs",
+        lambda n: f"§ {300 + n} of the code is about lost keys.",
+        (
+            lambda n: f"what is § {300 + n} about?",
+            lambda n: f"§{300 + n} lost keys",
+            lambda n: f"о чём параграф {300 + n}?",
+        ),
+    ),
+    Family(
+        "chemicals",
+        lambda n: f"The solvent with CAS {7000 + n}-17-5 is kept in the cold room.",
+        (
+            lambda n: f"where is {7000 + n}-17-5 kept?",
+            lambda n: f"CAS {7000 + n}-17-5",
+            lambda n: f"где хранится CAS№ {7000 + n}-17-5?",
+        ),
+    ),
+    Family(
+        "network cards",
+        lambda n: f"The camera in the hall has the address 00:1A:2B:3C:4D:{n + 16:02X}.",
+        (
+            lambda n: f"00:1a:2b:3c:4d:{n + 16:02x}",
+            lambda n: f"which device has 00-1A-2B-3C-4D-{n + 16:02X}?",
+            lambda n: f"哪个设备是00:1A:2B:3C:4D:{n + 16:02X}？",
+        ),
+    ),
+    Family(
+        "genes",
+        lambda n: f"TMEM{100 + n} is silent in the liver.",
+        (lambda n: f"where is TMEM{100 + n} silent?", lambda n: f"tmem-{100 + n}", lambda n: f"ген TMEM{100 + n}"),
+    ),
+    Family(
+        "number plates",
+        lambda n: f"Автомобиль А{100 + n}ВС77 стоит во дворе.",
+        (lambda n: f"где стоит А{100 + n}ВС77?", lambda n: f"а {100 + n} вс 77", lambda n: f"машина А{100 + n}ВС 77"),
+    ),
+    Family(
+        "Chinese plates",
+        lambda n: f"京A{12300 + n}停在二号车库。",
+        (lambda n: f"京A{12300 + n}停在哪里？", lambda n: f"京A·{12300 + n}", lambda n: f"京 A {12300 + n}"),
+    ),
+    Family(
+        "updates",
+        lambda n: f"KB{5031000 + n} makes the printer stop after a restart.",
+        (
+            lambda n: f"KB{5031000 + n} printer",
+            lambda n: f"after installing KB {5031000 + n} the printer stops",
+            lambda n: f"обновление KB{5031000 + n}",
+        ),
+    ),
+    Family(
+        "exceptions",
+        lambda n: f"ORA-{1500 + n:05}: the listener refuses the connection.",
+        (
+            lambda n: f"ORA-{1500 + n:05}",
+            lambda n: f"how to fix ora {1500 + n:05}?",
+            lambda n: f"报错ORA-{1500 + n:05}怎么办？",
+        ),
+    ),
+    Family(
+        "weaknesses",
+        lambda n: f"CVE-2023-{4400 + n} lets a guest read the log.",
+        (
+            lambda n: f"are we affected by CVE-2023-{4400 + n}?",
+            lambda n: f"cve 2023 {4400 + n}",
+            lambda n: f"уязвимость CVE-2023-{4400 + n}",
+        ),
+    ),
+    Family(
+        "doses",
+        lambda n: f"Take {20 + n}.5 mg of the drug in the evening.",
+        (lambda n: f"{20 + n}.5mg evening", lambda n: f"{20 + n},5 мг вечером", lambda n: f"晚上{20 + n}.5mg"),
+        is_name=False,
+    ),
+    Family(
+        "bearings",
+        lambda n: f"Подшипник 6{200 + n}-2RS подходит к насосу.",
+        (
+            lambda n: f"к чему подходит 6{200 + n}-2RS?",
+            lambda n: f"bearing 6{200 + n} 2RS",
+            lambda n: f"轴承6{200 + n}-2RS",
+        ),
+    ),
+    Family(
+        "book numbers",
+        lambda n: f"The guide to mosses is ISBN 978-3-16-14{8410 + n}-0.",
+        (
+            lambda n: f"ISBN 978-3-16-14{8410 + n}-0",
+            lambda n: f"what is 97831614{8410 + n}0?",
+            lambda n: f"книга 978-3-16-14{8410 + n}-0",
+        ),
+    ),
+    Family(
+        "long addresses",
+        lambda n: f"The gateway answers at 2001:db8::{n + 16:x}:1 in the lab.",
+        (
+            lambda n: f"what answers at 2001:db8::{n + 16:x}:1?",
+            lambda n: f"2001:DB8::{n + 16:X}:1",
+        ),
+    ),
+    Family(
+        "flights",
+        lambda n: f"Рейс SU {1400 + n} вылетает ночью.",
+        (lambda n: f"когда вылетает SU{1400 + n}?", lambda n: f"flight SU-{1400 + n}", lambda n: f"航班SU{1400 + n}"),
+    ),
 )
 
 
