@@ -115,6 +115,8 @@ _RANGE_WORD: Final = re.compile(
     r"с|со|до|после|по|от|позднее|позже|ранее|раньше|начиная с|не позднее)|[自从到至])\s*(?:the\s)?$",
     re.IGNORECASE,
 )
+_END_OR_EDITION: Final = rf"(?![{_OWN}]|[.,/]\d|-(?!(?:19|20)\d\d(?![{_OWN}]|[.,/\-]\d))\d)"
+"""Of a code: GB/T 19003 is held by GB/T 19003-2016, the standard with its year, and INV-20 not by INV-20-417."""
 _GROUPS: Final = re.compile(r"(?<=\d)(?=(?:\d{3})+$)")
 
 
@@ -261,7 +263,7 @@ def _code(text: str, parts: Sequence[str] = ()) -> Designation:
         both_digits = former[-1].isdigit() and part[0].isdigit()
         patterns.append(f"{_BREAK}{{{1 if both_digits else 0},3}}{_run(part)}")
     words = " ".join(dict.fromkeys((text, "".join(runs), "-".join(runs), " ".join(runs))))
-    return Designation(text, words, frozenset(), _with_bounds("".join(patterns)))
+    return Designation(text, words, frozenset(), _with_bounds("".join(patterns), right_edge=_END_OR_EDITION))
 
 
 def _run(part: str) -> str:
