@@ -341,7 +341,7 @@ FAMILIES = (
             lambda n: f"firmware v1.{n + 10}",
         ),
     ),
-    # Written without looking at what the analyser does with them, as people ask in forums.
+    # Written before any was tried, as people ask in forums.
     Family(
         "gosts",
         lambda n: f"ГОСТ {12000 + n}-2013 задаёт допуски для крепежа.",
