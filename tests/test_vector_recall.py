@@ -179,8 +179,9 @@ def test_codes_are_scanned_for_one_query_as_for_many(share: float) -> None:
     rng = np.random.default_rng(5)
     vectors = unit(rng.normal(size=(COUNT, DIMENSIONS)))
     codes = vector_codes.quantise(ExactRows(vectors))
-    default_index = faiss.deserialize_index(faiss.serialize_index(codes.index))
-    faiss.downcast_index(default_index.index).implem = 0
+    default_index: Any = faiss.deserialize_index(faiss.serialize_index(codes.index))
+    inverted_file: Any = faiss.downcast_index(default_index.index)
+    inverted_file.implem = 0
     valid = None if share == 1 else rng.random(COUNT) < share
     for query in unit(rng.normal(size=(5, DIMENSIONS))):
         codes_query = vector_codes.CodesQuery(codes, query, valid, 3.5)
@@ -206,6 +207,7 @@ def test_more_candidates_are_compared_out_of_the_same_scan(tmp_path: Path, monke
 
     def note_candidates(*arguments: Any) -> Any:
         candidates = top(*arguments)
+        assert candidates is not None
         compared.append(len(candidates[0]))
         return candidates
 

@@ -56,6 +56,8 @@ StrategyName = Literal[
 
 
 Reranking = Literal["always", "late", "never"]
+"""How to rerank: whatever was measured, by every word, or not at all."""
+
 Refusing = Literal["elsewhere", "unsure", "never"]
 """What is refused: answers that are surely elsewhere, those that are merely unsure too, or nothing."""
 
