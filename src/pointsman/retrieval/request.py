@@ -287,8 +287,10 @@ class SearchRequest:
         if not isinstance(self.strategy, str):
             raise InputError(f"strategy is a name such as 'auto' or 'hybrid', not {self.strategy!r:.80}")
         object.__setattr__(self, "strategy", STRATEGY_ALIASES.get(self.strategy, self.strategy))
-        object.__setattr__(self, "rerank", _canonical_choice("rerank", self.rerank, _RERANKING))
-        object.__setattr__(self, "refuse", _canonical_choice("refuse", self.refuse, _REFUSING))
+        if self.rerank is not None:
+            object.__setattr__(self, "rerank", _canonical_choice("rerank", self.rerank, _RERANKING))
+        if self.refuse is not None:
+            object.__setattr__(self, "refuse", _canonical_choice("refuse", self.refuse, _REFUSING))
         for name, option in _PROBABILITIES.items():
             if (value := getattr(self, name)) is not None and not _is_within(value, option.bounds):
                 bounds = " ".join(f"{_BOUNDS[bound]} {limit:g}" for bound, limit in option.bounds.items())
@@ -368,17 +370,15 @@ def _check_name(option: str, name: str, names: Collection[str]) -> None:
         raise UnknownNameError(option, str(name), tuple(names))
 
 
-def _check_refiner(name: str, value: object) -> None:
-    if value is not None and not isinstance(value, (bool, BaseRefiner)):
-        raise InputError(f"{name} is True, False, None or a refiner (see BaseRefiner, BaseReranker), not {value!r:.80}")
-
-
-def _canonical_choice(option: str, value: bool | str | BaseRefiner | None, names: Mapping[str, bool | str]) -> Any:
+def _canonical_choice(option: str, value: bool | str | BaseRefiner, names: Mapping[str, bool | str]) -> Any:
     """The value of ``rerank`` or ``refuse`` without its other names."""
     if isinstance(value, str):
         _check_name(option, value, names)
         return names[value]
-    _check_refiner(option, value)
+    if not isinstance(value, (bool, BaseRefiner)):
+        raise InputError(
+            f"{option} is True, False, None or a refiner (see BaseRefiner, BaseReranker), not {value!r:.80}"
+        )
     return value
 
 

@@ -95,8 +95,10 @@ class Statement(NamedTuple):
         if words is None:
             return str(self.values.get("text", self.code))
         values = self.values
-        inner_texts = {name: in_language(values[name], language) for name in ("part", "cause") if name in values}
-        return words[_LANGUAGES.index(language)].format_map({**values, **inner_texts})
+        for name in ("part", "cause"):
+            if name in values:
+                values = {**values, name: in_language(values[name], language)}
+        return words[_LANGUAGES.index(language)].format_map(values)
 
 
 class Reason(str):
