@@ -415,7 +415,8 @@ def routes() -> Iterator[tuple[str, bool]]:
             answer = client.post("/api/route", json={"query": query}).json()
             yield f"words beside the code: {query}", answer["heuristic_reason"].startswith(words)
     workspace.close()
-    settings = pointsman.Settings(route_rules=[{"words": ["PN-"], "route": "bm25", "reason": "part_number"}])
+    rules: Any = [{"words": ["PN-"], "route": "bm25", "reason": "part_number"}]
+    settings = pointsman.Settings(route_rules=rules)
     with pointsman.open("ws", settings=settings, embedder=HashingEmbedder()) as workspace:
         choice = workspace.route("PN-77 how do I mount it").heuristic
         yield "rules from settings", choice == {"route": "bm25", "reasons": ["part_number"]}

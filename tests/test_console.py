@@ -1258,7 +1258,8 @@ def keyboard(page: Page, site: Site) -> None:
 ENGLISH_TEXTS = """(known) => {
   const out = [];
   const skip = "[lang=en], title[lang], [data-content], code, kbd, pre, script, noscript, .brand, .unseen:empty";
-  const words = (text) => (text.match(/[A-Za-z]{2,}/g) ?? []).filter((word) => !known.includes(word));
+  const words = (text) => (text.replace(/\\w+_\\w+/g, "").match(/[A-Za-z]{2,}/g) ?? []) // settings keep their names
+    .filter((word) => !known.includes(word));
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT | NodeFilter.SHOW_ELEMENT);
   for (let node = walker.nextNode(); node; node = walker.nextNode()) {
     const element = node.nodeType === 1 ? node : node.parentElement;
@@ -1273,7 +1274,7 @@ ENGLISH_TEXTS = """(known) => {
 }"""
 TRANSLATABLE = re.findall(
     "[A-Za-z]{2,}",
-    "Pointsman English BM25 auto kB MB ndcg recall id Id ASCII Esc Enter lang ru year and rails hostile "
+    "Pointsman English BM25 auto kB MB ndcg recall id Id ASCII Esc Enter lang ru year and rails hostile dashscope "
     + " ".join([*METHODS, *STRATEGIES.names(), ROUTED]),
 )
 """Names that are the same in every language."""

@@ -18,6 +18,7 @@ from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.integrations.mcp import create_server
 from pointsman.selector.route_counts import RouteCounts
 from pointsman.service.server import create_app
+from pointsman.text.grammar.route_words import RouteByWords
 from serving import serving
 from test_mcp import answer, call
 
@@ -70,10 +71,8 @@ def test_what_fails_is_not_counted_and_what_is_dropped_is_forgotten(workspace: W
 
 
 def test_rules_of_ones_own_are_counted_by_their_reason(tmp_path: Path) -> None:
-    rule = {"words": ["invoice"], "route": "bm25", "reason": "счета"}
-    with pointsman.open(
-        tmp_path, embedder=HashingEmbedder(), settings=pointsman.Settings(route_rules=[rule])
-    ) as workspace:
+    settings = pointsman.Settings(route_rules=(RouteByWords(("invoice",), "bm25", "счета"),))
+    with pointsman.open(tmp_path, embedder=HashingEmbedder(), settings=settings) as workspace:
         workspace.dataset("notes").add([Document("a", "an invoice")])
         workspace.route("why was this invoice sent so late?")
         assert workspace.status("notes")["routes"] == [{"route": "bm25", "reason": "счета", "queries": 1}]

@@ -190,7 +190,7 @@ def test_nothing_to_search() -> None:
         ({"depth": 0}, InputError, "from 1 up"),
         ({"timeout": -1}, InputError, "seconds above 0"),
         ({"reranker": object()}, InputError, "a reranker has rerank"),
-        ({"reranker": "bge"}, InputError, "a reranker is onnx:DIRECTORY, "),
+        ({"reranker": "bge"}, InputError, "a reranker is late, onnx:DIRECTORY, "),
         ({"refiners": [print]}, InputError, "subclasses BaseRefiner"),
         ({"policy": 5}, InputError, "a policy is a Policy or None, not 5"),
         ({"breaker": 5}, InputError, "a breaker is a Breaker, not 5"),
