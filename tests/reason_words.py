@@ -129,8 +129,8 @@ def sentences_of_problems() -> Iterator[tuple[str, str]]:
                     name in _DETAILS and node.value
                 ):
                     texts = [node.value]
-                case ast.Return(value=ast.JoinedStr() | ast.Constant() as sentence) if path.parent.name == "protocol":
-                    texts = [sentence]
+                case ast.Return(value=ast.JoinedStr() | ast.Constant() as told) if path.parent.name == "protocol":
+                    texts = [told]
                 case _:
                     continue
             for text in {inner for argument in texts for inner in ast.walk(argument)}:
