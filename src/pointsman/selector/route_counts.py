@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -14,6 +14,20 @@ if TYPE_CHECKING:
 _MOST_KINDS, _MOST_DATASETS = 320, 10_000
 """Routes and reasons that are counted apart, more than settings can name; datasets that are."""
 _OTHER: Final = "other"
+
+
+class RouteCount(NamedTuple):
+    """How many questions took a route for a reason.
+
+    Attributes:
+        route: ``bm25``, ``dense`` or ``hybrid``.
+        reason: the code of a built-in rule, or the reason of one of `route_rules`.
+        queries: their number.
+    """
+
+    route: str
+    reason: str
+    queries: int
 
 
 class RouteCounts:
@@ -49,6 +63,6 @@ class RouteCounts:
 
 
 def rows_of(counts: Mapping[tuple[str, str], int]) -> list[dict[str, Any]]:
-    """Return counts by route and reason as rows of ``route``, ``reason`` and ``queries``, the most frequent first."""
+    """Return counts by route and reason as the forms of `RouteCount`, the most frequent first."""
     most_frequent = sorted(counts.items(), key=lambda count: (-count[1], count[0]))
-    return [{"route": route, "reason": reason, "queries": queries} for (route, reason), queries in most_frequent]
+    return [RouteCount(route, reason, queries)._asdict() for (route, reason), queries in most_frequent]

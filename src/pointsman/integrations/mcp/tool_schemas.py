@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_model, model_validator
 
@@ -11,6 +11,7 @@ from pointsman.integrations.mcp.argument_forms import in_declared_form
 from pointsman.retrieval.plan import routers as router
 from pointsman.retrieval.plan.policy import EffortName
 from pointsman.retrieval.request import OPTIONS, Reranking
+from pointsman.selector import route_counts
 from pointsman.selector.heuristic_route import RouteChoice
 from pointsman.service.server.protocol.json_form_schemas import Forms, option_fields
 from pointsman.service.server.protocol.request_limits import Limits
@@ -349,8 +350,10 @@ _forms = Forms(Answer)
 _forms.put(RouteChoice, HeuristicRoute)
 
 if TYPE_CHECKING:  # the models of forms are made at run time
+    RouteCount: TypeAlias = Answer
     RouteAnswer = ExplainAnswer = Answer
 else:
+    RouteCount = _forms.model(route_counts.RouteCount)
     RouteDecision = _forms.model(router.RouteDecision, datasets=list[str])
     RouteAnswer = _forms.model(Routing, "RouteAnswer")
     ExplainAnswer = _forms.model(Explanation, "ExplainAnswer")
@@ -362,14 +365,6 @@ class MetadataKey(Answer):
     key: str
     types: list[str]
     examples: Annotated[list[str | int | float | bool], Field(description="Some of its values.")]
-
-
-class RouteCount(Answer):
-    """How many questions took a route for a reason."""
-
-    route: str
-    reason: str
-    queries: int
 
 
 class About(Answer):

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints,
 
 from pointsman.retrieval.plan import routers as router
 from pointsman.retrieval.request import OPTIONS
+from pointsman.selector import route_counts
 from pointsman.selector.heuristic_route import RouteChoice
 from pointsman.service.server.protocol.json_form_schemas import Forms, option_fields
 from pointsman.store import store_values
@@ -186,6 +187,7 @@ _forms.put(types.Excerpt, Excerpt)
 _forms.put(RouteChoice, HeuristicRoute)
 
 if TYPE_CHECKING:  # the models of forms are made at run time
+    RouteCount: TypeAlias = Open
     Statement: TypeAlias = Open
     Hit: TypeAlias = Open
     Answer: TypeAlias = Open
@@ -195,6 +197,7 @@ if TYPE_CHECKING:  # the models of forms are made at run time
     SourceText: TypeAlias = Open
     Verification: TypeAlias = Open
 else:
+    RouteCount = _forms.model(route_counts.RouteCount)
     Statement = _forms.model(reasons.Statement)
     Hit = _forms.model(types.Hit, rank=int)
     Trace = _forms.model(types.Trace, records=list[dict[str, Any]] | None)
@@ -318,14 +321,6 @@ class Memory(Open):
         int | None,
         Field(description="Of these, pages of files: the system takes them back when others need the room."),
     ]
-
-
-class RouteCount(Open):
-    """How many questions took a route for a reason."""
-
-    route: Annotated[str, Field(description="bm25, dense or hybrid.")]
-    reason: Annotated[str, Field(description="The code of a built-in rule, or the reason of one of `route_rules`.")]
-    queries: int
 
 
 class Dataset(Open):
