@@ -1,6 +1,8 @@
-"""What the command line prints of a passage ends at a word, and shows Markdown without its marks of emphasis."""
+"""What the command line prints of a passage ends at a word, and shows Markdown as it is read: without its marks."""
 
 from __future__ import annotations
+
+from time import process_time
 
 import pytest
 
@@ -33,3 +35,27 @@ def test_text_without_spaces_is_cut() -> None:
 def test_marks_of_emphasis(text: str, shown: str | None) -> None:
     assert snippet(text, "none", is_markdown=True).plain == (shown or text)
     assert snippet(text, "none").plain == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            "Leave:\n\n* Paid leave\n  * `weeks` of it\n+ **Никогда** не ждать",
+            "Leave: • Paid leave • `weeks` of it • Никогда не ждать",
+        ),
+        ("* 叉\n* [a link](b.md)\n- as it stands", "• 叉 • [a link](b.md) - as it stands"),
+        ("Run:\n\n```bash\nmake test\n```\n\nThen\n~~~\nls\n~~~", "Run: make test Then ls"),
+        ("```make```, * 5 * * * cron\n* * *\n* 5 * * * cron", None),
+    ],
+)
+def test_bullets_and_fences(text: str, shown: str | None) -> None:
+    assert snippet(text, "none", is_markdown=True).plain == (shown or " ".join(text.split()))
+    assert snippet(text, "none").plain == " ".join(text.split())
+
+
+def test_marks_made_to_be_slow_are_not() -> None:
+    start = process_time()
+    for text in ("* " * 20_000, "```" * 20_000, " \t" * 20_000, "*a " * 20_000, "\n* " * 20_000, "~~~\n" * 20_000):
+        snippet(text, "none", is_markdown=True)
+    assert process_time() - start < 3

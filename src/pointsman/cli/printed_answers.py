@@ -33,6 +33,8 @@ _SNIPPET = 320  # characters of a passage that are printed
 
 _WORD = re.compile(r"\w+")
 _EMPHASIS = re.compile(r"(?<![\w*])(\*\*|__|\*|_)(?=[^\s*_])([^*_]{0,200}[^\s*_])\1(?![\w*])")
+_BULLET = re.compile(r"^([ \t]*)[*+][ \t]+(?=[^\W\d]|[\[`\"“«])", re.MULTILINE)
+_FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n`]*(?:\n|$)", re.MULTILINE)
 
 
 def search_results(context: RetrievalContext, *, explain: bool, why: Sequence[str] = (), as_json: bool = False) -> None:
@@ -261,13 +263,15 @@ def _print_explanation(terminal: Console, explanation: Explanation) -> None:
 def snippet(text: str, query: str, *, is_markdown: bool = False) -> Text:
     """Return the sentences around the one that shares most words with the query, with those words highlighted.
 
-    It ends at a word. ``is_markdown`` leaves out the marks of emphasis.
+    It ends at a word. ``is_markdown`` leaves out the marks of emphasis and fences of code, and prints bullets as such.
     """
     from rich.text import Text
 
     from pointsman.text import DEFAULT_ANALYZER, sentences
 
     text = printable(text)
+    if is_markdown:
+        text = _FENCE.sub("", _BULLET.sub(r"\1• ", _EMPHASIS.sub(r"\2", text)))
     query_tokens = set(DEFAULT_ANALYZER.query_tokens(query))
     spans = sentences(text[:20_000]) or [(0, min(len(text), _SNIPPET))]
     overlaps = [len(query_tokens.intersection(DEFAULT_ANALYZER.tokens(text[start:end]))) for start, end in spans]
@@ -280,8 +284,6 @@ def snippet(text: str, query: str, *, is_markdown: bool = False) -> Text:
     if end > (limit := start + _SNIPPET) and not text[limit].isspace():
         limit = max(text.rfind(" ", limit - 40, limit), 0) or limit  # nearly no word is longer
     snippet = " ".join(text[start : min(end, limit)].split())
-    if is_markdown:
-        snippet = _EMPHASIS.sub(r"\2", snippet)
     ellipsis = "…" if end > limit or end < len(text.rstrip()) else ""
     result = Text(("…" if start > 0 else "") + snippet + ellipsis, overflow="fold")
     for match in _WORD.finditer(result.plain):

@@ -17,6 +17,8 @@ const PAGES = { // of which a file is made
   xlsx: "sheet", ods: "sheet", pptx: "slide", odp: "slide", ipynb: "cell", json: "record", mbox: "message",
 };
 const EMPHASIS = /(?<![\p{L}\p{N}_*])(\*\*|__|\*|_)(?=[^\s*_])([^*_]{0,200}[^\s*_])\1(?![\p{L}\p{N}_*])/gu;
+const BULLET = /^([ \t]*)[*+][ \t]+(?=[\p{L}[`"“«])/gmu;
+const FENCE = /^[ \t]*(?:```|~~~)[^\n`]*(?:\n|$)/gm;
 const LONG = 20_000; // characters of an opened hit until the user requests all
 
 /**
@@ -130,9 +132,9 @@ export function snippet(text, find) {
   return made;
 }
 
-/** The text of a hit without Markdown's marks of emphasis. */
+/** The text of a hit without Markdown's marks of emphasis and fences of code, its bullets as such. */
 function shownText({ text, metadata: { kind } }) {
-  return kind === "md" ? text.replace(EMPHASIS, "$2") : text;
+  return kind === "md" ? text.replace(EMPHASIS, "$2").replace(BULLET, "$1• ").replace(FENCE, "") : text;
 }
 
 function isTail(text, at) {
