@@ -4,6 +4,8 @@ HEAD is the source tree as it is, BASE another commit (by default the one before
 directory. Each has its own process and a copy, just made, of a dataset of 100,000 passages that its own code has built;
 they answer the same questions in turn, so that a busy machine slows both. All questions are cold: none is asked twice.
 Vectors are given; only the last row embeds. The dataset of BASE is kept in the cache directory for the next run.
+
+``--indexing`` compares how long each side takes to index texts of three languages instead, in processor time.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import IO, Any
 
 HERE = Path(__file__).resolve()
@@ -29,17 +31,24 @@ SLOWER = 1.1  # the ratio above which a path is marked
 KEPT = 3  # datasets of other commits kept in the cache
 DATASET = "passages"
 FILTERS = {"filtered 50 %": "share < 500", "filtered 1 %": "share < 10"}
+INDEXED = {
+    "en": ("mh_hotpotqa", 1500),
+    "zh": ("zh_cmrc2018", 600),
+    "ru": ("ru_xquad", 240),
+    "long": ("mh_hotpotqa", 3900),
+}
+EMBEDDED = 60  # texts of each language that are indexed with vectors, too
 STRATEGIES: dict[str, Any] = {"words": "bm25", "vectors": "vector", "hybrid": "hybrid", "auto": "auto"}
 
 
 # ── one side, in a process of its own ────────────────────────────────────────────────────────────────────────────────
 
 
-def timed(function: Callable[[], Any]) -> float:
+def timed(function: Callable[[], Any], clock: Callable[[], float] = perf_counter) -> float:
     """Return the milliseconds that a call takes."""
-    began = perf_counter()
+    began = clock()
     function()
-    return (perf_counter() - began) * 1000
+    return (clock() - began) * 1000
 
 
 def build(folder: Path, passages: int) -> None:
@@ -82,7 +91,8 @@ def serve(folder: Path) -> None:
     for line in sys.stdin:
         path, question, number = json.loads(line)
         call = carry_out(path, question, number)
-        answers.write(json.dumps(timed(call)) + "\n")
+        took = timed(call, process_time if path.startswith("index") else perf_counter)
+        answers.write(json.dumps(took) + "\n")
         answers.flush()
 
 
@@ -102,6 +112,8 @@ def _calls(folder: Path) -> Callable[[str, str, int], Callable[[], Any]]:
     embedder.embed_queries(["warm-up"])
 
     def call(path: str, question: str, number: int) -> Callable[[], Any]:
+        if path.startswith("index"):
+            return _indexing(*path.split()[1:])
         if path in FILTERS:
             return lambda: workspace.search(question, k=10, filters=FILTERS[path])
         if path in STRATEGIES:
@@ -114,6 +126,23 @@ def _calls(folder: Path) -> Callable[[str, str, int], Callable[[], Any]]:
         return lambda: embedder.embed_documents([question])
 
     return call
+
+
+def _indexing(language: str, *embedded: str) -> Callable[[], None]:
+    """Return what indexes the texts of a language in a new workspace: by words, or with vectors, too."""
+    import pointsman
+    from _data import DATA
+    from pointsman.evaluation import read_collection
+
+    name, count = INDEXED[language]
+    documents = list(read_collection(DATA / name).documents)[: EMBEDDED if embedded else count]
+    technique: Any = "hybrid" if embedded else "keyword"
+
+    def index() -> None:
+        with tempfile.TemporaryDirectory() as folder, pointsman.open(folder) as workspace:
+            workspace.dataset(DATASET, indexing_technique=technique).add(documents)
+
+    return index
 
 
 # ── both sides ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -239,6 +268,23 @@ def measure(head: Side, base: Side, count: int) -> dict[str, tuple[list[float], 
     return {path: times[path] for path in sorted(times, key=lambda path: path in order)}
 
 
+def measure_indexing(head: Side, base: Side, count: int) -> dict[str, tuple[list[float], list[float]]]:
+    """Return the milliseconds of both sides by what is indexed; a first round, which fills caches, does not count."""
+    paths = [
+        f"index {language}{vectors}"
+        for vectors in ("", " vectors")
+        for language in INDEXED
+        if not (vectors and language == "long")
+    ]
+    times: dict[str, tuple[list[float], list[float]]] = {path: ([], []) for path in paths}
+    for path in paths:
+        for number in range(count + 1):
+            for side in _turns(number):
+                took = (head, base)[side].order(path, "", number)
+                times[path][side].extend([took] if number else [])
+    return times
+
+
 def _turns(number: int) -> tuple[int, int]:
     """Whoever goes second finds the processor warm: they take turns in that too."""
     return (0, 1) if number % 2 else (1, 0)
@@ -260,7 +306,10 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("base", nargs="?", default="HEAD~1", help="the commit to compare with")
     arguments.add_argument("--passages", type=int, default=PASSAGES)
-    arguments.add_argument("--questions", type=int, default=60, help="per path; half as many writes")
+    arguments.add_argument(
+        "--questions", type=int, default=60, help="per path; half as many writes, a sixth of indexing"
+    )
+    arguments.add_argument("--indexing", action="store_true", help="compare indexing instead")
     for internal, kind in (("--folder", Path), ("--build", int), ("--start", str)):
         arguments.add_argument(internal, type=kind, help=argparse.SUPPRESS)
     arguments.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
@@ -272,10 +321,10 @@ def main() -> None:
     elif options.serve:
         serve(options.folder)
     else:
-        compare(options.base, options.passages, options.questions)
+        compare(options.base, options.passages, options.questions, indexing=options.indexing)
 
 
-def compare(base: str, passages: int, count: int) -> None:
+def compare(base: str, passages: int, count: int, *, indexing: bool) -> None:
     commit = git("rev-parse", "--verify", f"{base}^{{commit}}")
     began = perf_counter()
     with tempfile.TemporaryDirectory(prefix="pointsman-pair-") as name:
@@ -283,15 +332,17 @@ def compare(base: str, passages: int, count: int) -> None:
         git("worktree", "add", "--detach", str(scratch / "source"), commit)
         sides = Side(ROOT, scratch / "head"), Side(scratch / "source", scratch / "base")
         try:
-            prepare(*sides, commit, passages)
+            if not indexing:
+                prepare(*sides, commit, passages)
             built = perf_counter()
-            times = measure(*sides, count)
+            times = measure_indexing(*sides, count // 6) if indexing else measure(*sides, count)
         finally:
             for side in sides:
                 side.close()
             git("worktree", "remove", "--force", str(scratch / "source"))
     changed = " and uncommitted changes" if git("status", "--porcelain", "src") else ""
-    title = f"{passages:,} passages, cold questions: {git('rev-parse', '--short', 'HEAD')}{changed}, base {commit[:7]}"
+    subject = "indexing, processor time" if indexing else f"{passages:,} passages, cold questions"
+    title = f"{subject}: {git('rev-parse', '--short', 'HEAD')}{changed}, base {commit[:7]}"
     report(times, title)
     sys.stdout.write(f"built in {built - began:.0f} s, measured in {perf_counter() - built:.0f} s\n")
 

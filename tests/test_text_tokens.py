@@ -287,6 +287,45 @@ def test_a_month_meets_its_days_in_figures(month: str, day: str) -> None:
     assert "2026-05" in set(query_tokens(month)) & set(tokens(day))
 
 
+@pytest.mark.parametrize(
+    "text", ["paid (May 2026)", "paid\nMay 2026", "April-May 2026", "“May 2026”", "оплачено (мая 2026)"]
+)
+def test_a_month_is_read_whatever_sign_stands_before_it(text: str) -> None:
+    assert "2026-05" in tokens(text)
+
+
+@pytest.mark.parametrize("text", ["the 5th\u00a0of May 2026", "(5 May, 2026)", "[May\n5, 2026]", "—5 мая 2026"])
+def test_a_day_is_read_whatever_sign_or_blank_stands_before_it(text: str) -> None:
+    assert "2026-05-05" in tokens(text)
+
+
+@pytest.mark.parametrize("text", ["dismay 2026", "Maya 2026", "may come in 2026", "32.13.2026", "mid 2026", "5 (2026)"])
+def test_what_only_looks_like_a_month_is_none(text: str) -> None:
+    assert not [token for token in tokens(text) if token.startswith("2026-")]
+
+
+NAMES_OF_MONTHS = [
+    "january jan январь января январе янв", "february feb февраль февраля феврале фев",
+    "march mar март марта марте мар",
+    "april apr апрель апреля апреле апр", "may май мая мае",
+    "june jun июнь июня июне июн", "july jul июль июля июле июл",
+    "august aug август августа августе авг", "september sept sep сентябрь сентября сентябре сен сент",
+    "october oct октябрь октября октябре окт", "november nov ноябрь ноября ноябре ноя нояб",
+    "december dec декабрь декабря декабре дек",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [(name, number) for number, names in enumerate(NAMES_OF_MONTHS, 1) for name in names.split()]
+)
+def test_every_name_of_a_month_is_read_before_a_year(name: str, number: int) -> None:
+    month = f"2026-{number:02}"
+    assert month in tokens(f"In {name} 2026.")
+    assert month in tokens(f"In {name.capitalize()}., 2026")
+    assert f"{month}-03" in tokens(f"On 3 {name.upper()} 2026.")
+    assert f"{month}-03" in tokens(f"On {name} 3rd 2026.")
+
+
 def test_a_day_that_may_be_two_is_both() -> None:
     assert {"2024-06-05", "2024-05-06"} <= set(tokens("05/06/2024"))
 

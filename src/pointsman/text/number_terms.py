@@ -40,10 +40,20 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from pointsman.text.quantities import HAN_DIGITS, HAN_NUMERALS, POWERS, UNITS, WIDE_DIGITS, date_with_year, number_value
+from pointsman.text.quantities import (
+    ENDS_OF_MONTHS,
+    HAN_DIGITS,
+    HAN_NUMERALS,
+    POWERS,
+    UNITS,
+    WIDE_DIGITS,
+    date_with_year,
+    number_value,
+)
 from pointsman.text.unicode import fold
 from pointsman.tools.late_regex import late
 
@@ -73,7 +83,15 @@ _LETTERS: Final = "A-Za-zА-Яа-яЁё"
 _BLANK: Final = "[ \u00a0\u202f\u2009]"
 _MARKS: Final = bytes.maketrans(b"123456789()-\xa0", b"000000000    ")
 """What a text is searched for years and groups of digits by, many times as fast as by a regular expression."""
-_FOUR_OR_MORE: Final = re.compile(b"0000+")
+_BEFORE_YEAR: Final = rf"(?:{ENDS_OF_MONTHS}|0(?:st|nd|rd|th)|..0|\?\?\?)"
+_YEAR_OF_DATE: Final = (
+    re.compile(  # a question mark is any letter that is not Latin, such as those of Russian months, or 年
+        rf"0000(?!0)(?<!0....)(?:(?=[ ./]0|\s?\? ?0)|(?<=[./]....)"
+        rf"|(?<={_BEFORE_YEAR}\s....)|(?<={_BEFORE_YEAR}[.,\s]\s....)|(?<=[.,][.,\s]\s....))".encode(),
+        re.DOTALL,
+    )
+)
+"""What may be the year of a date with a month: few are, and it costs the less the fewer are looked at closely."""
 _THREE_GROUPS: Final = re.compile(b"00 {1,2}0+ {1,2}00")
 _GROUPS_WITH_BLANKS: Final = late(
     rf"[1-9](?<![0-9].)(?<![0-9][.,-].)[0-9]{{0,2}}(?:{_BLANK}[0-9]{{3}})+(?:[.,][0-9]+)?(?![0-9])(?!{_BLANK}?[-(][0-9])"
@@ -114,7 +132,7 @@ _HAN_NUMBER: Final = late(
           | [百千]?[万萬] | [百千] ) (?![{HAN_NUMERALS}0-9])""",
     re.VERBOSE,
 )
-_BEFORE_POWER: Final = re.compile(b"0[ -]?(?:million|billion|trillion|thousand|hundred|mln|bn)", re.IGNORECASE)
+_BEFORE_POWER: Final = re.compile(b"0[ -]?(?:million|billion|trillion|thousand|hundred|mln|bn)")
 _RUSSIAN_POWERS: Final = ("тыс", "мл", "илли", "трлн")
 """Parts of words for powers of ten, one of which a Russian text must have."""
 _WITH_POWER: Final = late(
@@ -124,6 +142,7 @@ _WITH_POWER: Final = late(
 )
 _HAN_OR_FIGURES: Final = late(rf"[{HAN_NUMERALS}.,0-9]+")
 _HAN_NUMERAL: Final = late(f"[{HAN_NUMERALS}]")
+_LONGEST_REMEMBERED: Final = 16
 _DIGITS: Final = late("[0-9]+")
 _MONTH_IN_WORDS: Final = late(r"[^\W\d_]{3}")
 _NO_DIGITS_OR_LETTERS: Final = late(r"[\W_]+")
@@ -141,7 +160,7 @@ def further_terms(text: str) -> list[tuple[int, list[str]]]:
         if _WIDE_OR_HAN.search(text):
             text = text.translate(WIDE_DIGITS) if _WIDE_DIGIT.search(text) else text
             further += _of_han_numbers(text)
-    marks = text.encode("latin-1", "replace").translate(_MARKS)
+    marks = text.encode("latin-1", "replace").lower().translate(_MARKS)
     further += _of_years(text, marks)
     if _BEFORE_POWER.search(marks) or (not text.isascii() and any(map(text.__contains__, _RUSSIAN_POWERS))):
         further += [(match.end(), _of_power(match[1], match[2])) for match in _WITH_POWER.finditer(text)]
@@ -155,9 +174,9 @@ def further_terms(text: str) -> list[tuple[int, list[str]]]:
 
 def _of_years(text: str, marks: bytes) -> Iterator[tuple[int, list[str]]]:
     """Yield where each date with a year ends, and its terms; ``marks`` are the text's."""
-    for digits in _FOUR_OR_MORE.finditer(marks):
-        start, end = digits.span()
-        if end == start + 4 and text[start] in "12" and (date := date_with_year(text, start)) is not None:
+    for digits in _YEAR_OF_DATE.finditer(marks):
+        start = digits.start()
+        if text[start] in "12" and (date := date_with_year(text, start)) is not None:
             yield date[1], _of_date(text, *date)
 
 
@@ -169,8 +188,15 @@ def _of_power(number: str, word: str) -> list[str]:
 def _of_han_numbers(text: str) -> Iterator[tuple[int, list[str]]]:
     """Yield where each number with Chinese numerals ends, and its terms."""
     for match in _HAN_AND_FIGURES.finditer(text):
-        if _HAN_NUMERAL.search(match[0]):
-            yield from ((match.end(), _of_han_number(number)) for number in _HAN_NUMBER.findall(match[0]))
+        if not match[0].isascii():
+            found = _of_han_run if match.end() - match.start() < _LONGEST_REMEMBERED else _of_han_run.__wrapped__
+            yield from ((match.end(), [*terms]) for terms in found(match[0]))
+
+
+@lru_cache(maxsize=4096)
+def _of_han_run(run: str) -> Sequence[Sequence[str]]:
+    """Return the terms of each number in a run of Chinese numerals and figures: most of a text are short, and recur."""
+    return [_of_han_number(number) for number in _HAN_NUMBER.findall(run)] if _HAN_NUMERAL.search(run) else ()
 
 
 def _of_han_number(written: str) -> list[str]:

@@ -97,21 +97,27 @@ _DATE = late(
     rf"|(?<![\d.,])(?P<d8>[0-3]?\d)(?:st|nd|rd|th|-го)?\s{{1,2}}(?:of\s{{1,2}})?(?P<m8>{_MONTH})\b",
     re.IGNORECASE,
 )
-_DATE_WITH_LAST_YEAR = late(
-    rf"(?<!\w)(?:{_DAY_FIRST}|{_WITH_SLASHES}|{_MONTH_AND_YEAR}|{_MONTH_FIRST})\Z", re.IGNORECASE
-)
-
 _MONTH_OR_DAY_FIRST: Final = "3"
 _DATE_GROUPS: Final = {
     form: tuple(f"{part}{form}" for part in parts)
     for form, parts in zip("12345678", ("ymd", "ymd", "yba", "ymd", "md", "ymd", "ymd", "md"), strict=True)
 }
 """The names of the groups of each form of `_DATE`: year, if it can have one, month and day."""
-_AFTER_YEAR = late(r"[-./][0-9]|\s?年\s?[0-9]")
+ENDS_OF_MONTHS: Final = "|".join(sorted({name[-3:] for name in _MONTHS if name.isascii()}))
+"""The last three letters of the English ones, as a regular expression."""
+_BACK_FROM_YEAR = late(  # read backwards, so that it begins at once where a date ends
+    r"\s{1,2},?(?:\.?([^\W\d_]{3,9})(?:(?:\s{1,2}fo)?\s{1,2}(?:ts|dn|dr|ht|ог-)?(\d[0-3]?)(?![\w.,]))?"
+    r"|(?:ts|dn|dr|ht)?(\d[0-3]?)\s{1,2}\.?([^\W\d_]{3,9}))(?!\w)",
+    re.IGNORECASE,
+)
+_FIGURES_BEFORE_YEAR = late(r"(?<!\w)(?:(?<!\.)([0-3]?\d)\.([01]?\d)\.|(?<!/)([0-3]?\d)/([0-3]?\d)/)\Z")
+_AFTER_YEAR = late(
+    r"(?<!\.[0-9]{4})[-/.]([01]?\d)[-/.]([0-3]?\d)(?!\d)"
+    rf"|\s?年\s?([01]?\d)\s?月(?:\s?([0-3]?\d|{_HAN_DAY})\s?[日号號])?"
+)
 _LONGEST_BEFORE_YEAR: Final = 24
 """Characters of a date before its year."""
 MONTH: Final = late(rf"\b(?:{_MONTH})\b|(?:[01]?\d|{_HAN_DAY})(?=\s?月)", re.IGNORECASE)
-_SIGNS: Final = frozenset("-./")
 
 _SPACES = "\u00a0\u202f\u2009"
 _NAME = late(
@@ -252,25 +258,24 @@ def date_with_year(text: str, year: int) -> tuple[int, int, tuple[Date, ...]] | 
     >>> date_with_year("from 12.03.2024 to May 2026", 23)
     (19, 27, ((2026, 5, None),))
     """
-    end = year + 4  # most numbers of four digits are no year of a date: the cheapest questions come first
-    left_character, right_characters = text[year - 1 : year], text[end : end + 2]
-    is_first = right_characters[:1] in _SIGNS or "年" in right_characters
-    is_last = left_character in _SIGNS or left_character.isspace()
-    if left_character not in _SIGNS and not (is_first and _AFTER_YEAR.match(text, end)):
-        if not (is_first or is_last):
-            return None
-        last_word = text[max(0, year - 12) : year].rstrip(" \n\u00a0,.").rpartition(" ")[2].lower()
-        if last_word not in _MONTHS and not last_word[:1].isdigit():
-            return None
+    end, left_character = year + 4, text[year - 1 : year]
     start = max(0, year - _LONGEST_BEFORE_YEAR)
-    while is_last and (match := _DATE_WITH_LAST_YEAR.search(text, start, end)) is not None:
-        if (dates := _readings(match)) and dates[0][1]:
-            return match.start(), end, dates
-        start = match.start() + 1
-    match = _DATE.match(text, year) if is_first else None
-    if match is not None and (dates := _readings(match)) and dates[0][1]:
-        return year, match.end(), dates
-    return None
+    readings: tuple[tuple[str, str | None], ...] = ()  # month and day
+    if left_character.isspace():
+        match = _BACK_FROM_YEAR.match(text[start:year][::-1])
+        if match is not None and (month := (match[1] or match[4])[::-1]).lower() in _MONTHS:
+            readings, start = ((month, (match[2] or match[3] or "")[::-1]),), year - match.end()
+    elif left_character in {".", "/"}:
+        match = _FIGURES_BEFORE_YEAR.search(text, start, year)
+        if match is not None:
+            readings = ((match[2], match[1]),) if match[1] else ((match[4], match[3]), (match[3], match[4]))
+            start = match.start()
+    if not readings and (match := _AFTER_YEAR.match(text, end)) is not None:
+        start, end = year, match.end()
+        readings = ((match[1] or match[3], match[2] or match[4]),)
+    numbers = [(int(text[year : year + 4]), month_number(month), month_number(day or "0")) for month, day in readings]
+    dates = dict.fromkeys((year, month, day or None) for year, month, day in numbers if 0 < month < 13 and day < 32)
+    return (start, end, tuple(dates)) if dates else None
 
 
 def _dates(text: str) -> Iterator[Quantity]:

@@ -50,7 +50,7 @@ from pointsman.tools.late_regex import late
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ANALYZER_VERSION = 7
+ANALYZER_VERSION = 8
 """Increased when this module's rules change, so that an index made with other rules is rebuilt."""
 
 LONGEST_TOKEN = 255
