@@ -97,6 +97,32 @@ def test_only_what_the_asker_may_see_is_said_to_be_there(tmp_path: Any) -> None:
         assert "the nearest is Invoice INV-2026-0416 is due in May." in answer.degraded[0]
 
 
+@pytest.mark.parametrize(
+    ("text", "question"),
+    [
+        ("Weekly, issue {}: what is worth a look.", "weekly issue 132 cover"),
+        ("Ticket {}: the gate does not open at night.", "ticket 132 status"),
+        ("Заявка № {}: котельная просит насосы.", "заявка 132 состояние"),
+        ("第 {} 期：这里记录值得分享的内容。", "第132期 封面"),
+    ],
+)
+def test_what_may_be_a_count_is_a_name_where_a_document_holds_it(tmp_path: Any, text: str, question: str) -> None:
+    with pointsman.open(tmp_path) as workspace:
+        workspace.dataset("all").add(Document(f"{number}", text.format(number)) for number in range(110, 150))
+        answer = workspace.search(question, 5)
+        assert answer.hits[0].id == "132"
+        assert all((hit.relevance or 0) <= NEAR_MISS for hit in answer.hits[1:])
+
+
+@pytest.mark.parametrize(("question", "text"), [("order 200 chairs", "chairs"), ("заказ 200 стульев", "стулья")])
+def test_what_may_be_a_count_moves_nothing_where_no_document_holds_it(tmp_path: Any, question: str, text: str) -> None:
+    with pointsman.open(tmp_path) as workspace:
+        workspace.dataset("all").add([Document("a", f"200 {text}: a sale"), Document("b", f"How to order {text}")])
+        answer = workspace.search(question, 5, refuse=False)
+        assert not answer.degraded
+        assert "exact" not in {entry.source for hit in answer.hits for entry in hit.provenance}
+
+
 def test_of_several_things_one_is_enough(tmp_path: Any) -> None:
     with pointsman.open(tmp_path) as workspace:
         workspace.dataset("notes").add(

@@ -130,6 +130,7 @@ class Designation:
         dates: what it may mean, if it is a date.
         pattern: what a text that holds it matches, once both are folded; None for a date.
         ordinal: the number and the kind of an issue, a chapter and the like.
+        is_certain: False if it is one only where a text holds it, as ``order 200 chairs`` may count.
     """
 
     text: str
@@ -137,6 +138,7 @@ class Designation:
     dates: frozenset[Date] = frozenset()
     pattern: re.Pattern[str] | None = field(default=None, repr=False)
     ordinal: tuple[int, str] | None = None
+    is_certain: bool = True
 
     def is_in(self, text: str) -> bool:
         """Whether a text holds it, in any usual notation."""
@@ -226,9 +228,9 @@ def _with_kind(question: str) -> Iterator[tuple[int, int, Designation]]:
     for match in _KIND.finditer(plain):
         number = match[1] or match[2]
         following_word = _NEXT_WORD.match(question, match.end())
-        counts = following_word is not None and fold(following_word[1]) not in ENGLISH | RUSSIAN  # order 200 chairs
-        if not counts and not _YEAR.fullmatch(number):
-            yield *match.span(), _number(question[slice(*match.span())], number)
+        may_count = following_word is not None and fold(following_word[1]) not in ENGLISH | RUSSIAN
+        if not _YEAR.fullmatch(number) and not (may_count and "#" in match[0]):
+            yield *match.span(), (_kind_and_number if may_count else _number)(question[slice(*match.span())], number)
     for match in _MARKED.finditer(plain):
         yield *match.span(), _number(question[slice(*match.span())], match[1])
 
@@ -287,6 +289,14 @@ def _number(text: str, number: str) -> Designation:
         frozenset(),
         _with_bounds(pattern, left_edge=r"(?<!\d[.,])(?<![0-9_])", right_edge=r"(?![0-9_]|[.,]\d)"),
     )
+
+
+def _kind_and_number(text: str, number: str) -> Designation:
+    """Return what may be a count: only a text with the kind, in any of its forms, before the number holds it."""
+    number = number.rstrip("-/")
+    stem = re.escape(fold(text.split(maxsplit=1)[0])[:-1])
+    pattern = _with_bounds(rf"{stem}[^\W\d_]{{0,3}}[\s.:#-]{{1,4}}{re.escape(number)}", right_edge=r"(?![0-9_]|[.,]\d)")
+    return Designation(text.rstrip("-/"), f"{text} {number}", frozenset(), pattern, is_certain=False)
 
 
 def _with_bounds(

@@ -37,9 +37,11 @@ async def tell_near_misses(ranked_hits: RankedHits, names: Sequence[Designation]
             inquiry.journal.failed(exact_hits.STAGE, start, error, "what no list has found is missing")
         else:
             hits = (*new_hits, *hits)
-            if absent := exact_hits.names_without_hit(missing, new_hits):
+            if absent := [name for name in exact_hits.names_without_hit(missing, new_hits) if name.is_certain]:
                 inquiry.journal.degrade(exact_hits.absence(absent, ranking.hits[0]))
     holders = exact_hits.holder_keys(hits, names)
+    if not holders and not any(name.is_certain for name in names):
+        return ranked_hits
     levels = [hit.relevance for hit in hits if hit.key in holders and hit.relevance is not None]
     limit = min([exact_hits.NEAR_MISS, *levels])
     relevance, hits_with_relevance = exact_hits.limit_near_misses(judgements.relevance, hits, holders, limit)
