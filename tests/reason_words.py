@@ -11,14 +11,16 @@ from string import Formatter
 import pointsman
 from pointsman.values.reasons import messages
 
-RETRIEVAL = Path(pointsman.__file__).parent / "retrieval"
+PACKAGE = Path(pointsman.__file__).parent
+REASONS = ("retrieval/**/*.py", "workspace/calibration/*.py", "evaluation/tune.py")
+"""Where reasons come from: a search, and what is fitted to a dataset."""
+
 NO_MESSAGES = {
     "asynchronous_search.py": "names of threads",
     "chinese_follow_ups.py": "patterns of questions",
     "conversation.py": "patterns of questions",
     "english_follow_ups.py": "patterns of questions",
     "expand_by_rules.py": "patterns of questions",
-    "kept_calibrations.py": "what tune and calibrate print",
     "relevance.py": "columns of a form",
     "request.py": "descriptions of parameters",
     "russian_follow_ups.py": "patterns of questions",
@@ -73,7 +75,7 @@ def _silent_nodes(tree: ast.AST) -> set[ast.AST]:
 
 def sentences_in_source() -> Iterator[tuple[str, str]]:
     """Yield the parts of texts in the source of a search, with {} for each value, and where each is."""
-    for path in sorted(RETRIEVAL.rglob("*.py")):
+    for path in sorted(path for pattern in REASONS for path in PACKAGE.glob(pattern)):
         if path.name in NO_MESSAGES:
             continue
         tree = ast.parse(path.read_text("utf-8"))
@@ -109,17 +111,20 @@ PROBLEMS = (
     "workspace/dataset/__init__.py",
     "workspace/dataset/documents.py",
     "workspace/dataset/dataset_lifecycle.py",
+    "workspace/calibration/*.py",
+    "evaluation/tune.py",
 )
 """Where the errors of a request come from: the service, and what it calls for a search or a write."""
 
-_ERROR = re.compile(r"(Error|HttpProblem|self\._error|_complaint|_fail)$")
+_ERROR = re.compile(r"((?<!Type)Error|HttpProblem|self\._error|_complaint|_fail)$")
+"""What is told; a `TypeError` is not: it tells a programmer of a mistake, or is caught and becomes another."""
+
 _DETAILS = {"detail", "message", "reason", "cause", "remedy", "choices", "NO_FILES", "ACCESS_IS_OFF"}
 
 
 def sentences_of_problems() -> Iterator[tuple[str, str]]:
     """Yield the parts of texts of errors that a request can meet, with {} for each value, and where each is."""
-    package = Path(pointsman.__file__).parent
-    for path in sorted({path for pattern in PROBLEMS for path in package.glob(pattern)}):
+    for path in sorted({path for pattern in PROBLEMS for path in PACKAGE.glob(pattern)}):
         tree = ast.parse(path.read_text("utf-8"))
         for node in ast.walk(tree):
             match node:

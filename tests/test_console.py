@@ -994,6 +994,37 @@ def test_datasets_tell_their_date_column(
         assert row.locator("th .about").last.inner_text() == ""
 
 
+@pytest.mark.parametrize("language", ["en", "zh", "ru"])
+def test_a_question_is_routed_by_its_form_and_counted(browser: Browser, tmp_path: Path, language: str) -> None:
+    rules: Any = [{"words": ["PN-"], "route": "hybrid", "reason": "<b>part</b>"}]
+    workspace = Workspace(tmp_path, settings=Settings(route_rules=rules))
+    for name in ("notes", "other"):
+        workspace.dataset(name).add([Document("a", "A signal stops trains.")])
+    words = dict(zip(("en", "zh", "ru"), reason_messages()["conversational_or_long"], strict=True))
+    with serving(create_app(workspace)) as base, watching(browser, base) as page:
+        page.goto(base)
+        page.evaluate("import('/console/i18n.mjs').then((texts) => texts.speak('ru'))")
+        page.goto(f"{base}#datasets?name=notes")
+        routed = page.locator("p", has=page.locator("strong code"))
+        for question, route in (("why do trains stop?", "dense"), ("why does it stop", "dense"), ("PN-7", "hybrid")):
+            page.fill("#route", question)
+            page.locator("#route").press("Enter")
+            page.locator(f"strong code:text-is('{route}')").wait_for()
+            wait_until(page, f"document.querySelector('.browse table')?.textContent.includes('{route}')")
+        page.locator("code:text-is('<b>part</b>') >> nth=0").wait_for()
+        page.evaluate(f"import('/console/i18n.mjs').then((texts) => texts.speak('{language}'))")
+        rows = page.locator(".browse table tbody tr").all_inner_texts()
+        assert [re.split(r"\s", row)[0] for row in rows] == ["dense", "hybrid"]
+        assert words[language] in rows[0]
+        assert rows[0].split()[-1] == "2"
+        page.fill("#route", "why do trains stop?")
+        page.locator("#route").press("Enter")
+        routed.filter(has_text=words[language]).wait_for()
+        page.goto(f"{base}#datasets?name=other")
+        page.locator(".browse h2 >> text=other").wait_for()
+        assert page.locator(".browse table").count() == 0
+
+
 def test_nothing_measured_and_nothing_indexed_say_what_to_do(browser: Browser, tmp_path: Path) -> None:
     with serving(create_app(Workspace(tmp_path))) as base, watching(browser, base, expected=(422,)) as page:
         page.goto(f"{base}#evaluation")

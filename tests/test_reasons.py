@@ -6,6 +6,7 @@ import copy
 import json
 import pickle
 import re
+from dataclasses import replace
 from pathlib import Path
 from string import Formatter
 from typing import Any
@@ -15,8 +16,10 @@ import pytest
 import pointsman
 from pointsman import Document, RetrievalContext
 from pointsman.embedders.scripted_embedders import HashingEmbedder
+from pointsman.retrieval.judge.kept_calibrations import Reranking
 from pointsman.retrieval.plan.recommended_strategy import recommend
 from pointsman.values.reasons import Reason, Statement, in_language, language_of, messages
+from pointsman.workspace.calibration.dataset_calibration import Fit
 from reason_words import is_sentence, sentences_in_source, sentences_of, values_of
 
 QUESTIONS = {"en": "what do penguins eat?", "zh": "企鹅吃什么？", "ru": "что едят пингвины?"}
@@ -34,6 +37,9 @@ NOT_SAID = {
     "embedder of {}": "a name",
     "background of {}": "a name",
     "hits without documents": "in an error",
+    "{}: the calibrations": "in an error",
+    "fitted to {} labelled queries by pointsman tune": "kept with the policy",
+    "beats the default on {} labelled queries, by pointsman tune": "kept with the policy",
     "models have half of timeout={}: raise timeout": "in an error",
     "raise it with Budget(…)": "in an error",
     "raise llm_timeout": "in an error",
@@ -212,3 +218,36 @@ def test_languages_without_words_read_english() -> None:
 def test_a_text_of_somebody_else_is_not_read_for_long(text: str) -> None:
     """A server's error stands in answers: of parts in parts and long texts the words are left as they are."""
     assert in_language(text, "zh") == text
+
+
+NAMES = re.compile(
+    "jina:m|TimeoutError|rerank：|rerank:|a：|a:|pointsman calibrate|notes|words|both|vector|nDCG|OSError: gone"
+)
+RERANKING = Reranking("jina:m", True, "40 labelled questions", 0.5, 0.6, 0.05, 12.0)
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        RERANKING.reason,
+        f"notes: {replace(RERANKING, adopted=False, questions='30 questions made from the documents').reason}",
+        replace(RERANKING, problem="it failed on 3 of 9 questions: rerank: TimeoutError").reason,
+        "notes: fitted to 60 labelled questions by pointsman calibrate; a: unchanged after 60 labelled questions",
+        "notes: none could be made: a calibration is made from 20 documents on; there are 3",
+        "none could be made from the documents: OSError: gone",
+        "notes: a calibration is being made from the documents",
+        str(Fit("words", 0.043, 0.123, 0.1, 0.05, adopted=True)),
+        str(Fit("both", 0.043, None, 0.1, -0.05, adopted=False)),
+        "60 labelled questions can be used in 'notes'; at least 20 are needed to calibrate",
+    ],
+)
+def test_what_is_fitted_to_a_dataset_has_words(reason: str) -> None:
+    for language in ("zh", "ru"):
+        assert is_in(NAMES.sub("", in_language(reason, language)), language)
+
+
+def test_a_long_calibration_has_words() -> None:
+    fits = [str(Fit(form, 0.043, 0.123, 0.1, 0.05, adopted=True)) for form in ("both", "vector", "words")]
+    reason = Reason.join_all("60 labelled questions", *fits * 3, RERANKING.reason, "nothing was stored")
+    assert len(reason) > 500
+    assert is_in(NAMES.sub("", reason.in_language("ru")), "ru")

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, TextIO, cast
 
 from pointsman.cli.shared_options import UNREADABLE, of_each
+from pointsman.cli.translated_help import help_language
 from pointsman.tools.errors import InputError
 from pointsman.tools.json_forms import plain_form
 from pointsman.tools.printable import UNSAFE, printable
 from pointsman.tools.system.locations import is_service, is_url
+from pointsman.values.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -474,8 +476,8 @@ def tuning(result: Tuning, *, is_kept: bool, as_json: bool) -> None:
         "reranking": None if result.reranking is None else asdict(result.reranking),
         "kept": is_kept,
     }
-    sentence = f"{result.chosen}: {result.reason}" + (f"; {result.reranking.reason}" if result.reranking else "")
-    say(value, sentence + ("" if is_kept else " (nothing was stored)"), as_json=as_json)
+    reasons = [result.reason, *([result.reranking.reason] if result.reranking else [])]
+    say(value, f"{result.chosen}: {_told(reasons, is_kept=is_kept)}", as_json=as_json)
 
 
 def calibrating(result: Calibrating, *, is_kept: bool, as_json: bool) -> None:
@@ -491,7 +493,12 @@ def calibrating(result: Calibrating, *, is_kept: bool, as_json: bool) -> None:
         "reason": result.reason,
         "kept": is_kept,
     }
-    say(value, result.reason + ("" if is_kept else " (nothing was stored)"), as_json=as_json)
+    say(value, _told([result.reason], is_kept=is_kept), as_json=as_json)
+
+
+def _told(reasons: Sequence[str], *, is_kept: bool) -> str:
+    """Return reasons in the language of the help, and whether something was stored."""
+    return Reason.join_all(*reasons, *([] if is_kept else ["nothing was stored"])).in_language(help_language())
 
 
 def table(headings: list[str], rows: list[list[Any]], right: Sequence[int] = ()) -> None:

@@ -180,11 +180,10 @@ def _decide(default: Policy, curves: Any, fixed_scores: Mapping[str, Any]) -> Tu
     lower = {name: float(lower_end(values - base)) for name, values in candidates.items()}
     ndcg = {"default": float(base.mean()), **{name: float(values.mean()) for name, values in candidates.items()}}
     sure = [name for name in candidates if lower[name] > 0]
-    figures = ", ".join(f"{name} {ndcg[name]:.4f} (gain at least {lower[name]:+.4f})" for name in candidates)
+    figures = "; ".join(f"{name} {ndcg[name]:.4f} (gain at least {lower[name]:+.4f})" for name in candidates)
     if not sure:
-        reason = (
-            f"the default is kept: on {count} queries it has {ndcg['default']:.4f}, no gain is significant: {figures}"
-        )
+        reason = f"the default is kept: on {count} queries it has {ndcg['default']:.4f}, no gain is significant"
+        reason = f"{reason}; {figures}"
         return Tuning(default, "default", reason, count, ndcg, lower)
     best = max(sure, key=ndcg.__getitem__)
     if best == "fitted":

@@ -41,6 +41,7 @@ _VALUES: Final = {
     "part": r"(?:(?!; )[^\n])+",
     "quoted": "'[^;]*'",
     "position": r"\d+",
+    "count": r"[\d,]+",
 }
 """Patterns of values that are not of any words up to the next statement; an error begins with its type."""
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, get_args
 
 from pointsman.retrieval.judge.relevance import Form, Relevance
 from pointsman.tools.errors import ConflictError, InputError
+from pointsman.values.reasons import Reason
 
 if TYPE_CHECKING:
     from pointsman.store.backend import Backend, Record
@@ -174,11 +175,16 @@ class Reranking:
     def reason(self) -> str:
         """The decision in words, with the figures."""
         if self.problem:
-            return f"{self.name} is not adopted: {self.problem}"
-        gain = f"nDCG@10 {self.before:.4f} without, {self.after:.4f} with it on {self.questions}"
-        surely = f"gain at least {self.lower:+.4f}"
-        verdict = f"adopted, {surely}" if self.adopted else f"not adopted, no significant gain ({surely})"
-        return f"{self.name} is {verdict}: {gain}, {self.milliseconds:.0f} ms a search"
+            return Reason.of("reranker_unmeasurable", name=self.name, cause=self.problem)
+        return Reason.of(
+            "reranker_adopted" if self.adopted else "reranker_no_gain",
+            name=self.name,
+            lower=f"{self.lower:+.4f}",
+            before=f"{self.before:.4f}",
+            after=f"{self.after:.4f}",
+            part=self.questions,
+            milliseconds=f"{self.milliseconds:.0f}",
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import { isCode, metadata, placeOf } from "./hits.mjs";
 import { bytes, has, number, reasoned, t } from "./i18n.mjs";
 import { announce, filled, problemCard } from "./notices.mjs";
 import { address, here, lastOf } from "./place.mjs";
+import { routeForm } from "./routes.mjs";
 
 const PAGE = 40; // passages
 
@@ -149,7 +150,7 @@ async function browsed(name, params) {
         h("button", { type: "submit" }, () => t("datasets.open")))),
     files.length ? h("ul.documents", {}, files.map((passages) => file(name, passages, open)))
       : h("p.muted", {}, () => t("datasets.empty")),
-    turn);
+    turn, routeForm(name));
 }
 
 /** Documents of a dataset: a page of all, those of the files with a name, or the one with an id. */

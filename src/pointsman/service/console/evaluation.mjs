@@ -1,11 +1,12 @@
 /** Evaluation: the quality and the cost of each strategy on labelled collections. */
 
 import { get, keys } from "./api.mjs";
-import { h, live } from "./dom.mjs";
-import { figure, milliseconds, moment, number, reasoned, t } from "./i18n.mjs";
+import { h } from "./dom.mjs";
+import { figure, milliseconds, moment, number, t } from "./i18n.mjs";
 import { filled, problemCard } from "./notices.mjs";
 import { address, here } from "./place.mjs";
 import { bars, history, plotted, scatter } from "./plots.mjs";
+import { routeCounts } from "./routes.mjs";
 
 const MEASURE = "ndcg@10";
 
@@ -76,7 +77,7 @@ function shown(runs, params) {
       plotted(label, bars(found, label), () => t("table"), table(run, measures)),
       plotted(() => t("evaluation.cost", { measure }), scatter(found, { label: () => t("evaluation.cost", { measure }),
         x: () => t("evaluation.median"), y: () => measure }), () => t("table"), table(run, measures)))];
-  for (const [name, { routes }] of Object.entries(run.strategies)) if (routes?.length) parts.push(routed(name, routes));
+  for (const [name, { routes }] of Object.entries(run.strategies)) if (routes?.length) parts.push(routeCounts(name, routes));
   if (own.length > 1) parts.push(over(own.toReversed(), measure));
   return parts;
 }
@@ -106,20 +107,6 @@ function table(run, measures) {
   return scroll(() => t("evaluation.table"), h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows));
 }
 
-/** Shows how many questions `router_select` sent where, and why. */
-function routed(name, routes) {
-  const label = () => t("evaluation.routes", { name });
-  const heads = ["evaluation.route", "evaluation.reason", "evaluation.queries"]
-    .map((key) => h("th", { scope: "col" }, () => t(key)));
-  const rows = routes.map(({ route, reason, queries }) => h("tr", {}, h("th", { scope: "row" }, h("code", {}, route)),
-    h("td", {}, h("code", {}, reason), " ", () => {
-      const { text } = reasoned([{ code: reason, values: {} }], reason);
-      return text === reason ? "" : text;
-    }),
-    h("td.number", {}, () => number(queries))));
-  return h("section", {}, h("h2", {}, label), scroll(label, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows)));
-}
-
 /** Shows how a collection's figures changed between runs. */
 function over(runs, measure) {
   const names = [...new Set(runs.flatMap(({ strategies }) => Object.keys(strategies)))];
@@ -140,7 +127,5 @@ function over(runs, measure) {
 }
 
 function scroll(label, ...parts) {
-  const host = h("div.scroll", { tabindex: 0, role: "region" }, h("table.narrow", {}, parts));
-  live(host, () => host.setAttribute("aria-label", label()));
-  return host;
+  return h("div.scroll", { tabindex: 0, role: "region", "aria-label": label }, h("table.narrow", {}, parts));
 }

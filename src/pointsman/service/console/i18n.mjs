@@ -57,7 +57,7 @@ export function has(key) {
 /** Patterns of values that are not of any words up to the next statement. */
 const VALUES = {
   error: "[A-Z]\\w+(?:: (?:(?!; ).)+)?", stage: "\\w+", of: "[^:;：；]+", part: "(?:(?!; |；)[^\\n])+",
-  quoted: "'[^;；]*'", position: "\\d+",
+  quoted: "'[^;；]*'", position: "\\d+", count: "[\\d,]+",
 };
 
 /**

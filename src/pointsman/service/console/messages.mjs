@@ -279,6 +279,7 @@ const TEXTS = {
   ],
   "datasets.date": ["Date column: {column}", "日期列：{column}", "Столбец дат: {column}"],
   "datasets.routes": ["Questions routed: {routes}", "路由过的问题：{routes}", "Вопросы по маршрутам: {routes}"],
+  "datasets.route": ["Route a question by its form:", "按问题的形式选路由：", "Маршрут вопроса по его виду:"],
   "datasets.current": ["✓ up to date", "✓ 最新", "✓ актуален"],
   "datasets.behind": [
     { one: "⚠ {n} change behind", other: "⚠ {n} changes behind" },

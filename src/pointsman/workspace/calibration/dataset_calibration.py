@@ -16,6 +16,7 @@ from pointsman.retrieval.judge.kept_calibrations import MADE_UNASKED, REFUSED, C
 from pointsman.retrieval.judge.relevance import Form, Relevance, judge_by, shipped
 from pointsman.tools.audit_log import without_record
 from pointsman.tools.errors import InputError
+from pointsman.values.reasons import Reason
 from pointsman.workspace.calibration.calibration_questions import (
     _FORMS,
     MADE,
@@ -131,8 +132,7 @@ def calibrate(
     previous = _previous(dataset, reranking)
     notes = [] if reranking is None else [reranking.reason]
     if not has_labels and _is_calibrated(dataset):
-        reason = "the built-in calibration was fitted to people's questions, which count for more than generated ones"
-        reason = "; ".join([f"nothing was fitted: {reason}; give labels", *notes])
+        reason = Reason.join_all(Reason.of("nothing_fitted"), "give labels", *notes)
         return Calibrating(None if reranking is None else previous, 0, (), reason, reranking)
     if queries is None:
         rows = study.made()
@@ -155,7 +155,7 @@ def calibrate(
     if minimums:
         minimums_text = ", ".join(f"{minimum:.2f} ({form})" for form, minimum in minimums.items())
         figures.append(f"refused below {minimums_text}, which at most {REFUSED:.0%} of such questions are")
-    reason = f"{origin}; {'; '.join(figures + notes)}"
+    reason = Reason.join_all(origin, *figures, *notes)
     origin = f"fitted to {origin} by pointsman calibrate" if relevances else f"unchanged after {origin}"
     calibration = None if reranking is None else previous
     if relevances or coverage or minimums:

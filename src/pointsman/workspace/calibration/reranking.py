@@ -94,8 +94,9 @@ def check_labels(queries: object, qrels: object) -> None:
         if not isinstance(grades, Mapping) or not all(
             isinstance(name, str) and isinstance(grade, int | float) for name, grade in grades.items()
         ):
-            expected = "a mapping of document ids to numbers"
-            raise InputError(f"the grades of query {query!r:.80} are {expected}, not {grades!r:.80}")
+            raise InputError(
+                f"the grades of query {query!r:.80} are a mapping of document ids to numbers, not {grades!r:.80}"
+            )
 
 
 def labelled_questions(
@@ -153,17 +154,17 @@ def _compared(reranker: BaseReranker, questions: Iterable[Judged], kind: str) ->
         if len(problems) == _FAILURES:
             break
     count = len(scores_before)
-    problem = ""
+    problem, counted_questions = "", f"{count} {kind}"
     if len(problems) == _FAILURES:
         problem = f"it failed on {_FAILURES} of {count} questions: {problems[-1]}"
     elif count < FEWEST:
-        problem = f"there are {count} {kind}, and at least {FEWEST} are needed to measure a gain"
+        problem = f"there are {counted_questions}, and at least {FEWEST} are needed to measure a gain"
     gains = [new - old for old, new in zip(scores_before, scores_after, strict=True)]
     lower = lower_end(gains) if count > 1 else 0.0
     return Reranking(
         reranker.name,
         not problem and lower > 0,
-        f"{count} {kind}",
+        counted_questions,
         sum(scores_before) / max(count, 1),
         sum(scores_after) / max(count, 1),
         lower,

@@ -151,11 +151,12 @@ def response(
         request_id: id of the request.
         path: path of the request.
         bearer: whether the request has a header ``Authorization: Bearer KEY``, right or wrong.
-        accept_language: the header of that name: the detail is in Chinese or Russian for who prefers these.
+        accept_language: the header of that name: title and detail are in Chinese or Russian for who prefers these.
     """
     status, headers = problem.status, problem.headers
     if (language := accepted_language(accept_language)) != "en":
         problem.detail = in_language(problem.detail, language)
+        problem.members["title"] = in_language(KINDS[problem.slug].title, language)
         headers = {**headers, "Content-Language": language, "Vary": "Accept-Language"}
     if path == _DIFY:
         problem.members.update(error_code=_dify_code(problem, bearer=bearer), error_msg=problem.detail)
