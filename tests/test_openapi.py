@@ -48,6 +48,13 @@ def test_every_reference_leads_somewhere() -> None:
     assert set(re.findall(r'"#/components/schemas/([^"]+)"', text)) <= set(schemas)
 
 
+def test_every_body_is_of_a_type_that_generators_of_clients_read() -> None:
+    operations = [operation for path in json.loads(description())["paths"].values() for operation in path.values()]
+    bodies = [operation["requestBody"]["content"] for operation in operations if "requestBody" in operation]
+    assert len(bodies) > 10
+    assert {kind for content in bodies for kind in content} == {"application/json"}
+
+
 def test_the_examples_fit_their_schemas() -> None:
     from jsonschema import Draft202012Validator
 

@@ -321,10 +321,8 @@ async def list_ids(
     openapi_extra={
         "requestBody": {
             "required": True,
-            "content": {
-                JSON: {"schema": {"$ref": f"#/components/schemas/{DocumentsRequest.__name__}"}},
-                NDJSON: {"schema": {"$ref": f"#/components/schemas/{DocumentRequest.__name__}"}},  # each line
-            },
+            # lines of documents are told in words: generators of clients leave out, or warn of, a body in lines
+            "content": {JSON: {"schema": {"$ref": f"#/components/schemas/{DocumentsRequest.__name__}"}}},
         }
     },
     operation_id="add_documents",
@@ -346,8 +344,8 @@ async def add_documents(
     """Add documents, or update those whose id exists; unchanged ones cost nothing, unless the key is write-only.
 
     A body of type `application/x-ndjson` has one document per line, as many as the service's limits of time and size
-    for streams allow; the answer has one line per batch. The schemas of that type describe one line. The key is checked
-    at every batch.
+    for streams allow; each is as one of `documents` in the other type. The answer has one line per batch, as its
+    schema of that type says. The key is checked at every batch.
 
     Acknowledged documents are durable and searchable, whatever happens to the service afterwards. Sending them again
     does not duplicate them.
