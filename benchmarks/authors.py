@@ -29,7 +29,8 @@ import httpx
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
 from llama_index.core import MockEmbedding, VectorStoreIndex
-from llama_index.core.schema import TextNode
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.schema import NodeWithScore, TextNode
 
 import pointsman
 from _cases import outcome, print_cases
@@ -54,7 +55,7 @@ from pointsman import (
     router_select,
 )
 from pointsman.embedders.scripted_embedders import HashingEmbedder
-from pointsman.evaluation import evaluate, evaluate_questions
+from pointsman.evaluation import evaluate, evaluate_questions, measure
 from pointsman.llm.scripted_llm import ScriptedLLM
 from pointsman.retrieval.plan.transform.decompose_by_rules import subquestions
 from pointsman.retrieval.plan.transform.disambiguate_by_rules import RuleDisambiguator
@@ -143,6 +144,9 @@ def errors() -> Iterator[tuple[str, bool]]:
         document = client.get("/api/openapi.json").json()
         names = set(re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(document)))
         yield "OpenAPI: every reference leads somewhere", names <= set(document["components"]["schemas"])
+        operations = [operation for path in document["paths"].values() for operation in path.values()]
+        bodies = [kind for operation in operations for kind in operation.get("requestBody", {}).get("content", ())]
+        yield "OpenAPI: bodies that generators of clients read", set(bodies) == {"application/json"}
         body = {"query": "quick car", "rewrite_query": True}
         answer = client.post("/v1/vector_stores/rails/search", json=body).json()
     yield "OpenAI: rewrite_query=True", {hit["file_id"] for hit in answer.get("data", ())} == {"a", "b"}
@@ -266,6 +270,20 @@ class AuthorsRetriever:
         self.options = kwargs
 
 
+class AsyncLlamaRetriever(BaseRetriever):
+    """One of LlamaIndex, whose own method calls its parameter ``query``, as the document does."""
+
+    def __init__(self, ids: list[str]) -> None:
+        self.ids = ids
+        super().__init__()
+
+    def _retrieve(self, query_bundle: Any) -> list[NodeWithScore]:  # noqa: ARG002
+        return [NodeWithScore(node=TextNode(id_=name, text=name), score=1.0) for name in self.ids]
+
+    async def _aretrieve(self, query: Any) -> list[NodeWithScore]:
+        return self._retrieve(query)
+
+
 class FullRetriever(AuthorsRetriever):
     """It can take no documents."""
 
@@ -284,6 +302,9 @@ def hybrid_retriever() -> Iterator[tuple[str, bool]]:
     yield "retrieve: offset pages", pages == [hit.id for hit in hybrid.retrieve("x", 2)]
     by_both = SimpleHybridRetriever(left, right, dedupe="id_and_content").retrieve("x")
     yield "dedupe by id and content", [hit.text for hit in by_both] == ["one", "two", "three"]
+    both = SimpleHybridRetriever(AsyncLlamaRetriever(["a"]), AsyncLlamaRetriever(["b"]))
+    hits = asyncio.run(both.aretrieve("x"))
+    yield "LlamaIndex's _aretrieve(query): both are kept", {hit.id for hit in hits} == {"a", "b"} and not hits.degraded
     outcome = SimpleHybridRetriever(left, FullRetriever()).add_nodes([Document("new", "four")], roll_back=True)
     yield "add_nodes: what was added is taken back and named", bool(outcome.taken_back) and len(left.documents) == 2
 
@@ -462,8 +483,9 @@ def help_in_three_languages() -> Iterator[tuple[str, bool]]:
                 {"query": "x", "filters": "year 2024"},
                 {"query": "x", "colour": 1},
             ):
-                detail = client.post("/api/search", json=body, headers=headers).json()["detail"]
-                yield f"{language}: {detail}", bool(re.search("[а-я一-鿿]", detail))
+                problem = client.post("/api/search", json=body, headers=headers).json()
+                for text in (problem["title"], problem["detail"]):
+                    yield f"{language}: {text}", bool(re.search("[а-я一-鿿]", text))
 
 
 def typed(*words: str, **variables: str) -> str:
@@ -472,6 +494,42 @@ def typed(*words: str, **variables: str) -> str:
     command = [sys.executable, "-m", "pointsman", *words]
     answer = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     return answer.stdout or answer.stderr
+
+
+def fitted_and_measured() -> Iterator[tuple[str, bool]]:
+    """Rows console, 003 and 004: what tune and calibrate tell; one's own retriever; what a model has cost."""
+    subjects = [
+        "rail",
+        "signal",
+        "switch",
+        "lamp",
+        "yard",
+        "bridge",
+        "tunnel",
+        "platform",
+        "whistle",
+        "brake",
+        "cab",
+        "tender",
+    ]
+    workspace = pointsman.open("ws", embedder=HashingEmbedder())
+    workspace.dataset("notes").add([Document(subject, f"The {subject} is kept.") for subject in subjects])
+    Path("questions.csv").write_text("query,source\n" + "".join(f"a {subject},{subject}\n" for subject in subjects))
+    workspace.close()
+    for language in ("zh", "ru"):
+        for command in (("tune", "questions.csv"), ("calibrate",)):
+            words = typed(*command, "-d", "notes", "--dry-run", "-w", "ws", POINTSMAN_LANGUAGE=language)
+            yield f"{language}: {words.strip()}", bool(re.search("[а-я一-鿿]", words))
+    figures = measure({"1": {"a": 1}}, {"1": ["b", "a"]}, k=10)
+    yield "measure: a ranking of one's own", figures.means["mrr@10"] == 0.5
+    llm = ScriptedLLM(lambda _: {"keep": [1]})
+    with pointsman.open("ws", embedder=HashingEmbedder(), llm=llm) as workspace:
+        with TestClient(create_app(workspace, settings=pointsman.Settings()), base_url="http://localhost") as client:
+            client.post("/api/search", json={"query": "a rail", "strategy": "compression", "refuse": "never"})
+            told = client.get("/metrics").text
+        for name in ("llm_calls_total", "llm_tokens_total", 'compressed_characters_total{text="excerpt"}'):
+            count = re.search(rf"^pointsman_{re.escape(name)} (\S+)$", told, re.MULTILINE)
+            yield f"/metrics: {name}", count is not None and float(count[1]) > 0
 
 
 def messages_in_three_languages() -> Iterator[tuple[str, bool]]:
@@ -537,6 +595,37 @@ def transformations() -> Iterator[tuple[str, bool]]:
         yield f"a courtesy is no subject: {follow_up}", subject in searched_text and is_itself and not says_courtesy
 
 
+def synonyms() -> Iterator[tuple[str, bool]]:
+    """Row 001: synonyms in the form of the word they stand for, and those of one's own."""
+    expander = RuleExpander(["synonym"])
+    for question, wrong in (("быстро доехать", "скорый доехать"), ("как устранить телефон", "починить телефон")):
+        texts = [variant.text for variant in expander.transform(question).variants]
+        yield f"{question}: {', '.join(texts) or 'none'}", wrong not in texts
+    Path("own.txt").write_text("турникет, вертушка\nlaptop => notebook\n")
+    settings = pointsman.Settings(synonyms="own.txt")
+    workspace = pointsman.open("ws", settings=settings, embedder=HashingEmbedder())
+    workspace.dataset("gate", indexing_technique="keyword").add(
+        [Document("a", "Вертушка открывается картой."), Document("b", "A notebook is kept in the drawer.")]
+    )
+    for question, found in (("турникет", "a"), ("laptop", "b")):
+        hits = workspace.search(question, refuse="never").hits
+        yield f"own synonyms: {question}", [hit.id for hit in hits] == [found]
+
+
+def tiny_datasets() -> Iterator[tuple[str, bool]]:
+    """Row 001: questions over many tiny datasets are judged together."""
+    lines = (Path(__file__).parent / "tiny_datasets.tsv").read_text("utf-8").splitlines()
+    rows = [line.split("\t") for line in lines]
+    workspace, whole = pointsman.open("many"), pointsman.open("one")
+    for name, text, _ in rows:
+        workspace.dataset(name).add([Document(name, text)])
+    whole.dataset("all").add([Document(name, text) for name, text, _ in rows])
+    for place, searched in (("as many datasets", workspace), ("as one", whole)):
+        refused = [question for *_, question in rows if searched.search(question).verdict == "refused"]
+        yield f"{len(refused)} of {len(rows)} are refused {place}", len(refused) <= 1
+    yield "нужен ли тендер", workspace.search("нужен ли тендер").verdict != "refused"
+
+
 def typos() -> Iterator[tuple[str, bool]]:
     """Row 004: Chinese typos, of which 12 of 16 are put right from the documents' own words."""
     typos = TYPOS[:16]
@@ -575,6 +664,8 @@ ROWS: Final[dict[str, Case]] = {
     "000-measured": selectors_measured,
     "001": transformations,
     "001-names": names,
+    "001-refusal": tiny_datasets,
+    "001-synonyms": synonyms,
     "001-filters": filters_over_stores,
     "002": routes,
     "002-evaluation": router_measured,
@@ -587,6 +678,7 @@ ROWS: Final[dict[str, Case]] = {
     "console": messages_in_three_languages,
     "errors": errors,
     "help": help_in_three_languages,
+    "measured": fitted_and_measured,
     "rerank": rerankers,
 }
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pointsman.retrieval.plan.transform import RuleExpander
 from pointsman.retrieval.plan.transform.base_transformer import same
 from pointsman.retrieval.plan.transform.expand_by_rules import paraphrase
+from pointsman.text.grammar.thesaurus import synonyms
 from pointsman.text.spelling import Speller
 from pointsman.tools.errors import InputError
 
@@ -210,3 +211,29 @@ def test_the_everyday_words_are_well_formed() -> None:
 )
 def test_an_article_suits_the_synonym_that_follows_it(query: str, term: str, synonym: str, expected: str) -> None:
     assert of_kind(RuleExpander(thesaurus={term: [synonym]}), query, "synonym") == [expected]
+
+
+@pytest.mark.parametrize(
+    ("words", "synonym", "wrong"),
+    [
+        ("быстро быстрее", "скоро", "скорый"),
+        ("быстрый быстрая быстрой быстрые", "скорый", "скоро"),
+        ("дорога дороги", "путь", "дорогостоящий"),
+        ("дорогая дорогие дорогого", "дорогостоящий", "путь"),
+        ("здание здания зданием зданий", "строение", "-"),
+        ("машина машиной машинам", "автомобиль", "-"),
+        ("древний древнего древней", "старый", "-"),
+        ("сбой сбоя сбоем", "ошибка", "-"),
+        ("большой большого большие", "крупный", "-"),
+    ],
+)
+def test_forms_of_a_word_have_its_synonyms_and_no_other_part_of_speech_has(
+    words: str, synonym: str, wrong: str
+) -> None:
+    for word in words.split():
+        assert synonym in synonyms(word), word
+        assert wrong not in synonyms(word), word
+
+
+def test_an_adjective_has_no_synonyms_of_the_noun_it_is_made_from() -> None:
+    assert not any(map(synonyms, ["машинное", "машинной", "машинные"]))

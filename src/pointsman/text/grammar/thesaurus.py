@@ -35,16 +35,28 @@ def longest_han() -> int:
     return max(len(word) for word in _table() if word > "\u2fff")
 
 
-_ADJECTIVE = re.compile("(?:н|ск)(?:ый|ий|ая|ое|ые|ие|ого|ому|ой|ом|ую|ым|им|ых|их|ыми|ими)$")
+_ADJECTIVE = re.compile("(?:ый|ая|ое|ые|ого|ому|ую|ым|ых|ыми|(?:нн|ск)(?:ий|ие|ой|ом|им|их|ими))$")
+_PERHAPS_ADJECTIVE = re.compile("(?:ий|ие|ой|ей|им|ем|ом|их|ими|яя|юю|его|ему)$")  # новой, but also машиной
+
+
+def _keys(word: str) -> tuple[str, ...]:
+    """Return the keys that a word in any form may have, the likelier first: its stem; in Chinese, the word itself.
+
+    Those of adjectives have a mark: машина and машинное, быстро and быстрый have the same stem but are different words.
+    """
+    key = fold(word)
+    if not key.isalpha() or key > "\u2fff":
+        return (key,)
+    stem = "".join(DEFAULT_ANALYZER.tokens(key))
+    if _ADJECTIVE.search(key):
+        return (f"{stem}!",)
+    return (f"{stem}!", stem) if _PERHAPS_ADJECTIVE.search(key) else (stem,)
 
 
 def _key(word: str) -> str:
-    """Return the key shared by the inflected forms of a word: its stem; in Chinese, the word itself."""
-    key = fold(word)
-    if not key.isalpha() or key > "\u2fff":
-        return key
-    # машина and машинное have the same stem but are different words.
-    return "".join(DEFAULT_ANALYZER.tokens(key)) + "!" * bool(_ADJECTIVE.search(key))
+    """Return the key of a word in its base form, in which здание, сбой are nouns and тихий, большой adjectives."""
+    keys = _keys(word)
+    return keys[0] if word.endswith(("ий", "ой")) and len(word) == len(keys[-1]) + 2 else keys[-1]
 
 
 def synonyms(word: str) -> tuple[str, ...]:
@@ -53,4 +65,4 @@ def synonyms(word: str) -> tuple[str, ...]:
     >>> synonyms("Cars"), synonyms("машины"), synonyms("电脑"), synonyms("tantivy"), synonyms("hard")
     (('automobile', 'vehicle'), ('автомобиль', 'авто'), ('计算机',), (), ())
     """
-    return _table().get(_key(word), ())
+    return next((_table()[key] for key in _keys(word) if key in _table()), ())
