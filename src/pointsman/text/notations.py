@@ -9,6 +9,7 @@ code                ``INV-2026-0417``, ``ISO 9370``         ``inv 2026/0417``, `
 identifier          ``max_retries``, ``maxRetryCount``      ``MAX_RETRIES``, ``maxRetries``, ``max-retries``
 version             ``v1.12``, ``1.6.1``, ``固件1.27``      ``1.12``, ``V1.12``; not ``11.2``, ``1.12.3``
 account, telephone  ``DE89370400440532013000``, 9 digits    with blanks, hyphens and brackets, or without
+address             ``2001:db8::1``, ``10.0.0.1:80``        ``2001:DB8::1``; a card's by ``:``, ``-``, ``.`` or none
 number of a kind    ``invoice 417``, ``№ 616``, ``发票417`` any 417 of its own; not ``4170``, ``41.7``
 ordinal of a part   ``第190期``, ``第十章``, ``глава 3``    ``第 190 期``, ``第10章``, ``Chapter III``; own ``190``
 full date           ``25 October 2024``, ``2024年10月25日`` the same day in any notation
@@ -26,7 +27,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Final
 
 from pointsman.text.number_terms import FEWEST_DIGITS, numbers_of_one
@@ -41,20 +42,22 @@ if TYPE_CHECKING:
 
 _LETTERS: Final = "A-Za-zÀ-ÖØ-öø-ÿА-Яа-яЁё"
 _OWN: Final = f"{_LETTERS}0-9_"  # Chinese is written without blanks, so that its characters end a code
-_BREAK: Final = r"[\s._/:#\-‐‑–—]"
+_BREAK: Final = r"[\s._/:#·•\-‐‑–—]"
 _BETWEEN_GROUPS: Final = r"[\s()\-‐‑–]{0,2}"
 _NUMBER_SIGN: Final = re.compile(r"№|N°|\bno\.(?=\s?\d)", re.IGNORECASE)
 
 _TOKEN: Final = re.compile(
     rf"(?<![{_OWN}@/])(?<![{_OWN}][.@:/\-])[{_OWN}](?:[{_OWN}]|[-./‐‑–](?=[{_OWN}]))*(?![{_OWN}]*(?:@|://))"
 )
-_PARTS: Final = re.compile(rf"\d+|[{_LETTERS}]+")
+_PARTS: Final = re.compile(rf"\d+|[{_LETTERS}]+|[一-龥]")
 _HUMPS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _CAMEL: Final = re.compile(r"[a-z]{2,}\d*(?:[A-Z][a-z]+\d*){2,}")  # fewer may be a name: hashCode, anyRemote
 _DOTTED: Final = re.compile(r"[A-Za-z]\w*(?:\.[A-Za-z_]\w+){2,}")
 _AMOUNT: Final = re.compile(rf"\d[\d.,]*[-–]?[{_LETTERS}]+\.?|[1-9]\d*[xх×]\d+", re.IGNORECASE)
 """Such as 16GB, 5-year, 25-й and 4x4."""
-_PERIOD: Final = re.compile(r"(?:q|h|fy|cy|w|кв|top)[-.]?\d.*|\d{2,4}[-.]?(?:q|h|fy|кв)\d?", re.IGNORECASE)
+_PERIOD: Final = re.compile(
+    r"(?:q|h|fy|cy|w|кв|top)[-.]?\d(?:(?:[\W\d]|fy|cy|г).*)?|\d{2,4}[-.]?(?:q|h|fy|кв)\d?", re.IGNORECASE
+)
 _YEAR: Final = re.compile(r"(?:19|20)\d\d")
 _RANGE_OF_YEARS: Final = re.compile(r"\d{4}[-/–]\d{2,4}")
 
@@ -106,8 +109,20 @@ _ORDINAL: Final = re.compile(
     re.IGNORECASE,
 )
 """Not 第三条铁路; nor 届 and 节: of the passages that answer a question with one in XQuAD, half lack it."""
-_LONG_NUMBER: Final = re.compile(rf"(?<![{_OWN}])(?<!\d[.,/\-])\d{{9,34}}(?![{_OWN}]|[.,/\-]\d)(?<!0000)")
+_LONG_NUMBER: Final = re.compile(rf"(?<![{_OWN}])(?<!\d[.,/\-])\d{{9,34}}[Xx]?(?![{_OWN}]|[.,/\-]\d)(?<!0000)")
 """Of an account, card, person or telephone; what ends with four zeros is a count."""
+_BOOK_NUMBER: Final = re.compile(r"(?:97[89]-)?(?=(?:\d-?){9}[\dXx]$)\d+-\d+-\d+-[\dXx]")
+_ADDRESS: Final = re.compile(  # of a network card, of IPv6, with a port; not 10:30:45
+    rf"(?<![{_OWN}:.])(?<![{_OWN}]-)(?=[a-f:]*\d)(?:((?:[0-9a-f]{{2}}[:-]){{5}}[0-9a-f]{{2}}|(?:[0-9a-f]{{4}}\.){{2}}[0-9a-f]{{4}})"
+    rf"|(?:\d{{1,3}}\.){{3}}\d{{1,3}}:\d{{1,5}}"
+    rf"|(?=(?:[0-9a-f]{{1,4}}:){{0,6}}:|(?:[0-9a-f]+:){{7}})(?:[0-9a-f]{{0,4}}:){{2,7}}[0-9a-f]{{0,4}})(?!-?[{_OWN}:])",
+    re.IGNORECASE,
+)
+_PLATE: Final = re.compile(
+    rf"(?:[京津沪渝冀豫云辽黑湘皖鲁新苏浙赣鄂桂甘晋蒙陕吉闽贵粤青藏川宁琼]\s?[A-Z]\s?[·•.-]?\s?(?=(?:[A-Z]?\d){{3}})[A-Z\d]{{5,6}}"
+    rf"|(?<![{_OWN}])[АВЕКМНОРСТУХ]\s?\d{{3}}\s?[АВЕКМНОРСТУХ]{{2}}\s?\d{{2,3}})(?![{_OWN}])",
+    re.IGNORECASE,
+)
 _NEXT_WORD: Final = re.compile(rf"[ \u00a0]+([{_LETTERS}]+)")
 
 _RANGE_WORD: Final = re.compile(
@@ -205,7 +220,8 @@ def _without_date(question: str) -> Iterator[tuple[int, int, Designation]]:
         yield *match.span(), _version(match[0], match[1])
     for start, end, number in numbers_of_one(question):
         yield start, end, _code(question[start:end], _PARTS.findall(number))
-    for match in _LONG_NUMBER.finditer(question):
+    yield from map(_address, _ADDRESS.finditer(question))
+    for match in chain(_PLATE.finditer(question), _LONG_NUMBER.finditer(question)):
         yield *match.span(), _code(match[0])
     for match in _TOKEN.finditer(question):
         if (designation := _of_token(match[0])) is not None:
@@ -245,6 +261,8 @@ def _ordinal(match: re.Match[str]) -> tuple[int, str]:
 
 def _of_token(token: str) -> Designation | None:
     """Return what a word of a question names; None if it is an ordinary one."""
+    if _BOOK_NUMBER.fullmatch(token):
+        return _code(token, _PARTS.findall(token.replace("-", "")))
     digits, has_letters = sum(map(str.isdigit, token)), any(map(str.isalpha, token))
     if has_letters and ("_" in token.strip("_") or _CAMEL.fullmatch(token) or _DOTTED.fullmatch(token)):
         return _code(token)
@@ -269,8 +287,17 @@ def _code(text: str, parts: Sequence[str] = ()) -> Designation:
 
 
 def _run(part: str) -> str:
-    """The pattern of letters or digits in a row; long numbers may be written in groups."""
-    return _BETWEEN_GROUPS.join(part) if part.isdigit() and len(part) >= FEWEST_DIGITS else re.escape(part)
+    """The pattern of letters or digits in a row; long numbers may be written in groups, and GBT as GB/T."""
+    if part.isdigit():
+        return _BETWEEN_GROUPS.join(part) if len(part) >= FEWEST_DIGITS else part
+    return "[/·]?".join(part) if len(part) < FEWEST_DIGITS else re.escape(part)
+
+
+def _address(match: re.Match[str]) -> tuple[int, int, Designation]:
+    groups = re.findall("[0-9a-f]{2}", match[1].lower()) if match[1] else [re.escape(match[0].lower())]
+    pattern = rf"(?<![{_OWN}:.]){'[:.-]?'.join(groups)}(?![{_OWN}:]|\.\d)"
+    words = " ".join((match[0], ":".join(groups), "-".join(groups), "".join(groups)))
+    return *match.span(), Designation(match[0], words, frozenset(), re.compile(pattern))
 
 
 def _version(text: str, number: str) -> Designation:

@@ -14,6 +14,7 @@ a word                         its terms                                        
 ``ISO9370``, ``№616``          ``iso9370 iso 9370``, ``no616 no 616``            ``ISO 9370``, ``№ 616``
 ``INV-2026-0417``              ``inv2026-0417 inv 2026 0417``                    not ``INV-20260-417``
 ``2024-01-15``                 ``2024-01-15 2024 01 15``                         ``2024``
+``978-3-16-148410-0``          itself, ``9783161484100`` and its parts           ``9783161484100``
 ============================== ================================================= ==============================
 
 The rows of codes and lists are those of any word with separated parts, joined in `pointsman.text.tokens`. Short names
@@ -44,16 +45,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from pointsman.text.quantities import (
-    ENDS_OF_MONTHS,
-    HAN_DIGITS,
-    HAN_NUMERALS,
-    POWERS,
-    UNITS,
-    WIDE_DIGITS,
-    date_with_year,
-    number_value,
-)
+from pointsman.text.quantities import HAN_DIGITS, HAN_NUMERALS, POWERS, UNITS, WIDE_DIGITS, date_with_year, number_value
 from pointsman.text.unicode import fold
 from pointsman.tools.late_regex import late
 
@@ -83,13 +75,13 @@ _LETTERS: Final = "A-Za-zА-Яа-яЁё"
 _BLANK: Final = "[ \u00a0\u202f\u2009]"
 _MARKS: Final = bytes.maketrans(b"123456789()-\xa0", b"000000000    ")
 """What a text is searched for years and groups of digits by, many times as fast as by a regular expression."""
-_BEFORE_YEAR: Final = rf"(?:{ENDS_OF_MONTHS}|0(?:st|nd|rd|th)|..0|\?\?\?)"
-_YEAR_OF_DATE: Final = (
-    re.compile(  # a question mark is any letter that is not Latin, such as those of Russian months, or 年
-        rf"0000(?!0)(?<!0....)(?:(?=[ ./]0|\s?\? ?0)|(?<=[./]....)"
-        rf"|(?<={_BEFORE_YEAR}\s....)|(?<={_BEFORE_YEAR}[.,\s]\s....)|(?<=[.,][.,\s]\s....))".encode(),
-        re.DOTALL,
-    )
+_BEFORE_YEAR: Final = (  # a question mark is any letter that is not Latin, such as those of Russian months, or 年
+    r"(?:ary|rch|ril|may|une|uly|ust|ber|jan|feb|mar|apr|jun|jul|aug|sep|ept|oct|nov|dec|0st|0nd|0rd|0th|..0|\?\?\?)"
+)
+_YEAR_OF_DATE: Final = re.compile(
+    rf"0000(?!0)(?<!0....)(?:(?=[ ./]0|\s?\? ?0)|(?<=[./]....)"
+    rf"|(?<={_BEFORE_YEAR}\s....)|(?<={_BEFORE_YEAR}[.,\s]\s....)|(?<=[.,][.,\s]\s....))".encode(),
+    re.DOTALL,
 )
 """What may be the year of a date with a month: few are, and it costs the less the fewer are looked at closely."""
 _THREE_GROUPS: Final = re.compile(b"00 {1,2}0+ {1,2}00")
@@ -244,7 +236,8 @@ def number_terms(word: str) -> list[str]:
         return _values(word)
     if _WITH_HYPHENS.fullmatch(word):
         word = word.replace("‐", "-").replace("‑", "-")
-        return [word, *word.split("-")]
+        book_number = [word.replace("-", "")] if len(word) == 17 and word[:3] in {"978", "979"} else []
+        return [word, *book_number, *word.split("-")]
     if (match := _VERSION.fullmatch(word)) is not None:
         return [fold(word), match[1]]
     if (match := _NAME_AND_NUMBER.fullmatch(word)) is not None:

@@ -103,8 +103,6 @@ _DATE_GROUPS: Final = {
     for form, parts in zip("12345678", ("ymd", "ymd", "yba", "ymd", "md", "ymd", "ymd", "md"), strict=True)
 }
 """The names of the groups of each form of `_DATE`: year, if it can have one, month and day."""
-ENDS_OF_MONTHS: Final = "|".join(sorted({name[-3:] for name in _MONTHS if name.isascii()}))
-"""The last three letters of the English ones, as a regular expression."""
 _BACK_FROM_YEAR = late(  # read backwards, so that it begins at once where a date ends
     r"\s{1,2},?(?:\.?([^\W\d_]{3,9})(?:(?:\s{1,2}fo)?\s{1,2}(?:ts|dn|dr|ht|ог-)?(\d[0-3]?)(?![\w.,]))?"
     r"|(?:ts|dn|dr|ht)?(\d[0-3]?)\s{1,2}\.?([^\W\d_]{3,9}))(?!\w)",
@@ -258,18 +256,15 @@ def date_with_year(text: str, year: int) -> tuple[int, int, tuple[Date, ...]] | 
     >>> date_with_year("from 12.03.2024 to May 2026", 23)
     (19, 27, ((2026, 5, None),))
     """
-    end, left_character = year + 4, text[year - 1 : year]
-    start = max(0, year - _LONGEST_BEFORE_YEAR)
+    start, end = max(0, year - _LONGEST_BEFORE_YEAR), year + 4
     readings: tuple[tuple[str, str | None], ...] = ()  # month and day
-    if left_character.isspace():
+    if text[year - 1 : year].isspace():
         match = _BACK_FROM_YEAR.match(text[start:year][::-1])
         if match is not None and (month := (match[1] or match[4])[::-1]).lower() in _MONTHS:
             readings, start = ((month, (match[2] or match[3] or "")[::-1]),), year - match.end()
-    elif left_character in {".", "/"}:
-        match = _FIGURES_BEFORE_YEAR.search(text, start, year)
-        if match is not None:
-            readings = ((match[2], match[1]),) if match[1] else ((match[4], match[3]), (match[3], match[4]))
-            start = match.start()
+    elif (match := _FIGURES_BEFORE_YEAR.search(text, max(0, year - 6), year)) is not None:
+        readings = ((match[2], match[1]),) if match[1] else ((match[4], match[3]), (match[3], match[4]))
+        start = match.start()
     if not readings and (match := _AFTER_YEAR.match(text, end)) is not None:
         start, end = year, match.end()
         readings = ((match[1] or match[3], match[2] or match[4]),)
