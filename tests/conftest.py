@@ -77,6 +77,9 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+CLUSTERS: list[Cluster] = []
+"""The cluster of the run, while it runs."""
+
 SLOW = tuple(
     f"test_{name}.py"
     for name in (
@@ -104,6 +107,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.xdist_group("opensearch" if needs_cluster[item] else item.path.name))
     ranks = {name: rank for rank, name in enumerate(SLOW)}
     items.sort(key=lambda item: -1 if needs_cluster[item] else ranks.get(item.path.name, len(SLOW)))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Stop the cluster after the last test that needs it: three idle nodes take memory, and 2 % of two cores."""
+    groups = [mark.args[0] for one in (item, nextitem) if one for mark in one.iter_markers("xdist_group")]
+    if groups[0] == "opensearch" != groups[-1]:
+        while CLUSTERS:
+            CLUSTERS.pop().stop()
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
@@ -158,6 +170,7 @@ def opensearch() -> Iterator[Cluster]:
         cluster = Cluster(3)
     except NoClusterError as error:
         unavailable(str(error))
+    CLUSTERS.append(cluster)
     yield cluster
     cluster.stop()
 
