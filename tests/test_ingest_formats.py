@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 
 import pytest
 from pptx import Presentation
@@ -124,6 +125,36 @@ def test_substitutions_and_pictures_of_restructured_text() -> None:
             "Осмотр, депо\nBegin: 2026-03-05 09:00 UTC\nPlace: Клин",
         ),
         ("a.vcf", "BEGIN:VCARD\nFN:王伟\nTEL:123\nEND:VCARD", "王伟\nTelephone: 123"),
+        (  # as phones write them: bytes quoted, and continued after =
+            "a.vcf",
+            (
+                "BEGIN:VCARD\nN;CHARSET=UTF-8;ENCODING=QUOTED-PRINTABLE:=D0=98=D0=B2=D0=B0=D0=BD;=D0=90=\n"
+                "=D0=BD=D0=BD=D0=B0;;;\nTEL;CELL:1\nEND:VCARD"
+            ),
+            "Иван Анна\nTelephone: 1",
+        ),
+        (
+            "a.vcf",
+            (
+                "BEGIN:VCARD\nFN;ENCODING=quoted-printable;CHARSET=GBK:=CD=F5=CE=B0\nN:王;伟\n"
+                "NOTE;ENCODING=QUOTED-PRINTABLE:Line one=0D=0Aline two 50=25 \nEND:VCARD"
+            ),
+            "王伟\nLine one\nline two 50%",
+        ),
+        (
+            "a.vcf",
+            (
+                "BEGIN:VCARD\nFN;CHARSET=windows-1251;ENCODING=QUOTED-PRINTABLE:=C0=ED=ED=E0\n"
+                "item1.EMAIL;TYPE=INTERNET:a@example.org\nitem1.X-ABLabel:work\n"
+                "ADR;TYPE=HOME:;;Main St 1;Leeds\\; UK;;;\nEND:VCARD"
+            ),
+            "Анна\nE-mail: a@example.org\nAddress: Main St 1 Leeds; UK",
+        ),
+        (
+            "a.ics",
+            "BEGIN:VCALENDAR\nX-WR-CALNAME:值班\nBEGIN:VEVENT\nSUMMARY:检修\nEND:VEVENT\nEND:VCALENDAR",
+            "值班\n\n检修",
+        ),
         (
             "a.srt",
             "1\n00:00:01,000 --> 00:00:02,000\n<i>第一行</i>\n第二行\n\n2\n00:00:03,000 --> 00:00:04,000\n42",
@@ -208,6 +239,24 @@ def test_a_forwarded_message_has_its_subject_and_sender_and_an_invitation_its_wo
     assert "Не вращается." in text
     event = "BEGIN:VEVENT\nSUMMARY:Осмотр\nLOCATION:Клин\nEND:VEVENT"
     assert "Осмотр\nPlace: Клин" in text_of_file("a.eml", mail_of(("text/calendar", event), kind="mixed"))
+
+
+def test_a_quoted_field_of_a_card_is_read_in_an_encoding_that_is_told_if_none_is_named() -> None:
+    letters = "".join(f"={byte:02X}" for byte in "Станция закрыта на ремонт".encode("cp1251"))
+    for parameter in ("", ";CHARSET=no-such", ";CHARSET=UTF-8"):
+        card = f"BEGIN:VCARD\nNOTE{parameter};ENCODING=QUOTED-PRINTABLE:{letters}\nEND:VCARD"
+        assert text_of_file("a.vcf", card) == "Станция закрыта на ремонт"
+    items = list(convert("a.vcf", b"BEGIN:VCARD\nFN;ENCODING=QUOTED-PRINTABLE:=D1=E2=E5=F2\nEND:VCARD"))
+    assert [item.reason.partition(";")[0] for item in items if isinstance(item, Problem)] == [
+        "a quoted field: read as Windows-1251, which is not certain"
+    ]
+
+
+def test_a_card_of_continued_lines_is_read_in_linear_time() -> None:
+    card = "BEGIN:VCARD\nFN:A\nNOTE;ENCODING=QUOTED-PRINTABLE:" + "=41=\n" * 200_000 + "\nEND:VCARD"
+    begin = time.process_time()
+    assert len(text_of_file("a.vcf", card)) == 200_002
+    assert time.process_time() - begin < 5
 
 
 def test_a_mailbox_is_its_messages() -> None:

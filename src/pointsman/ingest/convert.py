@@ -41,7 +41,7 @@ _TEXT_FORMATS: dict[str, Callable[[str, str], Converted]] = {
     "adoc": lambda path, text: iter((converters.light_markup.asciidoc(path, text),)),
     "org": lambda path, text: iter((converters.light_markup.org(path, text),)),
     "tex": lambda path, text: iter((converters.light_markup.tex(path, text),)),
-    "ics": lambda path, text: iter((converters.light_markup.calendar(path, text),)),
+    "ics": lambda path, text: converters.light_markup.calendar(path, text),  # noqa: PLW0108  (as json)
     "srt": lambda path, text: iter((converters.light_markup.subtitles(path, text),)),
     "txt": lambda path, text: iter((plain(path, text),)),
     "json": lambda path, text: converters.records.json_file(path, text),  # noqa: PLW0108  (read when it is called)

@@ -5,8 +5,19 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
+from quopri import decodestring
 
-from pointsman.ingest.source_text import Block, ParsedDocument, Row, outline, table_blocks, unescape_entities
+from pointsman.ingest.encoding import PartDecoder, decode_declared
+from pointsman.ingest.source_text import (
+    Block,
+    ParsedDocument,
+    Problem,
+    Row,
+    clean,
+    outline,
+    table_blocks,
+    unescape_entities,
+)
 
 NumberedLine = tuple[int, str]
 """A line and its number in the file, from 1."""
@@ -46,8 +57,10 @@ _CALENDAR_NAMES = {
     "SUMMARY": "", "DTSTART": "Begin", "DTEND": "End", "DUE": "Due", "LOCATION": "Place", "ORGANIZER": "Organizer",
     "ATTENDEE": "Attendee", "DESCRIPTION": "", "COMMENT": "", "RRULE": "Repeated", "STATUS": "Status", "URL": "Link",
     "FN": "", "ORG": "Organization", "TITLE": "Position", "TEL": "Telephone", "EMAIL": "E-mail", "ADR": "Address",
-    "NOTE": "", "BDAY": "Birthday", "CATEGORIES": "Categories",
+    "NOTE": "", "BDAY": "Birthday", "CATEGORIES": "Categories", "N": "", "NICKNAME": "", "ROLE": "Position",
+    "X-WR-CALNAME": "", "X-WR-CALDESC": "",
 }  # fmt: skip
+_STRUCTURED = ("N", "ORG", "ADR")  # fields whose parts are separated by semicolons
 _TIME = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)\d\d(Z?))?$")
 _CUE_TIME = re.compile(r"\s*(?:\d+:)?\d+:\d+[.,]\d+ +--> ")
 
@@ -157,44 +170,62 @@ def _paragraph(lines: list[NumberedLine], plain: Callable[[str], str]) -> Iterat
         yield Block(0, text, (lines[0][0], lines[-1][0]), exact=False)
 
 
-def calendar(path: str, text: str) -> ParsedDocument:
+def calendar(path: str, text: str) -> Iterator[ParsedDocument | Problem]:
     """Convert a calendar or address cards: each entry by the words and times that it shows."""
-    return outline(path, "ics", calendar_blocks(text))
+    decoder = PartDecoder(None)
+    yield outline(path, "ics", calendar_blocks(text, decoder))
+    yield from (Problem(path, remark) for remark in decoder.remarks)
 
 
-def calendar_blocks(text: str) -> Iterator[Block]:
-    """Yield the entries of a calendar, with their lines; see RFC 5545."""
-    entry_lines: list[str] = []
+def calendar_blocks(text: str, decoder: PartDecoder) -> Iterator[Block]:
+    """Yield the entries of a calendar, with their lines; see RFC 5545, and 6350 and vCard 2.1 for cards."""
+    entry_lines: list[tuple[str, str]] = []
     first = 1
-    for number, line in _unfold(text):
-        name, _, value = line.partition(":")
-        name = name.upper().partition(";")[0]
+    for number, line in (*_unfold(text), (text.count("\n") + 1, "END:")):
+        header, _, value = line.partition(":")
+        name, *parameters = header.split(";")
+        name = name.upper().rpartition(".")[2]  # programs put item1. in front of what belongs together
         if name in ("BEGIN", "END"):
-            if entry_lines:
-                yield Block(0, "\n".join(entry_lines), (first, number), exact=False, is_alone=True)
+            has_full_name = any(field == "FN" for field, _ in entry_lines)
+            words = "\n".join(text_line for field, text_line in entry_lines if field != "N" or not has_full_name)
+            if words:
+                yield Block(0, words, (first, number), exact=False, is_alone=True)
             entry_lines, first = [], number
         elif name in _CALENDAR_NAMES and value.strip():
-            person = next((part[3:].strip('"') for part in line.partition(":")[0].split(";") if part[:3] == "CN="), "")
+            if "QUOTED-PRINTABLE" in header.upper():
+                value = _unquoted(value, parameters, decoder)
+            if name in _STRUCTURED:
+                value = " ".join(re.sub(r"(?<!\\);", " ", value).split())
+            person = next((part[3:].strip('"') for part in parameters if part[:3] == "CN="), "")
             label = _CALENDAR_NAMES[name]
             value = _calendar_value(f"{person} {value}".strip())
-            entry_lines.append(f"{label}: {value}" if label else value)
-    if entry_lines:
-        yield Block(0, "\n".join(entry_lines), (first, number), exact=False, is_alone=True)
+            entry_lines.append((name, f"{label}: {value}" if label else value))
+
+
+def _unquoted(value: str, parameters: list[str], decoder: PartDecoder) -> str:
+    """Decode a value of vCard 2.1 whose bytes are written as ``=D0=98``, in the encoding that its parameters name."""
+    content = decodestring(value.encode())
+    charset = next((part[8:].strip('"') for part in parameters if part[:8].upper() == "CHARSET="), "utf-8")
+    try:
+        return clean(decode_declared(content, charset))
+    except (LookupError, ValueError):
+        return clean(decoder.decode(content, "a quoted field"))
 
 
 def _unfold(text: str) -> Iterator[NumberedLine]:
     """Yield the lines of a calendar with those that continue them; a line may be folded within a word."""
-    whole = ""
-    begin = 1
+    fragments: list[str] = []
+    begin, is_quoted = 1, False
     for number, line in enumerate(text.split("\n"), start=1):
-        if line[:1] in (" ", "\t"):
-            whole += line[1:]
+        if is_quoted and fragments[-1].endswith("="):
+            fragments[-1:] = fragments[-1][:-1], line
+        elif line[:1] in (" ", "\t"):
+            fragments.append(line[1:])
         else:
-            if whole:
-                yield begin, whole
-            whole, begin = line, number
-    if whole:
-        yield begin, whole
+            yield begin, "".join(fragments)
+            fragments, begin = [line], number
+            is_quoted = "QUOTED-PRINTABLE" in line.partition(":")[0].upper()
+    yield begin, "".join(fragments)
 
 
 def _calendar_value(value: str) -> str:

@@ -134,7 +134,7 @@ def _body(entity: Message, content: bytes, decoder: PartDecoder) -> list[Block]:
     if kind == "text/plain":
         return [Block(0, _text(entity, content, decoder))]
     if kind == "text/calendar":
-        events = calendar_blocks(clean(_text(entity, content, decoder)))
+        events = calendar_blocks(clean(_text(entity, content, decoder)), decoder)
         return [block._replace(lines=None) for block in events]
     if kind != "text/html":
         return []
