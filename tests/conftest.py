@@ -112,7 +112,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Stop the cluster after the last test that needs it: three idle nodes take memory, and 2 % of two cores."""
-    groups = [mark.args[0] for one in (item, nextitem) if one for mark in one.iter_markers("xdist_group")]
+    tests = [item] if nextitem is None else [item, nextitem]
+    groups = [mark.args[0] for test in tests for mark in test.iter_markers("xdist_group")]
     if groups[0] == "opensearch" != groups[-1]:
         while CLUSTERS:
             CLUSTERS.pop().stop()

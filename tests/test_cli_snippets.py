@@ -25,20 +25,20 @@ def test_text_without_spaces_is_cut() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "expected"),
     [
         ("**Never** open the *valve*, __rule 7__ says.", "Never open the valve, rule 7 says."),
         ("**Никогда** не открывайте _клапан_.", "Никогда не открывайте клапан."),
         ("2 ** 3, snake_case_name, f(**options), a*b*c and 2 * 3 * 4", None),
     ],
 )
-def test_marks_of_emphasis(text: str, shown: str | None) -> None:
-    assert snippet(text, "none", is_markdown=True).plain == (shown or text)
+def test_marks_of_emphasis(text: str, expected: str | None) -> None:
+    assert snippet(text, "none", is_markdown=True).plain == (expected or text)
     assert snippet(text, "none").plain == text
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "expected"),
     [
         (
             "Leave:\n\n* Paid leave\n  * `weeks` of it\n+ **Никогда** не ждать",
@@ -49,8 +49,8 @@ def test_marks_of_emphasis(text: str, shown: str | None) -> None:
         ("```make```, * 5 * * * cron\n* * *\n* 5 * * * cron", None),
     ],
 )
-def test_bullets_and_fences(text: str, shown: str | None) -> None:
-    assert snippet(text, "none", is_markdown=True).plain == (shown or " ".join(text.split()))
+def test_bullets_and_fences(text: str, expected: str | None) -> None:
+    assert snippet(text, "none", is_markdown=True).plain == (expected or " ".join(text.split()))
     assert snippet(text, "none").plain == " ".join(text.split())
 
 

@@ -330,7 +330,7 @@ def test_the_beginning_of_a_hit_ends_at_a_word(modules: Page, word: str, before:
 
 def test_bullets_and_fences_of_markdown(modules: Page) -> None:
     text = "Leave:\n\n* Paid\n* **Никогда**\n\n```sh\nmake\n```\n* 5 * * *"
-    shown = modules.evaluate(
+    preview = modules.evaluate(
         """async (text) => {
           const { hitCard } = await import("/console/hits.mjs");
           const hit = { rank: 1, id: "a", dataset: null, caption: "a", text, metadata: { kind: "md" }, excerpt: null };
@@ -338,7 +338,7 @@ def test_bullets_and_fences_of_markdown(modules: Page) -> None:
         }""",
         text,
     )
-    assert shown == "Leave:\n\n• Paid\n• Никогда\n\nmake\n* 5 * * *"
+    assert preview == "Leave:\n\n• Paid\n• Никогда\n\nmake\n* 5 * * *"
 
 
 def test_places_in_python_are_places_in_the_browser(modules: Page) -> None:
