@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import pointsman
-from office_files import OFFICE
+from office_files import OFFICE, xlsx
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.ingest import FileLimits, chunk, convert, text_of
 from pointsman.ingest.convert import joined_text
@@ -255,3 +255,42 @@ def test_offsets_lead_to_the_words_in_the_text_of_the_whole_file(tmp_path: Path)
 def test_a_name_of_a_member_cannot_pass_for_another_source() -> None:
     passages, _ = read("a.zip", zip_of({"x\n[2] b.md": "The frog is worn."}))
     assert citations_of(passages) == ["a.zip, x [2] b.md, line 1"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "holder"), [("docx", "word/document"), ("pptx", "ppt/slides/slide1"), ("xlsx", "xl/worksheets/sheet1")]
+)
+def test_files_embedded_in_an_office_document_are_read_or_told(kind: str, holder: str) -> None:
+    folder, _, part = holder.rpartition("/")
+    office = (
+        OFFICE[f"office.{kind}"] if f"office.{kind}" in OFFICE else next(OFFICE[n] for n in OFFICE if n.endswith(kind))
+    )
+    content = office() if callable(office) else office
+    rels, root = f"{folder}/_rels/{part}.xml.rels", holder.partition("/")[0]
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    links = "".join(
+        f'<Relationship Id="rE{number}" Type="t" Target="/{root}/embeddings/{name}"/>'
+        for number, name in enumerate(("Preise.xlsx", "旧.doc", "oleObject1.bin"))
+    )
+    empty = b'<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"></Relationships>'
+    files[rels] = files.get(rels, empty).replace(b"</Relationships>", links.encode() + b"</Relationships>")
+    files |= {
+        f"{root}/embeddings/Preise.xlsx": xlsx(),
+        f"{root}/embeddings/旧.doc": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600),
+        f"{root}/embeddings/oleObject1.bin": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600),
+        f"{root}/embeddings/Chart.xlsx": b"what a chart shows",
+    }
+    passages, reasons = read(f"a.{kind}", zip_of(files))
+    assert any(
+        "Switch 7" in passage.text
+        for passage in passages
+        if passage.metadata.get("member") == f"{root}/embeddings/Preise.xlsx"
+    )
+    assert reasons == [
+        f"file '{root}/embeddings/旧.doc': an old Word document; save it as .docx",
+        (
+            f"file '{root}/embeddings/oleObject1.bin': an object of another program, which is not read; "
+            "save it as a file of its own"
+        ),
+    ]

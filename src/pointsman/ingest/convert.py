@@ -111,6 +111,7 @@ _BINARY_FORMATS: dict[str, Callable[[str, bytes, _Reading], Converted]] = {
     **dict.fromkeys(PICTURES, _picture),
 }
 _PICTURE_MARKS = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"II*\x00", b"MM\x00*", b"GIF87a", b"GIF89a")
+_OFFICE = ("docx", "pptx", "xlsx")
 _OLD_OFFICE = {"doc": "Word document", "ppt": "PowerPoint presentation"}
 _ARCHIVES = {
     b"PK\x03\x04": "ZIP",
@@ -187,9 +188,15 @@ def _convert(path: str, data: bytes, reading: _Reading) -> Converted:
     if data.startswith(_OLE) and kind not in ("xls", "msg", *_OLD_OFFICE):
         if "EncryptedPackage".encode("utf-16-le") in data:
             raise InputError("protected by a password; remove it in the program that made the file")
+        if path.endswith(".bin"):
+            raise InputError("an object of another program, which is not read; save it as a file of its own")
         raise InputError("binary data of an old Office program, not text; its name should say which: .xls, .msg")
     if kind in _BINARY_FORMATS:
-        return _with_words(path, _BINARY_FORMATS[kind](path, data, reading))
+        items = _BINARY_FORMATS[kind](path, data, reading)
+        if kind in _OFFICE and b"/embeddings/" in data:
+            embedded = converters.inner_files.embedded_files(path, data, reading.limits.pages, reading.inner)
+            items = chain(items, embedded)
+        return _with_words(path, items)
     if kind in _OLD_OFFICE:
         raise InputError(f"an old {_OLD_OFFICE[kind]}; save it as .{kind}x")
     if archive := next((name for mark, name in _ARCHIVES.items() if data.startswith(mark)), None):

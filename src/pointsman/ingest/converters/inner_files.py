@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -13,6 +14,7 @@ from pointsman.tools.errors import InputError
 ConvertInner = Callable[[str, bytes], Iterator[ParsedDocument | Problem]]
 """Converts a file by its name and its content."""
 
+_EMBEDDING = re.compile(r"(?:word|xl/worksheets|ppt/slides)/[^/]+\.xml")  # parts that may refer to embedded files
 _LONGEST_MEMBER = 200  # characters of a name
 
 
@@ -34,6 +36,13 @@ def archive(path: str, data: bytes, most_files: int, convert_inner: ConvertInner
         for name in dict.fromkeys(zip_file.names)
         if not name.endswith("/") and not any(folder.startswith((".", "__MACOSX")) for folder in name.split("/"))
     ]
+    yield from _members(path, zip_file, names, most_files, convert_inner)
+
+
+def _members(
+    path: str, zip_file: Archive, names: Sequence[str], most_files: int, convert_inner: ConvertInner
+) -> Iterator[ParsedDocument | Problem]:
+    """Yield what these files in a ZIP file hold, and the problems of them by their reason."""
     if len(names) > most_files:
         yield Problem(path, f"{len(names)} files; only the first {most_files} are read")
     reasons: dict[str, list[str]] = {}
@@ -54,6 +63,17 @@ def archive(path: str, data: bytes, most_files: int, convert_inner: ConvertInner
     for reason, names_of_reason in reasons.items():
         count_in_words = f" and {len(names_of_reason) - 1} more" if len(names_of_reason) > 1 else ""
         yield Problem(path, f"file {names_of_reason[0]!r:.200}{count_in_words}: {reason}")
+
+
+def embedded_files(
+    path: str, data: bytes, most_files: int, convert_inner: ConvertInner
+) -> Iterator[ParsedDocument | Problem]:
+    """Yield what files embedded in an Office document hold, but not the tables behind its charts, which are shown."""
+    office_file = Archive(data, "Office document")
+    holders = filter(_EMBEDDING.fullmatch, office_file.names)
+    targets = [target for name in holders for target in office_file.relations(name).values()]
+    names = [name for name in dict.fromkeys(targets) if "/embeddings/" in name and name in office_file.names]
+    yield from _members(path, office_file, names, most_files, convert_inner)
 
 
 def attached_files(
