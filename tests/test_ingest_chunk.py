@@ -349,5 +349,5 @@ def test_a_passage_cites_the_lines_of_every_word_in_it(language: str) -> None:
         first = passage.metadata["line"]
         last = passage.metadata.get("last_line", first)
         assert passage.text in "\n".join(lines[first - 1 : last])
-        assert all(part in passage.text for part in lines[first : last - 1])
+        assert all(line in passage.text for line in lines[first : last - 1])
         assert passage.text.split("\n")[0] in lines[first - 1]

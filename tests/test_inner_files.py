@@ -261,12 +261,12 @@ def test_a_name_of_a_member_cannot_pass_for_another_source() -> None:
     ("kind", "holder"), [("docx", "word/document"), ("pptx", "ppt/slides/slide1"), ("xlsx", "xl/worksheets/sheet1")]
 )
 def test_files_embedded_in_an_office_document_are_read_or_told(kind: str, holder: str) -> None:
-    folder, _, part = holder.rpartition("/")
+    folder, _, stem = holder.rpartition("/")
     office = (
         OFFICE[f"office.{kind}"] if f"office.{kind}" in OFFICE else next(OFFICE[n] for n in OFFICE if n.endswith(kind))
     )
     content = office() if callable(office) else office
-    rels, root = f"{folder}/_rels/{part}.xml.rels", holder.partition("/")[0]
+    rels, root = f"{folder}/_rels/{stem}.xml.rels", holder.partition("/")[0]
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
     links = "".join(
