@@ -109,12 +109,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: -1 if needs_cluster[item] else ranks.get(item.path.name, len(SLOW)))
 
 
+def uses_cluster(item: pytest.Item) -> bool:
+    """Whether a test is one of those that share the OpenSearch cluster."""
+    return any(mark.args == ("opensearch",) for mark in item.iter_markers("xdist_group"))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Stop the cluster after the last test that needs it: three idle nodes take memory, and 2 % of two cores."""
-    tests = [item] if nextitem is None else [item, nextitem]
-    groups = [mark.args[0] for test in tests for mark in test.iter_markers("xdist_group")]
-    if groups[0] == "opensearch" != groups[-1]:
+    if nextitem is not None and uses_cluster(item) and not uses_cluster(nextitem):
         while CLUSTERS:
             CLUSTERS.pop().stop()
 
