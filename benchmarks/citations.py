@@ -22,13 +22,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+from _data import DATA
 from altered_quotes import alterations, quote_from, stands_in
 from pointsman.ingest import read_paths, text_of
 from pointsman.values.answer_check import verify
 from pointsman.values.citations import cite
 from pointsman.values.types import Document, Hit
 
-DATA = Path(__file__).parents[1] / ".." / "shared" / "data"
 COLLECTIONS = ("en_xquad", "ru_xquad", "zh_xquad", "zh_cmrc2018")
 ANSWERS = Path(__file__).with_name("compression_answers.tsv")
 
