@@ -93,6 +93,35 @@ def test_two_chinese_characters_that_are_valid_utf_8_are_chinese(text: str) -> N
     assert decode_file(data, encoding="utf-8") == (data.decode("utf-8"), "")
 
 
+@pytest.mark.parametrize(
+    "text", ["<目录>", "*未知*", "[模式] on", "前缀 = x", "same 同 pass", "使用 模式", "缺失 位置"]
+)
+def test_valid_utf_8_of_two_alphabets_or_of_marks_alone_is_chinese(text: str) -> None:
+    data = text.encode("gbk")
+    assert decode_file(data)[0] == text
+
+
+@pytest.mark.parametrize("text", ["Δρ", "α²", "«é»", "5 µm", "–½–", "שלום", "día", "σ̄", "食", "Жж", "naïve ½", "ΩŘ 2"])
+def test_short_words_in_utf_8_stay_utf_8(text: str) -> None:
+    assert decode_file(text.encode()) == (text, "")
+
+
+@pytest.mark.parametrize("encoding", ["cp1251", "koi8-r", "cp866", "iso8859-5", "mac-cyrillic"])
+@pytest.mark.parametrize(
+    "text", ["СКОРОСТЬ", "set ВНИМАНИЕ here", "ОТКЛЮЧЕНО: port 7", "порт", "стрелка", "ГОСТ", "и 'quiet'", "о нас"]
+)
+def test_words_in_capitals_and_single_letters_are_right_or_said(text: str, encoding: str) -> None:
+    read, remark = decode_file(text.encode(encoding))
+    assert read == text or remark
+
+
+@pytest.mark.parametrize(
+    "text", ["Der Schalter »%s« fehlt.", "DÉSACTIVÉ", "CONEXIÓN", "GERÄT 2", "mises à jour", "è un"]
+)
+def test_german_quotes_and_western_capitals_are_certain(text: str) -> None:
+    assert decode_file(text.encode("cp1252")) == (text, "")
+
+
 @pytest.mark.parametrize("text", ["ə", "the sound ɪ", "kʷɪ", "ư", "ʃɪ", "Ω ≈ 3", "né", "ŕ", "Ж", "donʼt", "˚C"])
 def test_letters_of_other_languages_stay_utf_8(text: str) -> None:
     assert decode_file(text.encode()) == (text, "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+import unicodedata
 from itertools import islice
 
 from pointsman.tools.errors import InputError
@@ -37,26 +38,33 @@ _JAPANESE = frozenset({"SHIFT_JIS", "CP932", "EUC-JP"})
 _HANJA = re.compile("[\u4e00-\u9fff]")  # which Korean hardly writes any more
 _KANA = re.compile("[\u3040-\u30ff]")  # Chinese that is read as Japanese has none
 _MISFIT = re.compile(  # capitals within words, two alphabets in one, letters of other languages, a capital for a dash,
-    # pairs of letters that Russian has not
+    # pairs of letters that Russian has not, lines of frames
     "[а-яё][А-ЯЁ]|[A-Za-z][а-яА-ЯёЁ]|[а-яА-ЯёЁ][A-Za-z]|[\u0402-\u040f\u0452-\u045f]|[а-яё]€|[€»][а-яё]"
     "|(?<![^ ])[ЧЦС](?![^ ])|й[аеиуыэюяъьй]|[бвгджзклмнпрстфхцчшщ]й|[жшщч][ыэюя]|ъ[^еёюя]|[ьы][ъыьэ]|(?<![а-яё])[ъыь]"
+    "|[а-яё][\u2500-\u25a0]|[\u2500-\u25a0][а-яё]"
 )
-_STRAY = re.compile("(?<![A-Za-z])(?=[\u0080-\u036f]{2})[\u0080-\u036f]*[\u0180-\u036f][\u0080-\u036f]*(?![A-Za-z])")
+_LETTERS = re.compile("(?<![A-Za-z])[\xbc-\xbe\xc0-\u1fff\u2b00-\uffff]+(?![A-Za-z])")  # not punctuation
+_RARE_LATIN = re.compile("(?=..)[\x80-\u036f]*[\u0180-\u036f][\x80-\u036f]*")
+_RUSSIAN_IN_CP866 = bytes({*range(128), *range(0xA0, 0xB0), *range(0xE0, 0xF0)})  # small letters, among ASCII
 _FREQUENT = {"GB18030": 0xD7, "Big5": 0xC6}  # the last first byte of a frequent Chinese character
 _EAST_ASIAN = frozenset({"SHIFT_JIS", "CP932", "EUC-JP", "EUC-JIS-2004", "SHIFT-JIS-2004", "EUC-KR", "CP949"})
+_FOREIGN_PAIR = re.compile(r"[^\W\d_A-Za-z]{2}")
+_CAPITALS = 0.2  # how often words are all in capitals, beside those in small letters
 _FEW_BYTES = 12  # of foreign words: so few are often likely in several encodings
 _DOUBT = 0.4  # of the odds of the best reading: another reading may be the true one
 _LEAST_ODDS = 0.01  # of the best reading; below it a word or two may be in any encoding
 # Letters of Western words, by one or two among ASCII letters, and marks where they stand in text.
 _WESTERN = re.compile(
-    r"(?<=[A-Za-z])[à-öø-ÿßœšžªº]{1,2}(?![^\W\d_a-zA-Z])"
-    r"|(?<![^\W\d_])(?:[À-ÖØ-ÞŒŠŽ]{1,2}(?=[A-Za-z])|[à-öø-ÿœ]{1,2}(?=[a-z])|[àèéìíòóùÀÈÉ](?![^\W\d_]))"
+    r"(?<=[A-Za-z])(?:[à-öø-ÿßœšž]{1,2}|[ªº])(?![^\W\d_a-zA-Z])|(?<=[A-Z])[À-ÖØ-ÞŒŠŽ](?![^\W\d_a-zA-Z])"
+    r"|(?<![^\W\d_])(?:[À-ÖØ-ÞŒŠŽ]{1,2}(?=[A-Za-z])|[à-öø-ÿœ]{1,2}(?=[a-z]))"
+    r"|(?:(?<=\n)|(?<=[\w,;] ))[àèéìíòóùÀÈÉ](?=[\n.,;:!?)]| [\w%])"  # not beside an option: и in cp1251 is è here
     r"|(?<=[A-Za-zÀ-ÿ0-9])[’´]|[‘’“„«‚](?=[A-Za-z0-9À-ÿ])|(?<=[A-Za-zÀ-ÿ0-9.,!?;:)])[’”“»…]"
     r"|(?<![^ \n(])(?:«(?=[ \xa0!-~])|[„“](?=[ -~]))|(?<=[ \xa0!-~])[»“”](?![^ \n,.;:!?)])"
     r"|«(?=[ \xa0])|(?<=[ \xa0])»(?![^\s,.;:!?)])"
     r"|(?<=[\d\s.,(-])[€£¥§±](?![^\W\d])|(?<=\d)[°º½¼¾²³€£¥¢%‰ª×µ]|(?<=[\d ])°(?=[CF])|(?<=\d )¢"
     r"|(?<=[ \d\w,.])[–—](?=[ \d\w,.\n])|(?<![A-Za-z])[½¼¾](?=[ \dA-Za-z])|¿(?=[^?\n]*\?)|¡(?=[^!\n]*!)"
-    r"|[®™·•…†‡¶]|©(?![A-Z](?![A-Za-z]))|(?<!§)\xa0|\xa0(?! )|§(?=[ \d§]|\xa0[^ ])"
+    r"|»(?=[^\s«»][^«»\n]{0,99}«)|(?<=[^\s«»])«(?![^\W\d_])|¶(?=[\s\d])"
+    r"|[®™·•…†‡]|©(?![A-Z](?![A-Za-z]))|(?<!§)\xa0|\xa0(?! )|§(?=[ \d§]|\xa0[^ ])"
 )
 
 
@@ -115,7 +123,7 @@ def decode_file(data: bytes, *, may_declare: bool = False, encoding: str | None 
     try:
         if not many_controls:
             text = data.decode("utf-8")
-            if may_declare or encoding or len(data) - len(text) > _FEW_BYTES or not _is_chinese(data, text):
+            if may_declare or encoding or len(data) - len(text) > _FEW_BYTES or not _is_garbled(data, text):
                 return text, ""
     except UnicodeDecodeError:
         pass  # another encoding, determined below
@@ -223,10 +231,10 @@ def _guess(data: bytes) -> tuple[str, bool]:
         except (UnicodeDecodeError, LookupError):
             continue
         if name not in _JAPANESE or _KANA.search(text):
-            is_unlikely = (
-                is_short and name.upper().replace("_", "-") in _EAST_ASIAN
-            )  # of few words, Chinese is likelier
-            readings.setdefault(text, (name, result["confidence"] / (2 if is_unlikely else 1)))
+            # Of few words, Chinese is likelier.
+            is_unlikely = is_short and name.upper().replace("_", "-") in _EAST_ASIAN
+            odds = _odds_of_small_letters(text, name) if text.isupper() else result["confidence"]
+            readings.setdefault(text, (name, odds / (2 if is_unlikely else 1)))
     if not readings:
         raise InputError("unknown encoding; save the file as UTF-8")
     misfits = {text: _misfits(text, name) for text, (name, _) in readings.items()}
@@ -241,8 +249,18 @@ def _guess(data: bytes) -> tuple[str, bool]:
     fewest = min(candidates)[0]  # MacCyrillic and Windows-1251 have the same small letters
     names = [name for count, name in candidates if count == fewest]
     rivals = sum(odds >= _DOUBT * best and misfits[text] <= fewest for text, (_, odds) in readings.items())
-    is_doubtful = rivals > 1 or (is_short and (fewest > 0 or names[0] == "Windows-1252"))
+    is_weak = fewest > 0 or names[0] == "Windows-1252" or not _FOREIGN_PAIR.search(words.decode(names[0]))
+    is_doubtful = rivals > 1 or (is_short and is_weak)
     return names[0], len(names) == 1 and best > _LEAST_ODDS and not is_doubtful
+
+
+def _odds_of_small_letters(capitals: str, encoding: str) -> float:
+    """Return how likely capitals are in an encoding by their small letters; of capitals little is known."""
+    import chardet  # as above
+
+    content = capitals.lower().encode(encoding, "ignore")
+    found = chardet.detect_all(content, ignore_threshold=True, include_encodings=(encoding.lower(), "cp1252"))
+    return _CAPITALS * max((guess["confidence"] for guess in found if guess["encoding"] == encoding), default=0)
 
 
 def _misfits(text: str, encoding: str) -> int:
@@ -255,12 +273,19 @@ def _misfits(text: str, encoding: str) -> int:
     return sum(code[0] > _FREQUENT[encoding] or (encoding == "GB18030" and code[1] < 0xA1) for code in codes)
 
 
-def _is_chinese(data: bytes, text: str) -> bool:
-    """Whether a few letters that are valid UTF-8 are none of any language, but frequent Chinese ones in GBK ("ģʽ")."""
-    if text.isascii() or not _STRAY.sub("", text).isascii():
+def _is_garbled(data: bytes, text: str) -> bool:
+    """Whether a few letters that are valid UTF-8 are of no language, but Chinese in GBK ("ģʽ") or Russian in cp866."""
+    if text.isascii() or not _LETTERS.sub(lambda run: "" if _is_stray(run[0]) else run[0], text).isascii():
         return False
     chinese = data.decode("gb18030", errors="replace")
-    return "\ufffd" not in chinese and not _misfits(chinese, "GB18030")
+    is_chinese = "\ufffd" not in chinese and not _misfits(chinese, "GB18030")
+    return is_chinese or not data.translate(None, _RUSSIAN_IN_CP866)
+
+
+def _is_stray(letters: str) -> bool:
+    """Whether letters that stand side by side are of two alphabets, of none, or Latin ones that are rare together."""
+    alphabets = {unicodedata.name(letter, "NONE").partition(" ")[0] for letter in letters}
+    return len(alphabets) > 1 or alphabets <= {"NONE", "COMBINING"} or _RARE_LATIN.fullmatch(letters) is not None
 
 
 def _is_western(data: bytes) -> bool:
