@@ -259,8 +259,8 @@ def _odds_of_small_letters(capitals: str, encoding: str) -> float:
     import chardet  # as above
 
     content = capitals.lower().encode(encoding, "ignore")
-    found = chardet.detect_all(content, ignore_threshold=True, include_encodings=(encoding.lower(), "cp1252"))
-    return _CAPITALS * max((guess["confidence"] for guess in found if guess["encoding"] == encoding), default=0)
+    guesses = chardet.detect_all(content, ignore_threshold=True, include_encodings=(encoding.lower(), "cp1252"))
+    return _CAPITALS * max((guess["confidence"] for guess in guesses if guess["encoding"] == encoding), default=0)
 
 
 def _misfits(text: str, encoding: str) -> int:
@@ -275,7 +275,7 @@ def _misfits(text: str, encoding: str) -> int:
 
 def _is_garbled(data: bytes, text: str) -> bool:
     """Whether a few letters that are valid UTF-8 are of no language, but Chinese in GBK ("ģʽ") or Russian in cp866."""
-    if text.isascii() or not _LETTERS.sub(lambda run: "" if _is_stray(run[0]) else run[0], text).isascii():
+    if text.isascii() or not _LETTERS.sub(lambda letters: "" if _is_stray(letters[0]) else letters[0], text).isascii():
         return False
     chinese = data.decode("gb18030", errors="replace")
     is_chinese = "\ufffd" not in chinese and not _misfits(chinese, "GB18030")
