@@ -54,6 +54,18 @@ def test_there_are_no_more_codes_than_two_bytes_can_tell_apart(monkeypatch: pyte
     ]
 
 
+def test_terms_are_learnt_of_few_long_documents_at_the_document_that_brings_enough_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(term_codes, "_LEARNT_TERMS", 50)
+    codes, learnt_at = TermCodes(), list[int]()
+    for number in range(12):  # five terms of each document are new, five are in all
+        codes.encode([f"all{each}" for each in range(5)] + [f"own{number}-{each}" for each in range(5)])
+        learnt_at += [number] if len(codes) else []
+    assert learnt_at[0] == 8  # 5 + 9 * 5 terms, though 90 were given
+    assert codes.content.decode().split("\n") == [f"all{each}" for each in range(5)]
+
+
 @pytest.mark.usefixtures("learns_early")
 def test_scores_are_those_of_the_formula_whoever_learnt_the_codes(tmp_path: Path) -> None:
     with closing(opened(tmp_path)) as first:

@@ -84,9 +84,10 @@ _SEPARATORS = (  # punctuation, symbols, private use: the rest is "other scripts
     r"\x00-\xff\u02b0-\u02ff\u0374-\u0385\u0387\u0482\u055a-\u055f\u0589-\u058f\u2000-\u25ff\u27c0-\u2bff\u2e00-\u2e7f"
     r"\u3000-\u3030\u30fb\ud800-\uf8ff\ufe10-\ufe1f\ufe30-\ufe6f\uff00-\uff65\uffe0-\uffff"
 )
-_ASCII_WORDS = late(r"\w{1,60}(?:[.'-]\w{1,60}|,\d{1,60}){0,15}(?:\+\+|#)?", re.ASCII)
+_ASCII_WORDS = late(r"\w{1,60}(?:(?=[.',+#-])(?:[.'-]\w{1,60}|,\d{1,60}){0,15}(?:\+\+|#|)|)", re.ASCII)
 _WORDS = late(
-    rf"[{_WORD_CHARACTERS}]{{1,60}}(?:[.'’ʼ‐‑-][{_WORD_CHARACTERS}]{{1,60}}|,[0-9]{{1,60}}){{0,15}}(?:\+\+|#)?"
+    rf"[{_WORD_CHARACTERS}]{{1,60}}"
+    rf"(?:(?=[.'’ʼ‐‑,+#-])(?:[.'’ʼ‐‑-][{_WORD_CHARACTERS}]{{1,60}}|,[0-9]{{1,60}}){{0,15}}(?:\+\+|#|)|)"
     rf"|[{_DENSE}]+"
     rf"|[^{_SEPARATORS}{_WORD_CHARACTERS}{_DENSE}]{{1,1024}}"
 )
@@ -170,6 +171,16 @@ class _Memo(dict[str, "Sequence[str]"]):
         return tokens
 
 
+class _FoldedCharacters(dict[str, str]):
+    """Caches the folded form of each character of a run in normal form, for which folding is complete."""
+
+    def __missing__(self, character: str) -> str:
+        return self.setdefault(character, FOLDS[ord(character)])
+
+
+_folded_characters = _FoldedCharacters()
+
+
 def _analyse(text: str, memo: _Memo) -> list[str]:
     # The hot path runs in C: one regular expression, and one dictionary look-up per known word.
     pattern, text = (_ASCII_WORDS, text) if text.isascii() else (_WORDS, repair(text))
@@ -206,10 +217,10 @@ def _limit_length(token: str) -> str:
 
 
 def _characters_and_pairs(run: str, stop_words: re.Pattern[str] | None = None) -> list[str]:
-    characters = run.translate(FOLDS)  # complete folding for a run in normal form
     if stop_words is None:
+        characters = [*filter(None, map(_folded_characters.__getitem__, run))]
         return [*characters, *map(add, characters, characters[1:])]
-    words = stop_words.split(characters)
+    words = stop_words.split(run.translate(FOLDS))
     return [*chain.from_iterable(words), *chain.from_iterable(map(add, word, word[1:]) for word in words)]
 
 

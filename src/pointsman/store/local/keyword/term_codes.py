@@ -46,6 +46,7 @@ class TermCodes:
         terms = content.decode().split("\n") if content else []
         self._codes = {term: _code(number) for number, term in enumerate(terms)}
         self._spellings: Counter[str] = Counter()  # in how many documents each term was
+        self._terms_to_count: list[str] = []  # not counted there yet: small datasets never need to
         self._spellers = 0
 
     def __len__(self) -> int:
@@ -53,8 +54,8 @@ class TermCodes:
 
     def encode(self, tokens: Sequence[str]) -> bytes:
         """Return the counts of a document's terms, none of which contains white space, and learn from them."""
-        codes = sorted(filter(None, map(self._codes.get, tokens)))  # in order they are compressed better
-        counts = Counter(filterfalse(self._codes.__contains__, tokens))
+        codes = sorted(filter(None, map(self._codes.get, tokens))) if self._codes else []  # so they compress better
+        counts = Counter(filterfalse(self._codes.__contains__, tokens) if self._codes else tokens)
         lines = [term if count == 1 else f"{term} {count}" for term, count in counts.items()]
         self._learn(counts)
         return b"".join(codes) + _END_OF_CODES + "\n".join(["", *lines, ""]).encode()
@@ -62,8 +63,12 @@ class TermCodes:
     def _learn(self, terms: Iterable[str]) -> None:
         if len(self) == MOST_CODES:
             return
-        self._spellings.update(iter(terms))  # not as a mapping, which is added in a loop
+        self._terms_to_count += terms
         self._spellers += 1
+        if self._spellers < _LEARNT_FROM and len(self._spellings) + len(self._terms_to_count) < _LEARNT_TERMS:
+            return
+        self._spellings.update(self._terms_to_count)
+        self._terms_to_count.clear()
         if self._spellers < _LEARNT_FROM and len(self._spellings) < _LEARNT_TERMS:
             return
         for term, count in self._spellings.most_common(MOST_CODES - len(self)):
