@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import process_time
+
 import pytest
 
 from pointsman.text.designations import designations
@@ -57,6 +59,25 @@ DESIGNATION_CASES = [
     ("京A·12345在哪", "京A·12345", ["京A12345", "京 A 12345", "京a·12345"], ["京A12346", "沪A12345", "京B12345"]),
     ("who owns 粤 B D12345?", "粤 B D12345", ["粤BD12345", "粤B·D12345"], ["粤BD12346", "粤CD12345"]),
     ("GBT19003-2016的要求", "GBT19003-2016", ["GB/T 19003-2016"], ["GB/T 19004-2016", "GB 19003-2016"]),
+    ("требования ГОСТ 3262-75", "ГОСТ 3262-75", ["по ГОСТ 3262–75"], ["ГОСТ 3262-57", "ГОСТ 3263-75"]),
+    ("ГОСТ Р ИСО 9001—2015", "ИСО 9001—2015", ["ГОСТ Р ИСО 9001-2015"], ["ГОСТ Р ИСО 9004-2015"]),
+    ("GB/T 12220-2015 规定了什么", "GB/T 12220-2015", ["按照GB/T 12220—2015检验"], ["GB/T 12221-2015"]),
+    ("участок 77:01:0001001:1234", "77:01:0001001:1234", ["77:01:0001001:1234 продан"], ["77:01:0001001:1243"]),
+    (
+        "what became of 2:21-cv-01234?",
+        "2:21-cv-01234",
+        ["2:21-CV-01234 is closed"],
+        ["2:21-cv-01243", "12:21-cv-01234"],
+    ),
+    (
+        "（2021）京01民终123号的结果",
+        "2021）京01民终123",
+        ["(2021)京01民终123号"],
+        ["（2021）京01民终132号", "（2020）京01民终123号"],
+    ),
+    ("чей СНИЛС 112-233-445 95?", "112-233-445 95", ["112-233-445-95"], ["112-233-445 59", "112-233-445"]),
+    ("поезд 016А", "016А", ["№ 016а"], ["016Б", "16А"]),
+    ("91110108551385082Q是哪家", "91110108551385082Q", ["91110108551385082q"], ["91110108551385082P"]),
     ("JBT 8501", "JBT 8501", ["JB/T 8501-2013", "JBT8501"], ["JB/T 8502"]),
     ("ISOIEC27001 аудит", "ISOIEC27001", ["ISO/IEC 27001:2013"], ["ISO/IEC 27002"]),
     (
@@ -223,6 +244,11 @@ PLAIN_QUESTIONS = [
     "mail anna@x1-2.org or https://a-1.b-2.org/c-3",
     "vitamin B12 in ww1",
     "hashCode and IL2, K-12 in ABC 2001-02",
+    "GDP 1999–2001",
+    "0.5kg at 07:30:15 and 10:20:30",
+    "СССР 1941—1945",
+    "a 10,000-foot hike with 20,050mAh and 1,005m",
+    "плащ за 100000000р",
     "кислород-18",
     "article 5",
     "room 12, no. 4 and ALGOL 68",
@@ -278,6 +304,13 @@ def test_a_kind_and_a_number_before_a_word_are_a_name_only_where_a_text_holds_bo
     assert not name.is_certain
     assert name.is_in(holder)
     assert not name.is_in(near_miss)
+
+
+@pytest.mark.parametrize("question", [f"A{'0' * 20_000}", f"{'0' * 20_000}A", f"（2021）京{'1' * 20_000}"])
+def test_a_code_of_20_000_digits_is_read_at_once(question: str) -> None:
+    began = process_time()
+    designations(question)
+    assert process_time() - began < 0.5
 
 
 def test_several_things_are_named_in_order() -> None:

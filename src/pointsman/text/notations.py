@@ -42,28 +42,29 @@ if TYPE_CHECKING:
 
 _LETTERS: Final = "A-Za-zÀ-ÖØ-öø-ÿА-Яа-яЁё"
 _OWN: Final = f"{_LETTERS}0-9_"  # Chinese is written without blanks, so that its characters end a code
-_BREAK: Final = r"[\s._/:#·•\-‐‑–—]"
+_BREAK: Final = r"[\s._/:#·•)\-‐‑–—]"
 _BETWEEN_GROUPS: Final = r"[\s()\-‐‑–]{0,2}"
 _NUMBER_SIGN: Final = re.compile(r"№|N°|\bno\.(?=\s?\d)", re.IGNORECASE)
 
 _TOKEN: Final = re.compile(
-    rf"(?<![{_OWN}@/])(?<![{_OWN}][.@:/\-])[{_OWN}](?:[{_OWN}]|[-./‐‑–](?=[{_OWN}]))*(?![{_OWN}]*(?:@|://))"
+    rf"(?<![{_OWN}@/])(?<![{_OWN}][.@:/\-])(?!(?<=\d,)\d{{3}})[{_OWN}](?:[{_OWN}]|[-./‐‑–](?=[{_OWN}]))*(?![{_OWN}]*(?:@|://))"
 )
 _PARTS: Final = re.compile(rf"\d+|[{_LETTERS}]+|[一-龥]")
 _HUMPS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _CAMEL: Final = re.compile(r"[a-z]{2,}\d*(?:[A-Z][a-z]+\d*){2,}")  # fewer may be a name: hashCode, anyRemote
 _DOTTED: Final = re.compile(r"[A-Za-z]\w*(?:\.[A-Za-z_]\w+){2,}")
-_AMOUNT: Final = re.compile(rf"\d[\d.,]*[-–]?[{_LETTERS}]+\.?|[1-9]\d*[xх×]\d+", re.IGNORECASE)
-"""Such as 16GB, 5-year, 25-й and 4x4."""
+_AMOUNT: Final = re.compile(rf"(?!0\d|\d{{12}})\d[\d.,]*[-–]?[{_LETTERS}]+\.?|[1-9]\d*[xх×]\d+", re.IGNORECASE)
+"""Such as 16GB, 5-year, 25-й and 4x4; not 016A."""
 _PERIOD: Final = re.compile(
     r"(?:q|h|fy|cy|w|кв|top)[-.]?\d(?:(?:[\W\d]|fy|cy|г).*)?|\d{2,4}[-.]?(?:q|h|fy|кв)\d?", re.IGNORECASE
 )
 _YEAR: Final = re.compile(r"(?:19|20)\d\d")
-_RANGE_OF_YEARS: Final = re.compile(r"\d{4}[-/–]\d{2,4}")
+_RANGE_OF_YEARS: Final = re.compile(r"(?:1\d|20)\d\d[-/–—]\d{2,4}")
 
 _ACRONYM: Final = re.compile(
-    rf"(?<![{_OWN}])(?!(?:USD|EUR|GBP|CNY|RMB|RUB|JPY)\b)([A-ZА-ЯЁ]{{2,6}})[ \u00a0]#?(\d{{3,}}|\d+(?:[-./]\d+)+)"
-    rf"(?![{_OWN}%]|[.,]\d|[-/]\d|\s?(?:{NAMES_OF_UNITS})(?![{_LETTERS}]))"
+    rf"(?<![{_OWN}])(?!(?:USD|EUR|GBP|CNY|RMB|RUB|JPY)\b)([A-ZА-ЯЁ]{{2,6}}(?:/[A-Z]|[ \u00a0](?:[РR]|EN|ISO|ИСО))?)"
+    rf"[ \u00a0]#?(\d{{3,}}|\d+(?:[-./–—]\d+)+)"
+    rf"(?![{_OWN}%]|[.,]\d|[-/–—]\d|\s?(?:{NAMES_OF_UNITS})(?![{_LETTERS}]))"
 )
 _VERSION: Final = re.compile(
     rf"(?<![{_OWN}])(?:v\.?\s?|(?:(?:version|release|firmware|build|верси[яиюй]|версией|релиз[аеу]?|прошивк[аиуе]"
@@ -112,14 +113,15 @@ _ORDINAL: Final = re.compile(
 _LONG_NUMBER: Final = re.compile(rf"(?<![{_OWN}])(?<!\d[.,/\-])\d{{9,34}}[Xx]?(?![{_OWN}]|[.,/\-]\d)(?<!0000)")
 """Of an account, card, person or telephone; what ends with four zeros is a count."""
 _BOOK_NUMBER: Final = re.compile(r"(?:97[89]-)?(?=(?:\d-?){9}[\dXx]$)\d+-\d+-\d+-[\dXx]")
-_ADDRESS: Final = re.compile(  # of a network card, of IPv6, with a port; not 10:30:45
+_ADDRESS: Final = re.compile(  # of a network card, of IPv6, with a port, of land, of a court's case; not 10:30:45
     rf"(?<![{_OWN}:.])(?<![{_OWN}]-)(?=[a-f:]*\d)(?:((?:[0-9a-f]{{2}}[:-]){{5}}[0-9a-f]{{2}}|(?:[0-9a-f]{{4}}\.){{2}}[0-9a-f]{{4}})"
-    rf"|(?:\d{{1,3}}\.){{3}}\d{{1,3}}:\d{{1,5}}"
+    rf"|(?:\d{{1,3}}\.){{3}}\d{{1,3}}:\d{{1,5}}|\d\d:\d\d:\d{{6,7}}:\d{{1,6}}|\d:\d\d-[a-z]{{2}}-\d{{3,6}}"
     rf"|(?=(?:[0-9a-f]{{1,4}}:){{0,6}}:|(?:[0-9a-f]+:){{7}})(?:[0-9a-f]{{0,4}}:){{2,7}}[0-9a-f]{{0,4}})(?!-?[{_OWN}:])",
     re.IGNORECASE,
 )
-_PLATE: Final = re.compile(
-    rf"(?:[京津沪渝冀豫云辽黑湘皖鲁新苏浙赣鄂桂甘晋蒙陕吉闽贵粤青藏川宁琼]\s?[A-Z]\s?[·•.-]?\s?(?=(?:[A-Z]?\d){{3}})[A-Z\d]{{5,6}}"
+_PLATE: Final = re.compile(  # of a car; and the number of a person insured in Russia, of a Chinese court's case
+    rf"(?<![\w-])(?:\d{{3}}-){{2}}\d{{3}}[ -]\d\d(?![\w-])|(?<=[（(])\d{{4}}[)）](?!第)[一-龥][一-龥\d]{{2,14}}\d(?=号)"
+    rf"|(?:[京津沪渝冀豫云辽黑湘皖鲁新苏浙赣鄂桂甘晋蒙陕吉闽贵粤青藏川宁琼]\s?[A-Z]\s?[·•.-]?\s?(?=(?:[A-Z]?\d){{3}})[A-Z\d]{{5,6}}"
     rf"|(?<![{_OWN}])[АВЕКМНОРСТУХ]\s?\d{{3}}\s?[АВЕКМНОРСТУХ]{{2}}\s?\d{{2,3}})(?![{_OWN}])",
     re.IGNORECASE,
 )
@@ -218,11 +220,11 @@ def _without_date(question: str) -> Iterator[tuple[int, int, Designation]]:
     """Yield what is no date, the surest first; they may overlap."""
     for match in _VERSION.finditer(question):
         yield *match.span(), _version(match[0], match[1])
+    for match in chain(_PLATE.finditer(question), _LONG_NUMBER.finditer(question)):
+        yield *match.span(), _code(match[0])
     for start, end, number in numbers_of_one(question):
         yield start, end, _code(question[start:end], _PARTS.findall(number))
     yield from map(_address, _ADDRESS.finditer(question))
-    for match in chain(_PLATE.finditer(question), _LONG_NUMBER.finditer(question)):
-        yield *match.span(), _code(match[0])
     for match in _TOKEN.finditer(question):
         if (designation := _of_token(match[0])) is not None:
             yield *match.span(), designation
@@ -280,8 +282,7 @@ def _code(text: str, parts: Sequence[str] = ()) -> Designation:
     runs = [fold(part) for part in parts or (_HUMPS if _CAMEL.fullmatch(text) else _PARTS).findall(text)]
     patterns = [_run(runs[0])]
     for former, part in pairwise(runs):
-        both_digits = former[-1].isdigit() and part[0].isdigit()
-        patterns.append(f"{_BREAK}{{{1 if both_digits else 0},3}}{_run(part)}")
+        patterns.append(f"{_BREAK}{{{int((former[-1] + part[0]).isdigit())},3}}{_run(part)}")
     words = " ".join(dict.fromkeys((text, "".join(runs), "-".join(runs), " ".join(runs))))
     return Designation(text, words, frozenset(), _with_bounds("".join(patterns), right_edge=_END_OR_EDITION))
 
@@ -289,7 +290,7 @@ def _code(text: str, parts: Sequence[str] = ()) -> Designation:
 def _run(part: str) -> str:
     """The pattern of letters or digits in a row; long numbers may be written in groups, and GBT as GB/T."""
     if part.isdigit():
-        return _BETWEEN_GROUPS.join(part) if len(part) >= FEWEST_DIGITS else part
+        return _BETWEEN_GROUPS.join(part) if FEWEST_DIGITS <= len(part) <= 34 else part
     return "[/·]?".join(part) if len(part) < FEWEST_DIGITS else re.escape(part)
 
 
@@ -307,9 +308,8 @@ def _version(text: str, number: str) -> Designation:
 
 def _number(text: str, number: str) -> Designation:
     number = number.rstrip("-/")
-    pattern = (
-        "[,' \u00a0\u202f]?".join(_GROUPS.split(number)) if number.isdigit() and number[0] != "0" else re.escape(number)
-    )
+    is_grouped = number.isdigit() and number[0] != "0"
+    pattern = "[,' \u00a0\u202f]?".join(_GROUPS.split(number)) if is_grouped else re.escape(number)
     return Designation(
         text.strip().rstrip("-/"),
         f"{text} {number}",
