@@ -13,11 +13,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import chdir, contextmanager
+from contextlib import chdir
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -33,6 +31,15 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
 
 import pointsman
+from _authors_kit import fake_server, typed
+from _authors_selectors import (
+    language_model_measured,
+    llama_index_selectors,
+    selectors,
+    selectors_measured,
+    types_of_ones_own,
+)
+from _authors_words import console_in_three_languages, page_of_ones_own_retrievers, translations
 from _cases import outcome, print_cases
 from chinese_typos import TYPOS
 from pointsman import (
@@ -40,18 +47,10 @@ from pointsman import (
     Dataset,
     Document,
     EnhancedRetrievalService,
-    EnsembleSelector,
-    HybridSelector,
     LLMRouter,
-    LLMSelector,
-    MultiIndexQueryEngine,
-    MultiModalRetriever,
     Query,
-    ReActAgent,
     RetrievalWorkflow,
-    RuleSelector,
     SimpleHybridRetriever,
-    ToolMetadata,
     router_select,
 )
 from pointsman.embedders.scripted_embedders import HashingEmbedder
@@ -71,63 +70,6 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 Case = Callable[[], Iterator[tuple[str, bool]]]
 """Yields what was tried, and whether it was right."""
-
-CHOICES: Final = [
-    ToolMetadata(name="vector_search", description="Semantic similarity search"),
-    ToolMetadata(name="keyword_search", description="Exact text matching"),
-]
-
-
-class AuthorsQuery:
-    """The document uses ``Query(text=…)`` and leaves the class open."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-
-class AuthorsSelector:
-    """A selector with the document's ``select`` alone, whose result has ``ind`` and ``reason`` alone."""
-
-    def __init__(self, index: int) -> None:
-        self.index = index
-
-    def select(self, choices: Any, query: Any) -> Any:  # noqa: ARG002, D102
-        return SimpleNamespace(ind=self.index, reason=f"{query.text} is about {self.index}")
-
-
-class AuthorsLLMSelector(LLMSelector):
-    """The document's methods, overridden."""
-
-    def _build_prompt(self, choices_text: str, query: Any, num_choices: int) -> str:
-        return f"MINE {query.text} {choices_text} {num_choices}"
-
-
-def selectors() -> Iterator[tuple[str, bool]]:
-    """Row 000: selectors of one's own, and what consumers tell."""
-    result = LLMSelector(ScriptedLLM(["[2, 1]", "[2, 1]"]), select_multi=True).select(CHOICES, "x")
-    yield "select_multi with one output: the first named", (result.ind, result.fallback) == (1, None)
-    own: Any = AuthorsSelector(1)
-    query: Any = AuthorsQuery("it")
-    hybrid = HybridSelector(own, RuleSelector([lambda _, choice: float(choice.name == "vector_search")]), 0.7, 0.3)
-    yield "HybridSelector of selectors with ind alone", hybrid.select(CHOICES, "it").ind == 1
-    yield "EnsembleSelector of selectors with ind alone", EnsembleSelector([own]).select(CHOICES, "it").ind == 1
-    rules = RuleSelector([lambda query, choice: float(choice.name == "keyword_search" and query.text == "it")])
-    yield "a Query class of one's own", rules.select(CHOICES, query).ind == 1
-    llm = ScriptedLLM(['{"index": 2, "reason": "x"}'])
-    AuthorsLLMSelector(llm).select(CHOICES, "it")
-    yield "_build_prompt overridden", llm.calls[0].prompt.startswith("MINE it")
-    engines: list[Any] = [SimpleNamespace(query=str.lower), SimpleNamespace(query=str.upper)]
-    engine = MultiIndexQueryEngine(engines, ["one", "two"], own)
-    yield "MultiIndexQueryEngine: the answer", engine.query("it") == "IT"
-    yield "MultiIndexQueryEngine: the choice and its reason", engine.routed("it").selection.reason == "it is about 1"
-    yield "MultiIndexQueryEngine.descriptions", list(engine.descriptions) == ["one", "two"]
-    tool: Any = SimpleNamespace(metadata=ToolMetadata("shout", "Say it loudly"), call=str.upper)
-    yield "a tool that has metadata, as LlamaIndex's", ReActAgent([tool], own).run("it") == "IT"
-    texts: Any = SimpleNamespace(retrieve=lambda _: [Document("text", "")])
-    images: Any = SimpleNamespace(retrieve=lambda _: [Document("image", "")])
-    for question in ("系统架构示意图", "покажи диаграмму", "схема подключения"):
-        chosen = MultiModalRetriever(texts, images).retrieve(question)
-        yield f"a picture is meant: {question}", [hit.id for hit in chosen] == ["image"]
 
 
 def errors() -> Iterator[tuple[str, bool]]:
@@ -217,7 +159,7 @@ def rerankers() -> Iterator[tuple[str, bool]]:
         RetrievalWorkflow(reranker="sentence-transformers:no/such-model")
     except (ModelError, MissingDependencyError) as error:
         yield "reranker='sentence-transformers:…'", "sentence-transformers" in str(error)
-    with rerank_server() as url:
+    with fake_server(jina_answer) as url:
         settings = pointsman.Settings(reranker=f"jina:m@{url}", enable_reranker_by_default=True)
         workspace = pointsman.open("ws", embedder=HashingEmbedder(), settings=settings)
         workspace.dataset("rails").add([Document(str(number), text) for number, text in enumerate(texts)])
@@ -226,28 +168,10 @@ def rerankers() -> Iterator[tuple[str, bool]]:
             yield f"enable_reranker_by_default: {strategy}", context.reranked and context.hits[0].id == "2"
 
 
-@contextmanager
-def rerank_server() -> Iterator[str]:
-    """Serve Jina's form of a rerank API on this machine."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            scores = enumerate(scores_of(body["query"], body["documents"]))
-            results = [{"index": index, "relevance_score": score} for index, score in scores]
-            answer = json.dumps({"results": results}).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        def log_message(self, *arguments: Any) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+def jina_answer(body: dict[str, Any]) -> dict[str, Any]:
+    """Return what Jina's rerank API answers, by its form."""
+    scores = enumerate(scores_of(body["query"], body["documents"]))
+    return {"results": [{"index": index, "relevance_score": score} for index, score in scores]}
 
 
 class AuthorsRetriever:
@@ -488,14 +412,6 @@ def help_in_three_languages() -> Iterator[tuple[str, bool]]:
                     yield f"{language}: {text}", bool(re.search("[а-я一-鿿]", text))
 
 
-def typed(*words: str, **variables: str) -> str:
-    """Return what a command prints, as typed at a terminal: its output, or its error."""
-    environment = {**os.environ, "POINTSMAN_EMBEDDER": "hashing", "PYTHONIOENCODING": "utf-8", **variables}
-    command = [sys.executable, "-m", "pointsman", *words]
-    answer = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
-    return answer.stdout or answer.stderr
-
-
 def fitted_and_measured() -> Iterator[tuple[str, bool]]:
     """Rows console, 003 and 004: what tune and calibrate tell; one's own retriever; what a model has cost."""
     subjects = [
@@ -639,29 +555,12 @@ def typos() -> Iterator[tuple[str, bool]]:
     yield "what is right stays", all(workspace.search(right).spelling is None for _, right in typos)
 
 
-def selectors_measured() -> Iterator[tuple[str, bool]]:
-    """Row 000: selectors measured by name."""
-    folder = Path("choices")
-    folder.mkdir()
-    lines = [{"_id": choice.name, "title": choice.name, "text": choice.description} for choice in CHOICES]
-    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    (folder / "queries.jsonl").write_text(
-        '{"_id": "1", "text": "what does it mean"}\n{"_id": "2", "text": "exact keyword"}'
-    )
-    (folder / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n1\tvector_search\t1\n2\tkeyword_search\t1\n")
-    command = [sys.executable, "-m", "pointsman", "eval-select", "choices", "--json"]
-    environment = {**os.environ, "POINTSMAN_EMBEDDER": "hashing"}
-    answer = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
-    figures = json.loads(answer.stdout)["selectors"]
-    yield "eval-select: selectors by name", {"embedding", "rule", "hybrid", "ensemble"} <= set(figures)
-    yield "eval-select: rules are right", figures["rule"]["accuracy"] == 1.0
-    parts = {"accuracy", "latency_ms", "latency_without_embedding_ms", "llm"}
-    yield "eval-select: accuracy, latency, calls and tokens", all(parts <= set(figure) for figure in figures.values())
-
-
 ROWS: Final[dict[str, Case]] = {
     "000": selectors,
+    "000-llama-index": llama_index_selectors,
     "000-measured": selectors_measured,
+    "000-models": language_model_measured,
+    "000-types": types_of_ones_own,
     "001": transformations,
     "001-names": names,
     "001-refusal": tiny_datasets,
@@ -677,7 +576,10 @@ ROWS: Final[dict[str, Case]] = {
     "004-settings": settings_and_service,
     "console": messages_in_three_languages,
     "errors": errors,
+    "console-pages": console_in_three_languages,
     "help": help_in_three_languages,
+    "help-equal": translations,
+    "own-retrievers": page_of_ones_own_retrievers,
     "measured": fitted_and_measured,
     "rerank": rerankers,
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ import pytest
 from pointsman import (
     BaseSelector,
     Dataset,
+    DescriptionSelector,
     EmbeddingSelector,
     EnsembleSelector,
     HybridSelector,
@@ -36,6 +38,7 @@ from pointsman import (
     keyword_match_rule,
     semantic_query_rule,
 )
+from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.selector import RandomSelector, query_length_rule
 from pointsman.tools.errors import InputError
 from pointsman.values.types import Query
@@ -296,6 +299,34 @@ def test_votes_decide(kind: Any) -> None:
 
 
 # ── what an author brings along: classes of one's own, and LlamaIndex's ──────────────────────────────────────────────
+
+
+@dataclass
+class WeighedChoice(ToolMetadata):
+    weight: float = 1.0
+
+
+class NamedChoice(ToolMetadata):
+    def __init__(self, name: str, weight: float) -> None:
+        super().__init__(name, f"the {name} one")
+        self.weight = weight
+
+
+@pytest.mark.parametrize("kind", [WeighedChoice, NamedChoice])
+def test_choices_derived_from_the_documents_dataclass(kind: Any) -> None:
+    choices = [kind("a", weight=0.1), kind("b", weight=2.0)] if kind is NamedChoice else [
+        kind("a", "x", weight=0.1), kind("b", "y", weight=2.0)]  # fmt: skip
+    by_weight = RuleSelector([lambda _, choice: choice.weight])  # type: ignore[attr-defined]
+    assert by_weight.select(choices, "x").ind == 1
+
+
+@pytest.mark.parametrize("kind", [EmbeddingSelector, DescriptionSelector])
+def test_a_description_that_was_changed_is_compared(kind: Any) -> None:
+    selector = kind(embedder=HashingEmbedder())
+    choices = [ToolMetadata("a", "tea and coffee"), ToolMetadata("b", "rails and signals")]
+    assert selector.select(choices, "rails").ind == 1
+    choices[0].description, choices[1].description = choices[1].description, choices[0].description
+    assert selector.select(choices, "rails").ind == 0
 
 
 class OwnQuery:

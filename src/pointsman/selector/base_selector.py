@@ -3,6 +3,9 @@
 To write one, subclass `BaseSelector` and implement ``select`` or ``aselect``. The base class supplies the other,
 turns plain strings into queries and choices, handles trivial cases, and checks the result, so that selecting a choice
 that does not exist is always an error. `as_selector` takes those that do not subclass it.
+
+`ToolMetadata`, `SingleSelection` and `SelectorResult` are plain dataclasses, so that dataclasses of yours may derive
+from them.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from pointsman.tools.sync_and_async import Twins, in_thread, wait_for
 from pointsman.values.types import Query
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class ToolMetadata:
     """A choice: its name and what it is for. ``metadata["examples"]`` may list queries that belong to it, or be one."""
 
@@ -37,7 +40,7 @@ class ToolMetadata:
         return f"{self.name}: {self.description}" if self.description else self.name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class SingleSelection:
     """One selected choice: its 0-based index, the reason, and its score if the selector has one."""
 
@@ -54,7 +57,7 @@ class Fallback:
     policy: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class SelectorResult:
     """The selected choices, best first.
 
@@ -72,7 +75,7 @@ class SelectorResult:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "selections", list(self.selections))
+        self.selections = list(self.selections)
 
     @property
     def abstained(self) -> bool:
