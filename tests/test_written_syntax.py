@@ -27,6 +27,8 @@ SYNTAX_CASES = [
         "давление предохранительный клапан",
         '"предохранительный клапан" -насос',
     ),
+    ("„синий клапан“ насос", "синий клапан насос", '"синий клапан"'),
+    ("pump -„safety valve” „blue“", "pump blue", '"blue" -"safety valve"'),
     ("压力 -锅炉 「安全阀」", "压力 安全阀", '"安全阀" -锅炉'),
     ("pressure +valve -INV-2026-0417", "pressure valve", "+valve -INV-2026-0417"),
 ]
@@ -43,6 +45,7 @@ KEYWORDS_WITHOUT_SYNTAX = [
     'screen 15" wide 17"',
     "C++ a+b",
     "《红楼梦》 作者",
+    "„Kessel ohne Ende",
     "the 'safety valve'",
     'an unclosed "quote',
     '""',

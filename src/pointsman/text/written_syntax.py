@@ -1,7 +1,7 @@
 """The syntax that people write into a query: ``"exact phrase"``, ``-word``, ``-"phrase"`` and ``+word``.
 
 =================== ===========================================================================================
-``"exact phrase"``  a document holds these very words in a row; also ``«…»``, ``“…”`` and ``「…」``
+``"exact phrase"``  a document holds these very words in a row; also ``«…»``, ``“…”``, ``„…“`` and ``「…」``
 ``+word``           a document holds a form of the word; ``+"phrase"`` is a phrase
 ``-word``           no document holds a form of the word; in Chinese: the characters in a row
 ``-"phrase"``       no document holds these very words in a row
@@ -41,14 +41,14 @@ _MARKS: Final = ",.?!;:…，。？！；：、"
 _OPERATOR: Final = late(
     rf"""(?: (?<!\S) (?P<sign>[-+]?) | (?<=[{_HAN}]) )
         (?: "(?P<straight>[^"\n]*\w[^"\n]*)" | «(?P<french>[^»\n]*\w[^»\n]*)» | “(?P<curly>[^”\n]*\w[^”\n]*)”
-          | 「(?P<corner>[^」\n]*\w[^」\n]*)」
-          | (?<=[-+]) (?P<word>[^\W\d_] (?: [^\s"«»“”「」{_MARKS}] | [{_MARKS}](?=\w) )* )
+          | 「(?P<corner>[^」\n]*\w[^」\n]*)」 | „(?P<low>[^“”\n]*\w[^“”\n]*)[“”]
+          | (?<=[-+]) (?P<word>[^\W\d_] (?: [^\s"«»„“”「」{_MARKS}] | [{_MARKS}](?=\w) )* )
           | (?<=-) (?P<number>\d{{3,}}) )
         (?=[\s{_MARKS}{_HAN}]|$)""",
     re.VERBOSE,
 )
 _SENTENCE: Final = late(r"[.?!;:…](?:\s|$)|[。？！；：]|,(?:\s|$)|，")
-_QUOTE: Final = late('["«»“”「」]')
+_QUOTE: Final = late('["«»„“”「」]')
 _LETTERS: Final = late(r"\w+")
 
 
@@ -128,7 +128,7 @@ def read_syntax(text: str, syntax: Syntax) -> WrittenQuery | None:
     >>> read_syntax('who wrote "safety valve"?', "auto") is None
     True
     """
-    if syntax == "plain" or not any(sign in text for sign in '-+"«“「'):
+    if syntax == "plain" or not any(sign in text for sign in '-+"«„“「'):
         return None
     required_terms: list[WrittenTerm] = []
     excluded_terms: list[WrittenTerm] = []
@@ -137,7 +137,7 @@ def read_syntax(text: str, syntax: Syntax) -> WrittenQuery | None:
         word = match["word"] or match["number"]
         if word is not None and _is_flag(match["sign"], word):
             continue
-        phrase = match["straight"] or match["french"] or match["curly"] or match["corner"]
+        phrase = match["straight"] or match["french"] or match["curly"] or match["corner"] or match["low"]
         term = WrittenTerm((word or phrase).strip(), word is None)
         own_text = text[end : match.start()]
         texts_between.append(own_text)

@@ -172,7 +172,7 @@ function body(params) {
   };
 }
 
-const QUOTES = [['"', '"'], ["«", "»"], ["“", "”"], ["「", "」"]];
+const QUOTES = [['"', '"'], ["«", "»"], ["“", "”"], ["„", "“"], ["„", "”"], ["「", "」"]];
 
 /** A question without a part of its syntax, in whichever quotation marks it is written; null if it is not there. */
 function without(question, part) {
