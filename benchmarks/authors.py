@@ -32,6 +32,7 @@ from llama_index.core.schema import NodeWithScore, TextNode
 
 import pointsman
 from _authors_kit import fake_server, typed
+from _authors_questions import commands, compression_in_all, follow_ups, synonyms
 from _authors_selectors import (
     language_model_measured,
     llama_index_selectors,
@@ -511,23 +512,6 @@ def transformations() -> Iterator[tuple[str, bool]]:
         yield f"a courtesy is no subject: {follow_up}", subject in searched_text and is_itself and not says_courtesy
 
 
-def synonyms() -> Iterator[tuple[str, bool]]:
-    """Row 001: synonyms in the form of the word they stand for, and those of one's own."""
-    expander = RuleExpander(["synonym"])
-    for question, wrong in (("быстро доехать", "скорый доехать"), ("как устранить телефон", "починить телефон")):
-        texts = [variant.text for variant in expander.transform(question).variants]
-        yield f"{question}: {', '.join(texts) or 'none'}", wrong not in texts
-    Path("own.txt").write_text("турникет, вертушка\nlaptop => notebook\n")
-    settings = pointsman.Settings(synonyms="own.txt")
-    workspace = pointsman.open("ws", settings=settings, embedder=HashingEmbedder())
-    workspace.dataset("gate", indexing_technique="keyword").add(
-        [Document("a", "Вертушка открывается картой."), Document("b", "A notebook is kept in the drawer.")]
-    )
-    for question, found in (("турникет", "a"), ("laptop", "b")):
-        hits = workspace.search(question, refuse="never").hits
-        yield f"own synonyms: {question}", [hit.id for hit in hits] == [found]
-
-
 def tiny_datasets() -> Iterator[tuple[str, bool]]:
     """Row 001: questions over many tiny datasets are judged together."""
     lines = (Path(__file__).parent / "tiny_datasets.tsv").read_text("utf-8").splitlines()
@@ -562,6 +546,7 @@ ROWS: Final[dict[str, Case]] = {
     "000-models": language_model_measured,
     "000-types": types_of_ones_own,
     "001": transformations,
+    "001-follow-ups": follow_ups,
     "001-names": names,
     "001-refusal": tiny_datasets,
     "001-synonyms": synonyms,
@@ -571,6 +556,8 @@ ROWS: Final[dict[str, Case]] = {
     "003": hybrid_retriever,
     "004": keyword_index,
     "004-compression": compression,
+    "004-commands": commands,
+    "004-compression-in-all": compression_in_all,
     "004-evaluation": evaluation,
     "004-typos": typos,
     "004-settings": settings_and_service,

@@ -3,7 +3,7 @@
 There, semicolons separate groups of words that are interchangeable in most queries. A word after ``-`` is suggested
 for the others but has no synonyms itself, as it often means something else: *hard* is *difficult*, but not in a *hard
 drive*. The same holds for phrases, whose words are joined by ``_``. English and Russian words are recognised in every
-inflected form and suggested in the base form, as search stems them.
+inflected form; all stand there in their base form.
 """
 
 from __future__ import annotations
@@ -17,9 +17,14 @@ from pointsman.text.unicode import fold
 
 
 @cache
+def _words_file() -> str:
+    return Path(__file__).with_name("synonyms.txt").read_text("utf-8")
+
+
+@cache
 def _table() -> dict[str, tuple[str, ...]]:
     table: dict[str, dict[str, None]] = {}
-    for group in Path(__file__).with_name("synonyms.txt").read_text("utf-8").split(";"):
+    for group in _words_file().split(";"):
         words = [word.replace("_", " ") for word in group.split()]
         for word in words:
             if word[0] != "-" and " " not in word:
@@ -36,6 +41,9 @@ def longest_han() -> int:
 
 
 _ADJECTIVE = re.compile("(?:ый|ая|ое|ые|ого|ому|ую|ым|ых|ыми|(?:нн|ск)(?:ий|ие|ой|ом|им|их|ими))$")
+_ENDING = re.compile(
+    "(?P<verb>ться|ть|ти|чь)$|(?P<adjective>[ыио]й)$|(?P<feminine>[ая])$|(?P<neuter>[оеё])$|(?P<either>ь)$"
+)
 _PERHAPS_ADJECTIVE = re.compile("(?:ий|ие|ой|ей|им|ем|ом|их|ими|яя|юю|его|ему)$")  # новой, but also машиной
 
 
@@ -66,3 +74,28 @@ def synonyms(word: str) -> tuple[str, ...]:
     (('automobile', 'vehicle'), ('автомобиль', 'авто'), ('计算机',), (), ())
     """
     return next((_table()[key] for key in _keys(word) if key in _table()), ())
+
+
+@cache
+def _base_forms() -> frozenset[str]:
+    return frozenset(fold(word) for word in re.findall(r"[^\s;-][^\s;]*", _words_file()))
+
+
+def _declension(word: str) -> str:
+    """Return what Russian words have in common whose neighbours have the same endings; empty for English."""
+    ending = _ENDING.search(word)
+    return "" if word.isascii() else ending.lastgroup or "" if ending else "masculine"
+
+
+def replacements(word: str) -> tuple[str, ...]:
+    """Return the synonyms that can stand in a sentence where a word stands.
+
+    There are none for an inflected English or Russian word, and no Russian ones of another gender: nothing inflects
+    them here.
+
+    >>> replacements("car"), replacements("cars"), replacements("исправить"), replacements("машина")
+    (('automobile', 'vehicle'), (), ('починить', 'устранить'), ())
+    """
+    if (form := fold(word)) < "\u2fff" and form not in _base_forms():
+        return ()
+    return tuple(synonym for synonym in synonyms(word) if _declension(synonym) == _declension(form))

@@ -12,8 +12,7 @@ from pointsman.retrieval.run.variant import Variant
 from pointsman.text import DEFAULT_ANALYZER, fold, scripts
 from pointsman.text.grammar import HAN_RUN, STOP
 from pointsman.text.grammar.grammar_words import en, ru
-from pointsman.text.grammar.thesaurus import longest_han
-from pointsman.text.grammar.thesaurus import synonyms as everyday_synonyms
+from pointsman.text.grammar.thesaurus import longest_han, replacements
 from pointsman.tools.errors import InputError
 from pointsman.tools.late_regex import late
 from pointsman.values.types import Query
@@ -163,7 +162,7 @@ class RuleExpander(BaseTransformer):
 
     def _synonyms_of(self, term: str) -> tuple[str, ...]:
         if self._is_default:
-            return everyday_synonyms(term)
+            return replacements(term)
         return self._synonyms.get(_key(term)) or (self._by_stems.get(_stems(term), ()) if self._by_stems else ())
 
     def _terms(self, text: str) -> Iterator[tuple[int, int, tuple[str, ...]]]:
