@@ -162,11 +162,21 @@ def rerankers() -> Iterator[tuple[str, bool]]:
         yield "reranker='sentence-transformers:…'", "sentence-transformers" in str(error)
     with fake_server(jina_answer) as url:
         settings = pointsman.Settings(reranker=f"jina:m@{url}", enable_reranker_by_default=True)
-        workspace = pointsman.open("ws", embedder=HashingEmbedder(), settings=settings)
+        llm = ScriptedLLM(lambda _: {"passage": "A red signal stops trains."})
+        workspace = pointsman.open("ws", embedder=HashingEmbedder(), settings=settings, llm=llm)
         workspace.dataset("rails").add([Document(str(number), text) for number, text in enumerate(texts)])
-        for strategy in ("bm25", "vector", "hybrid", "multi_query", "decomposition", "compression", "auto"):
+        for strategy in (
+            *("bm25", "vector", "hybrid", "sparse", "multi_query", "decomposition"),
+            *("compression", "parent_child", "hyde", "query2doc", "auto"),
+        ):
             context = workspace.search("red signal", strategy=strategy, refuse=False)
             yield f"enable_reranker_by_default: {strategy}", context.reranked and context.hits[0].id == "2"
+        yield "auto says that it reranks, and why", any(what.what == "rerank" for what in context.decisions)
+        with TestClient(create_app(workspace), base_url="http://localhost") as client:
+            for strategy in ("bm25", "auto"):
+                body = {"query": "red signal", "strategy": strategy}
+                answer = client.post("/api/retrieval/search", json=body).json()
+                yield f"HTTP: reranking_applied, {strategy}", answer.get("reranking_applied") is True
 
 
 def jina_answer(body: dict[str, Any]) -> dict[str, Any]:
