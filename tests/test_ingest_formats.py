@@ -172,11 +172,42 @@ def test_substitutions_and_pictures_of_restructured_text() -> None:
             "<FictionBook><body><section><title><p>Глава</p></title><p>Слова.</p></section></body><binary>QUJD</binary></FictionBook>",
             "Глава\n\nСлова.",
         ),
+        (
+            "a.fb2",
+            (
+                "<FictionBook xmlns='http://www.gribuser.ru/xml/fictionbook/2.0' xmlns:l='l'><body><section id='s1'>"
+                "<p>Слова <a l:href='#n1' type='note'>1</a>.</p><image l:href='#i.png' alt='Карта'/></section></body>"
+                "</FictionBook>"
+            ),
+            "Слова 1.\n\nalt: Карта",
+        ),
+        (
+            "a.xml",
+            "<book xmlns='http://docbook.org/ns/docbook' version='5.0'><para xml:id='p1'>Стрелка.</para></book>",
+            "Стрелка.",
+        ),
         ("a.svg", "<svg xmlns='http://www.w3.org/2000/svg'><text>схема</text></svg>", "схема"),
+        (
+            "a.tex",
+            (
+                "\\newcommand{\\depot}[1]{депо #1}\n\n\\renewcommand*\\name[2][x]{von #1}\n\n\\def\\x#1{Text #1}\n\n"
+                "\\begin{figure}[!ht]\n图 \\#1\n\\end{figure}"
+            ),
+            "депо\n\nvon\n\nText\n\n图 #1",
+        ),
     ],
 )
 def test_formats_with_little_markup(name: str, data: str, text: str) -> None:
     assert text_of_file(name, data) == text
+
+
+@pytest.mark.parametrize(
+    "unit", ["\\newcommand\\a[1]", "\\def\\a[", "\\begin{figure}[ht", "\\newcommand{\\a}[1][", "#1"]
+)
+def test_definitions_of_tex_take_time_that_grows_with_the_text_alone(unit: str) -> None:
+    start = time.process_time()
+    text_of_file("a.tex", unit * (200_000 // len(unit)))
+    assert time.process_time() - start < 20
 
 
 def test_an_entity_that_grows_is_not_expanded() -> None:

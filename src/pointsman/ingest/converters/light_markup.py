@@ -47,8 +47,11 @@ _TEX_ACCENTS = dict(
 _TEX_SILENT = re.compile(
     r"\\begin\{(?:tabular.?|array|longtable)\}(?:\{[^{}]{0,200}\}){1,2}|"
     r"\\(?:documentclass|usepackage|include|input|includegraphics|label|ref|eqref|pageref|autoref|cref|cite[a-z]*|"
-    r"bibliography|bibliographystyle|begin|end|vspace|hspace|setlength|pagestyle|thispagestyle|geometry|newcommand|"
-    r"renewcommand|def|setcounter)\*?(?:[ ]?\[[^\[\]]{0,500}\])*(?:\{[^{}]{0,1000}\})?"
+    r"bibliography|bibliographystyle|begin|end|vspace|hspace|setlength|pagestyle|thispagestyle|geometry|setcounter)\*?"
+    r"(?:[ ]?\[[^\[\]]{0,500}\])*(?:\{[^{}]{0,1000}\})?(?:\[[!htbpH]{1,6}\])?|"
+    r"\\(?:(?:new|renew|provide)command|(?:new|renew)environment|def(?![A-Za-z]))\*?[ ]?"
+    r"(?:\\[A-Za-z@]{1,100}|\{[^{}]{0,100}\})?"
+    r"(?:\[\d\](?:\[[^\[\]]{0,500}\])?)?"  # the words of a definition stay
 )
 _TEX_LINK = re.compile(r"\\href\{[^{}]{0,1000}\}")
 _TEX_SYMBOLS = {"\\ss": "ß", "\\ae": "æ", "\\oe": "œ", "\\o": "ø", "\\l": "ł", "\\ldots": "…", "\\item": "• "}
@@ -137,7 +140,7 @@ def _tex_plain(text: str) -> str:
         text = text.replace(mark, character)
     text = re.sub(r"\\[,;:! ]", " ", text)
     text = re.sub(r"(\\[A-Za-z]+)\*?[ ]?", lambda command: _TEX_SYMBOLS.get(command[1], ""), text)
-    return re.sub(r"\\([%&#_${}])|[{}]|(?<!\\)\$", lambda mark: mark[1] or "", text).strip()
+    return re.sub(r"\\([%&#_${}])|[{}]|(?<!\\)\$|#+\d", lambda mark: mark[1] or "", text).strip()
 
 
 def _compose(accent: str, letter: str) -> str:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 _PARTS = frozenset({"section", "chapter", "body", "article", "book", "part", "appendix", "preface", "sect1", "sect2"})
 _PROSE = frozenset({"p", "para", "simpara", "subtitle", "text-author", "title"})
 _SKIPPED = frozenset({"binary", "script", "style"})
+_BOOKS = ("{http://www.gribuser.ru/xml/fictionbook/", "{http://docbook.org/ns/docbook}")
+_SHOWN_OF_BOOKS = frozenset({"alt", "title"})  # their other attributes are no data
 _TITLES = (".//{*}book-title", "{*}title", "{*}channel/{*}title", "{*}info/{*}title")
 
 
@@ -42,6 +44,7 @@ def _blocks(root: _Element) -> Iterator[Block]:
     fields: list[tuple[str, int]] = []  # the lines of data that wait, with their lines in the file
     level = 0
     attributes_of: Any = etree.XPath("@*")
+    is_book = root.tag.startswith(_BOOKS)
     walk: Any = etree.iterwalk(root, events=("start", "end"))
     for event, element in walk:
         name = _name(element)
@@ -61,7 +64,8 @@ def _blocks(root: _Element) -> Iterator[Block]:
             line = _lines(element)[0]
             has_many = len(element.attrib) > 100  # the list of them that elements give takes quadratic time
             pairs = ((value.attrname, value) for value in attributes_of(element)) if has_many else element.items()
-            fields += [(f"{_local(key)}: {value}", line) for key, value in pairs if value.strip()]
+            shown = ((key, value) for key, value in pairs if value.strip() and (not is_book or key in _SHOWN_OF_BOOKS))
+            fields += [(f"{_local(key)}: {value}", line) for key, value in shown]
             if value := " ".join((element.text or "").split()):
                 fields.append((f"{name}: {value}", line))
             elif len(element):
