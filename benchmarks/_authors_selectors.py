@@ -78,9 +78,11 @@ def logged() -> Iterator[list[str]]:
     handler = logging.Handler()
     handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
     logger = logging.getLogger("pointsman")
+    level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     yield lines
+    logger.setLevel(level)
     logger.removeHandler(handler)
 
 

@@ -119,7 +119,7 @@ _ADDRESS: Final = re.compile(  # of a network card, of IPv6, with a port, of lan
     rf"|(?=(?:[0-9a-f]{{1,4}}:){{0,6}}:|(?:[0-9a-f]+:){{7}})(?:[0-9a-f]{{0,4}}:){{2,7}}[0-9a-f]{{0,4}})(?!-?[{_OWN}:])",
     re.IGNORECASE,
 )
-_PLATE: Final = re.compile(  # of a car; and the number of a person insured in Russia, of a Chinese court's case
+_REGISTRATION: Final = re.compile(  # of a car; and the number of a person insured in Russia, of a Chinese court's case
     rf"(?<![\w-])(?:\d{{3}}-){{2}}\d{{3}}[ -]\d\d(?![\w-])|(?<=[（(])\d{{4}}[)）](?!第)[一-龥][一-龥\d]{{2,14}}\d(?=号)"
     rf"|(?:[京津沪渝冀豫云辽黑湘皖鲁新苏浙赣鄂桂甘晋蒙陕吉闽贵粤青藏川宁琼]\s?[A-Z]\s?[·•.-]?\s?(?=(?:[A-Z]?\d){{3}})[A-Z\d]{{5,6}}"
     rf"|(?<![{_OWN}])[АВЕКМНОРСТУХ]\s?\d{{3}}\s?[АВЕКМНОРСТУХ]{{2}}\s?\d{{2,3}})(?![{_OWN}])",
@@ -220,7 +220,7 @@ def _without_date(question: str) -> Iterator[tuple[int, int, Designation]]:
     """Yield what is no date, the surest first; they may overlap."""
     for match in _VERSION.finditer(question):
         yield *match.span(), _version(match[0], match[1])
-    for match in chain(_PLATE.finditer(question), _LONG_NUMBER.finditer(question)):
+    for match in chain(_REGISTRATION.finditer(question), _LONG_NUMBER.finditer(question)):
         yield *match.span(), _code(match[0])
     for start, end, number in numbers_of_one(question):
         yield start, end, _code(question[start:end], _PARTS.findall(number))

@@ -137,8 +137,7 @@ def read_syntax(text: str, syntax: Syntax) -> WrittenQuery | None:
         word = match["word"] or match["number"]
         if word is not None and _is_flag(match["sign"], word):
             continue
-        phrase = match["straight"] or match["french"] or match["curly"] or match["corner"] or match["low"]
-        term = WrittenTerm((word or phrase).strip(), word is None)
+        term = WrittenTerm(match[match.lastgroup or 0].strip(), word is None)
         own_text = text[end : match.start()]
         texts_between.append(own_text)
         keywords.append(own_text)

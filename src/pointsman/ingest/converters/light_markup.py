@@ -50,8 +50,7 @@ _TEX_SILENT = re.compile(
     r"bibliography|bibliographystyle|begin|end|vspace|hspace|setlength|pagestyle|thispagestyle|geometry|setcounter)\*?"
     r"(?:[ ]?\[[^\[\]]{0,500}\])*(?:\{[^{}]{0,1000}\})?(?:\[[!htbpH]{1,6}\])?|"
     r"\\(?:(?:new|renew|provide)command|(?:new|renew)environment|def(?![A-Za-z]))\*?[ ]?"
-    r"(?:\\[A-Za-z@]{1,100}|\{[^{}]{0,100}\})?"
-    r"(?:\[\d\](?:\[[^\[\]]{0,500}\])?)?"  # the words of a definition stay
+    r"(?:\\[A-Za-z@]{1,100}|\{[^{}]{0,100}\})?(?:\[\d\](?:\[[^\[\]]{0,500}\])?)?"  # the words of a definition stay
 )
 _TEX_LINK = re.compile(r"\\href\{[^{}]{0,1000}\}")
 _TEX_SYMBOLS = {"\\ss": "ß", "\\ae": "æ", "\\oe": "œ", "\\o": "ø", "\\l": "ł", "\\ldots": "…", "\\item": "• "}

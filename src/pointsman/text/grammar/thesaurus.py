@@ -17,15 +17,15 @@ from pointsman.text.unicode import fold
 
 
 @cache
-def _words_file() -> str:
-    return Path(__file__).with_name("synonyms.txt").read_text("utf-8")
+def _groups() -> list[list[str]]:
+    text = Path(__file__).with_name("synonyms.txt").read_text("utf-8")
+    return [[word.replace("_", " ") for word in group.split()] for group in text.split(";")]
 
 
 @cache
 def _table() -> dict[str, tuple[str, ...]]:
     table: dict[str, dict[str, None]] = {}
-    for group in _words_file().split(";"):
-        words = [word.replace("_", " ") for word in group.split()]
+    for words in _groups():
         for word in words:
             if word[0] != "-" and " " not in word:
                 plainest = sorted(words, key=lambda synonym: synonym[0] == "-")
@@ -41,9 +41,7 @@ def longest_han() -> int:
 
 
 _ADJECTIVE = re.compile("(?:ый|ая|ое|ые|ого|ому|ую|ым|ых|ыми|(?:нн|ск)(?:ий|ие|ой|ом|им|их|ими))$")
-_ENDING = re.compile(
-    "(?P<verb>ться|ть|ти|чь)$|(?P<adjective>[ыио]й)$|(?P<feminine>[ая])$|(?P<neuter>[оеё])$|(?P<either>ь)$"
-)
+_ENDING = re.compile("(?:(?P<verb>ться|ть|ти|чь)|(?P<adjective>[ыио]й)|(?P<feminine>[ая])|(?P<neuter>[оеё])|ь)$")
 _PERHAPS_ADJECTIVE = re.compile("(?:ий|ие|ой|ей|им|ем|ом|их|ими|яя|юю|его|ему)$")  # новой, but also машиной
 
 
@@ -78,13 +76,13 @@ def synonyms(word: str) -> tuple[str, ...]:
 
 @cache
 def _base_forms() -> frozenset[str]:
-    return frozenset(fold(word) for word in re.findall(r"[^\s;-][^\s;]*", _words_file()))
+    return frozenset(fold(word.lstrip("-")) for words in _groups() for word in words)
 
 
-def _declension(word: str) -> str:
-    """Return what Russian words have in common whose neighbours have the same endings; empty for English."""
+def _declension(word: str) -> str | None:
+    """Return what Russian words have in common whose neighbours have the same endings; None for English and after ь."""
     ending = _ENDING.search(word)
-    return "" if word.isascii() else ending.lastgroup or "" if ending else "masculine"
+    return ending.lastgroup if ending else None if word.isascii() else "masculine"
 
 
 def replacements(word: str) -> tuple[str, ...]:

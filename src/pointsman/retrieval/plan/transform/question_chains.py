@@ -65,8 +65,7 @@ class BridgeFinder(BaseTransformer):
             return Transformed(query)
         with spending(self.budget) as account:
             try:
-                seconds = _seconds(account)
-                context = self.lookup.search(_first(query, hops), _PASSAGES, seconds)
+                context = self.lookup.search(_first(query, hops), _PASSAGES, _seconds(account))
             except (PointsmanError, TimeoutError) as error:
                 return _failed_transform(query, error)
         return self._fill_hops(query, hops, context)
@@ -79,8 +78,7 @@ class BridgeFinder(BaseTransformer):
             return Transformed(query)
         with spending(self.budget) as account:
             try:
-                seconds = _seconds(account)
-                context = await self.lookup.asearch(_first(query, hops), _PASSAGES, seconds)
+                context = await self.lookup.asearch(_first(query, hops), _PASSAGES, _seconds(account))
             except (PointsmanError, TimeoutError) as error:
                 return _failed_transform(query, error)
         return self._fill_hops(query, hops, context)
