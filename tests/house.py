@@ -67,11 +67,12 @@ def circles(graph: dict[str, set[str]]) -> list[set[str]]:
 
 def rooms_of(folder: str) -> dict[str, set[str]]:
     """The arrows between the modules and packages directly in a package, each a room."""
-    graph: dict[str, set[str]] = {name.removeprefix(f"{folder}.").split(".")[0]: set() for name in inside(folder)}
+    below = set(inside(folder))
+    graph: dict[str, set[str]] = {name.removeprefix(f"{folder}.").split(".")[0]: set() for name in sorted(below)}
     for name, targets in arrows().items():
         if name.startswith(f"{folder}."):
             room = name.removeprefix(f"{folder}.").split(".")[0]
-            rooms = {target.removeprefix(f"{folder}.").split(".")[0] for target in targets & set(inside(folder))}
+            rooms = {target.removeprefix(f"{folder}.").split(".")[0] for target in targets & below}
             graph[room] |= rooms - {room}
     return graph
 
@@ -106,10 +107,11 @@ def purpose(room: str) -> str:
 @cache
 def rooms_with_tests() -> dict[str, list[str]]:
     """The test files of each room: those that name it most; what every test imports counts less."""
+    rooms = rooms_of("pointsman")
     files = collections.defaultdict(list)
     for path in sorted((ROOT / "tests").glob("test_*.py")):
         counts = collections.Counter(re.findall(r"\bpointsman\.(\w+)", path.read_text("utf-8")))
-        weights = {room: counts[room] / (2 if room in ("values", "tools") else 1) for room in rooms_of("pointsman")}
+        weights = {room: counts[room] / (2 if room in ("values", "tools") else 1) for room in rooms}
         files[max(weights, key=lambda room: weights[room])].append(path.name)
     return files
 

@@ -9,7 +9,8 @@ import ast
 import collections
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -56,10 +57,10 @@ def is_vague(name: str) -> bool:
     return any(word in vocabulary()[title] for title in titles) or is_participle(name)
 
 
-def bound_names(tree: ast.AST) -> Iterator[str]:
-    """Every name that the code binds: variables, arguments, attributes, functions and classes."""
+def bound_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Every name that nodes bind, parents first: variables, arguments, attributes, functions and classes."""
     compared: set[ast.AST] = set()  # the second arguments of comparisons
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in COMPARISONS:
             compared.add(node.args.args[-1])
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -74,17 +75,29 @@ def bound_names(tree: ast.AST) -> Iterator[str]:
             yield node.attr
 
 
+@dataclass(frozen=True)
+class NamesOfFile:
+    """The names of a Python file: bound ones, functions and methods, classes, and classes at its top level."""
+
+    path: Path
+    bound: list[str]
+    functions: list[str]
+    classes: list[str]
+    top_classes: list[str]
+
+
 @cache
-def trees(folder: Path) -> list[tuple[Path, ast.Module]]:
-    """The Python files below a folder."""
-    return [(path, ast.parse(path.read_text("utf-8"))) for path in sorted(folder.rglob("*.py"))]
-
-
-def functions(tree: ast.AST) -> Iterator[str]:
-    """The names of all functions and methods."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node.name
+def names_by_file(folder: Path) -> list[NamesOfFile]:
+    """The names of the Python files below a folder. Trees are not kept: they would slow later tests down."""
+    files = []
+    for path in sorted(folder.rglob("*.py")):
+        tree = ast.parse(path.read_text("utf-8"))
+        nodes = list(ast.walk(tree))
+        functions = [node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        classes = [node.name for node in nodes if isinstance(node, ast.ClassDef)]
+        top_classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+        files.append(NamesOfFile(path, list(bound_names(nodes)), functions, classes, top_classes))
+    return files
 
 
 @pytest.mark.parametrize(
@@ -107,7 +120,7 @@ def test_vague_names_are_pronouns_adverbs_empty_nouns_and_participles(name: str,
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_vague_names_are_rare_among_bound_names(folder: str) -> None:
-    names = [name for _, tree in trees(FOLDERS[folder]) for name in bound_names(tree)]
+    names = [name for file in names_by_file(FOLDERS[folder]) for name in file.bound]
     words = collections.Counter(name for name in names if is_vague(name))
     figure = 1000 * words.total() / len(names)
     assert figure <= LIMITS[folder], f"{figure:.1f} in 1,000: {words.most_common(40)}"
@@ -116,9 +129,9 @@ def test_vague_names_are_rare_among_bound_names(folder: str) -> None:
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_functions_are_not_named_by_a_participle_alone(folder: str) -> None:
     names = [
-        f"{path.name}: {name}"
-        for path, tree in trees(FOLDERS[folder])
-        for name in functions(tree)
+        f"{file.path.name}: {name}"
+        for file in names_by_file(FOLDERS[folder])
+        for name in file.functions
         if is_participle(name)
     ]
     assert len(names) <= PARTICIPLE_FUNCTIONS[folder], f"{len(names)}: {names}"
@@ -128,10 +141,9 @@ def test_a_class_name_is_defined_once_or_is_a_mirror_that_the_page_explains() ->
     section = PAGE.read_text("utf-8").split("## Mirrors")[1].split("\n## ")[0]
     mirrors = set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
     modules: dict[str, set[str]] = collections.defaultdict(set)
-    for path, tree in trees(FOLDERS["src"]):
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
-                modules[node.name].add(str(path.relative_to(FOLDERS["src"])))
+    for file in names_by_file(FOLDERS["src"]):
+        for name in file.classes:
+            modules[name].add(str(file.path.relative_to(FOLDERS["src"])))
     repeated = {name: sorted(paths) for name, paths in modules.items() if len(paths) > 1}
     assert {name: paths for name, paths in repeated.items() if name not in mirrors} == {}
     assert mirrors <= set(repeated), "a mirror is listed whose name is defined once"
@@ -161,15 +173,15 @@ def public_names() -> dict[str, str]:
     """Names of public modules, packages and classes, each with its path."""
     names: dict[str, str] = {}
     root = FOLDERS["src"] / "pointsman"
-    for path, tree in trees(FOLDERS["src"]):
-        if not path.is_relative_to(root):
+    for file in names_by_file(FOLDERS["src"]):
+        if not file.path.is_relative_to(root):
             continue
-        module = path.relative_to(root).with_suffix("")
+        module = file.path.relative_to(root).with_suffix("")
         parts = [part for part in module.parts if part != "__init__"]
         if any(part.startswith("_") for part in parts):
             continue
-        classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef) and node.name[0] != "_"]
-        names |= dict.fromkeys([*parts[-1:], *classes], str(path.relative_to(root)))
+        classes = [name for name in file.top_classes if name[0] != "_"]
+        names |= dict.fromkeys([*parts[-1:], *classes], str(file.path.relative_to(root)))
     return names
 
 
@@ -189,7 +201,7 @@ def test_the_glossary_explains_a_word_once_and_only_words_in_use() -> None:
     rows = glossary_rows()
     counts = collections.Counter(term for row in rows for term in row)
     assert [term for term, count in counts.items() if count > 1] == []
-    names = [name for _, tree in trees(FOLDERS["src"]) for name in bound_names(tree)]
+    names = [name for file in names_by_file(FOLDERS["src"]) for name in file.bound]
     used = {word for name in (*names, *public_names()) for word in map(singular, words_of(name))}
     assert [row for row in rows if not any(set(term.split()) <= used for term in row)] == []
 
@@ -200,18 +212,17 @@ def main(folders: list[str]) -> None:
         words: collections.Counter[str] = collections.Counter()
         files: collections.Counter[str] = collections.Counter()
         participles = total = 0
-        for path, tree in trees(folder):
-            names = list(bound_names(tree))
-            vague = [name for name in names if is_vague(name)]
-            total += len(names)
+        for file in names_by_file(folder):
+            vague = [name for name in file.bound if is_vague(name)]
+            total += len(file.bound)
             words.update(name.strip("_").lower() for name in vague)
-            files[str(path.relative_to(folder))] += len(vague)
-            participles += sum(map(is_participle, functions(tree)))
+            files[str(file.path.relative_to(folder))] += len(vague)
+            participles += sum(map(is_participle, file.functions))
         figure = 1000 * words.total() / max(1, total)
         sys.stdout.write(f"{folder}: {words.total()} of {total} bound names are vague, {figure:.1f} in 1,000" + "\n")
         sys.stdout.write(f"{participles} functions are named by a participle alone" + "\n")
         sys.stdout.write(", ".join(f"{word} {count}" for word, count in words.most_common(80)) + "\n")
-        sys.stdout.write(", ".join(f"{file} {count}" for file, count in files.most_common(40)) + "\n")
+        sys.stdout.write(", ".join(f"{path} {count}" for path, count in files.most_common(40)) + "\n")
 
 
 if __name__ == "__main__":
