@@ -111,6 +111,17 @@ def test_links_between_pages_lead_somewhere() -> None:
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def test_files_of_the_project_that_pages_name_are_there() -> None:
+    paths = re.compile(r"(?<![\w/.-])(?:pointsman|benchmarks|tests)/[\w/-]+\.(?:py|json|tsv|txt|mjs)\b")
+    missing = [
+        f"{page.name}: {name}"
+        for page in PAGES
+        for name in paths.findall(page.read_text("utf-8"))
+        if not (ROOT / name).exists() and not (ROOT / "src" / name).exists()
+    ]
+    assert missing == []
+
+
 @pytest.mark.parametrize("language", CLI_PAGES)
 def test_help_pages_are_the_commands_own(language: str) -> None:
     page = CLI_PAGES[language].read_text("utf-8")
