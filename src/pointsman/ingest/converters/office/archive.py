@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 MAX_UNPACKED = 128 << 20
 """Bytes to which a document may unpack; a few kilobytes of zip can hold gigabytes of zeros."""
 
+_SMALL_PART = 1 << 20  # bytes
+
 _STRICT = re.compile(
     rb"http://purl\.oclc\.org/ooxml/(officeDocument|(?:wordprocessing|spreadsheet|presentation|drawing)ml)/"
 )
@@ -103,6 +105,8 @@ class Archive:
     ) -> Iterator[tuple[str, _Element]]:
         """Yield starts and ends of elements in order; an element is emptied after its end, so memory stays bounded.
 
+        The outermost elements of a small part keep what is in them, since emptying takes time.
+
         Args:
             name: Name of the part.
             tags: Tags of the elements.
@@ -115,6 +119,8 @@ class Archive:
         from lxml import etree  # only these formats need it
 
         with self.open(name) as stream:
+            is_small = self._zip.getinfo(name).file_size <= _SMALL_PART
+            depth = 0  # of reported elements; below 0 where their starts are not asked for
             # Entities are not expanded: a document type may define some that grow into gigabytes.
             walk = etree.iterparse(
                 stream, events, tag=(*tags, *skipped), resolve_entities=False, no_network=True, huge_tree=True
@@ -128,7 +134,8 @@ class Archive:
                         skipped_depth += 1 if event == "start" else -1
                     elif not skipped_depth:
                         yield event, element
-                    if event == "end":
+                    depth += 1 if event == "start" else -1
+                    if event == "end" and (depth or not is_small):
                         element.clear(keep_tail=True)
                         sibling = element.getprevious()
                         if tag not in reported_tags and tag not in skipped:

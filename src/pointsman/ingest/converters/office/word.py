@@ -30,11 +30,11 @@ _BY_ID = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}i
 _HEADING_STYLE = re.compile(r"heading ([1-9])", re.IGNORECASE)
 _TAGS = tuple(_WORD + name for name in ("p", "tbl", "tr", "tc"))
 _TEXT = (
-    *(_WORD + name for name in ("pStyle", "t", "tab", "br", "cr", "noBreakHyphen", "vanish")),
+    *(_WORD + name for name in ("t", "tab", "br", "cr", "noBreakHyphen")),
     f"{_DRAWING}docPr",
     *FORMULA_TAGS,
 )
-_CHARACTERS = dict(zip(_TEXT[2:6], "\t\n\n-", strict=True))
+_CHARACTERS = dict(zip(_TEXT[1:5], "\t\n\n-", strict=True))
 _SKIPPED = (
     f"{_WORD}moveFrom",
     "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback",  # the same text again
@@ -42,7 +42,8 @@ _SKIPPED = (
 _BESIDE_TEXT = re.compile(r"word/(?:header|footer)\d*\.xml")
 _MOST_NUMBERS = 100_000
 _NAME, _VALUE, _STYLE_ID = f"{_WORD}name", f"{_WORD}val", f"{_WORD}styleId"
-_PARAGRAPH_PROPERTIES, _NUMBERING = f"{_WORD}pPr", f"{_WORD}numPr"
+_PARAGRAPH_PROPERTIES, _STYLE, _NUMBERING = f"{_WORD}pPr", f"{_WORD}pStyle", f"{_WORD}numPr"
+_RUN, _RUN_PROPERTIES, _LETTERS = f"{_WORD}r", f"{_WORD}rPr", f"{_WORD}t"
 
 
 def docx(path: str, data: bytes, encoding: str | None) -> Iterator[ParsedDocument | Problem]:
@@ -65,9 +66,7 @@ class _WordReader:
         if not mains:
             raise InputError("damaged Word document: it has no word/document.xml")
         self._archive, self._decoder, self._main = archive, decoder, mains[0]
-        self._levels: dict[str, int] = {}
-        self._numbered_styles: dict[str, tuple[str, int]] = {}
-        self._read_styles()
+        self._hidden_runs: set[_Element | None] = set()
         self._hidden = 0
         self._unread: list[str] = []
 
@@ -102,28 +101,31 @@ class _WordReader:
             yield f"{self._hidden} pieces of hidden text are left out; show them in Word to index them"
         yield from self._unread
 
-    def _read_styles(self) -> None:
-        """Read heading levels and lists by style id. Word stores built-in styles under English names."""
-        if "word/styles.xml" not in self._archive.names:
-            return
-        for style in self._archive.ends("word/styles.xml", f"{_WORD}style"):
-            identity, name = style.get(_STYLE_ID, ""), _child(style, _NAME)
+    @cached_property
+    def _styles(self) -> dict[str, tuple[int, tuple[str, int] | None]]:
+        """Heading levels and lists by style id. Word stores built-in styles under English names."""
+        styles: dict[str, tuple[int, tuple[str, int] | None]] = {}
+        has_styles = "word/styles.xml" in self._archive.names
+        for style in self._archive.ends("word/styles.xml", f"{_WORD}style") if has_styles else ():
+            name, properties = _child(style, _NAME), _child(style, _PARAGRAPH_PROPERTIES)
             title = "" if name is None else name.get(_VALUE, "")
-            if heading := _HEADING_STYLE.fullmatch(title):
-                self._levels[identity] = int(heading[1]) + 1
-            elif title == "Title":
-                self._levels[identity] = 1
-            if (numbered := _numbering_of(style)) is not None:
-                self._numbered_styles[identity] = numbered
+            heading = _HEADING_STYLE.fullmatch(title)
+            level = int(heading[1]) + 1 if heading else int(title == "Title")
+            styles[style.get(_STYLE_ID, "")] = level, None if properties is None else _numbering_of(properties)
+        return styles
 
     def _part(self, member: str) -> Iterator[Block]:
         text = Paragraphs()
-        tags = (*_TAGS, f"{_WORD}altChunk")
+        tags = (*_TAGS, f"{_WORD}altChunk", f"{_WORD}vanish")
         for event, element in self._archive.elements(member, *tags, skipped=_SKIPPED):
             tag = element.tag.removeprefix(_WORD)
             if tag == "p":
                 if event == "end":
                     yield from text.paragraph(self._paragraph(element, text))
+            elif tag == "vanish":
+                properties = element.getparent()
+                if properties is not None and element.get(_VALUE, "1") not in ("0", "false"):
+                    self._hidden_runs.add(properties.getparent())
             elif tag == "altChunk":
                 if event == "end":
                     yield from self._imported_files(self._relations.get(element.get(_BY_ID, ""), ""))
@@ -142,27 +144,39 @@ class _WordReader:
 
     def _paragraph(self, paragraph: _Element, text: Paragraphs) -> int:
         """Add the text of a paragraph with its number, and return its level as a heading."""
-        level, style, is_hidden = 0, "", None
+        level, numbering = 0, None
         segments: list[str] = []
-        for node in paragraph.iter(*_TEXT):
-            if node.tag == _TEXT[0]:
-                style = node.get(_VALUE, "")
-                level = self._levels.get(style, level)
-            elif node.tag == f"{_WORD}vanish":
-                properties = node.getparent()
-                if node.get(_VALUE, "1") not in ("0", "false") and properties is not None:
-                    is_hidden = properties.getparent()
-            elif node.tag == f"{_DRAWING}docPr":
-                segments.append(_alternative_text(node))
-            elif is_hidden is not None and node.getparent() is is_hidden:
-                self._hidden += node.tag == f"{_WORD}t"
+        for child in paragraph:
+            tag = child.tag
+            if tag == _PARAGRAPH_PROPERTIES:
+                style = _child(child, _STYLE)
+                if style is not None:
+                    level, numbering = self._styles.get(style.get(_VALUE, ""), (0, None))
+                numbering = _numbering_of(child) or numbering
+            elif tag != _RUN or child in self._hidden_runs:
+                segments += self._texts(child) if len(child) else ()
             else:
-                segments.append(_CHARACTERS.get(node.tag) or formula_text(node))
-        if any(segment.strip() for segment in segments):
-            numbering = _numbering_of(paragraph) or self._numbered_styles.get(style)
-            text.add(self._numbers.next(*numbering) if numbering else "")
-        text.add("".join(segments))
+                for node in child:
+                    if node.tag == _LETTERS:
+                        segments.append(node.text or "")
+                    elif node.tag in _CHARACTERS:
+                        segments.append(_CHARACTERS[node.tag])
+                    elif len(node) and node.tag != _RUN_PROPERTIES:
+                        segments += self._texts(node)
+        words = "".join(segments)
+        text.add(self._numbers.next(*numbering) if numbering and words.strip() else "")
+        text.add(words)
         return level
+
+    def _texts(self, element: _Element) -> Iterator[str]:
+        """Yield what is shown of an element other than a plain run."""
+        for node in element.iter(*_TEXT):
+            if self._hidden_runs and node.getparent() in self._hidden_runs:
+                self._hidden += node.tag == _LETTERS
+            elif node.tag == f"{_DRAWING}docPr":
+                yield f" {text} " if (text := node.get("descr")) else ""
+            else:
+                yield _CHARACTERS.get(node.tag) or formula_text(node)
 
     def _imported_files(self, name: str) -> Iterator[Block]:
         """Yield the text of an imported part, which Word shows as if it were its own."""
@@ -178,20 +192,14 @@ def _child(element: _Element, tag: str) -> _Element | None:
     return next(element.iterchildren(tag), None)
 
 
-def _numbering_of(element: _Element) -> tuple[str, int] | None:
-    """Return the list and the level that a paragraph or a style belongs to."""
-    paragraph = _child(element, _PARAGRAPH_PROPERTIES)
-    properties = None if paragraph is None else _child(paragraph, _NUMBERING)
-    if properties is None:
+def _numbering_of(properties: _Element) -> tuple[str, int] | None:
+    """Return the list and the level that paragraphs with these properties belong to."""
+    numbering = _child(properties, _NUMBERING)
+    if numbering is None:
         return None
-    values = {node.tag.removeprefix(_WORD): node.get(_VALUE, "") for node in properties}
+    values = {node.tag.removeprefix(_WORD): node.get(_VALUE, "") for node in numbering}
     level = values.get("ilvl", "0")
     return values.get("numId", ""), int(level) if level in set("012345678") else 0
-
-
-def _alternative_text(node: _Element) -> str:
-    text = node.get("descr", "")
-    return f" {text} " if text else ""
 
 
 class _Numbers:
