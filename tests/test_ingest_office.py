@@ -120,7 +120,7 @@ def test_word_reads_each_run_once_and_in_its_place(length: int) -> None:
     def run(text: str, properties: str = "") -> str:
         return f"<w:r><w:rPr><w:b/>{properties}</w:rPr><w:t>{text}</w:t></w:r>"
 
-    shown = '<w:vanish w:val="0"/>'
+    visible = '<w:vanish w:val="0"/>'
     stops = '<w:tabs><w:tab w:val="left" w:pos="720"/></w:tabs>'
     style = '<w:pStyle w:val="2"/><w:pPrChange><w:pPr><w:pStyle w:val="1"/></w:pPr></w:pPrChange>'
     box = f"<w:r><w:pict><w:txbxContent><w:p>{run('Bild')}</w:p></w:txbxContent></w:pict><w:t>Rahmen</w:t></w:r>"
@@ -128,13 +128,13 @@ def test_word_reads_each_run_once_and_in_its_place(length: int) -> None:
     body = (
         f"<w:p><w:pPr>{style}</w:pPr>{run('Kapitel')}</w:p><w:p><w:pPr>{stops}</w:pPr>{run('Путь')}</w:p><w:p>{box}</w:p>"
         f"<w:p>{ruby}{run('字')}</w:p><w:p><w:ins><w:smartTag>{run('Zug')}</w:smartTag></w:ins><w:r><w:tab/><w:t>7</w:t></w:r></w:p>"
-        f"<w:p>{run('secret', '<w:vanish/>')}{run('seen', shown)}<w:ins>{run('тайна', '<w:vanish/>')}</w:ins></w:p>"
+        f"<w:p>{run('secret', '<w:vanish/>')}{run('seen', visible)}<w:ins>{run('тайна', '<w:vanish/>')}</w:ins></w:p>"
         f"<w:tbl><w:tr><w:tc><w:p>{run('A')}</w:p></w:tc></w:tr></w:tbl><!--{'x' * length}-->"
     )
     name = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
     styles = "".join(f'<w:style w:styleId="{n}"><w:name w:val="heading {n}"/></w:style>' for n in (1, 2))
-    parts = {"word/document.xml": f"<w:document {name}><w:body>{body}</w:body></w:document>"}
-    source, problem = convert("a.docx", zipped(parts | {"word/styles.xml": f"<w:styles {name}>{styles}</w:styles>"}))
+    members = {"word/document.xml": f"<w:document {name}><w:body>{body}</w:body></w:document>"}
+    source, problem = convert("a.docx", zipped(members | {"word/styles.xml": f"<w:styles {name}>{styles}</w:styles>"}))
     assert isinstance(source, ParsedDocument)
     assert isinstance(problem, Problem)
     assert source.text.split("\n\n") == ["Kapitel", "Путь", "Bild", "Rahmen", "かん漢字", "Zug\t7", "seen", "A"]

@@ -174,7 +174,7 @@ class _WordReader:
             if self._hidden_runs and node.getparent() in self._hidden_runs:
                 self._hidden += node.tag == _LETTERS
             elif node.tag == f"{_DRAWING}docPr":
-                yield f" {text} " if (text := node.get("descr")) else ""
+                yield f" {description} " if (description := node.get("descr")) else ""
             else:
                 yield _CHARACTERS.get(node.tag) or formula_text(node)
 
