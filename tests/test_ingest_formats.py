@@ -41,6 +41,22 @@ def test_what_a_page_shows(page: str, text: str) -> None:
     assert text_of_file("a.html", f"<body>{page}</body>") == text
 
 
+@pytest.mark.parametrize(
+    "front",
+    [
+        '+++\ntitle = "Points"\n[params]\n  author = "Ann Frog"\n+++',
+        '+++\ntitle = "Points"\n[extra]\nauthor = "Ann Frog"\n[taxonomies]\ntags = ["oil"]\n+++',
+        "---\ntitle: Points\nparams:\n  author: Ann Frog\n---",
+        '+++\ntitle = "Points"\nauthor = "Ann Frog"\n[params]\nauthor = "Nobody"\n+++',
+        '+++\ntitle = "Points"\nauthor = "Ann Frog"\nparams = "none"\n+++',
+    ],
+)
+def test_front_matter_in_the_tables_of_site_generators_is_read(front: str) -> None:
+    (source,) = documents("a.md", f"{front}\nOil them.")
+    assert source.metadata["author"] == "Ann Frog"
+    assert source.metadata.get("tags", ["oil"]) == ["oil"]
+
+
 def test_front_matter_is_text_and_metadata() -> None:
     (source,) = documents(
         "a.md", "---\ntitle: Крестовины\nauthor: Анна\ntags: [смазка, зима]\nlayout: x\ndate: 2026-02-03\n---\nТекст."

@@ -144,12 +144,107 @@ def test_words_of_letters_that_are_placed_one_by_one(size: int) -> None:
     assert source.text.split("\n") == [" ".join(cells) for cells in rows]
 
 
+@pytest.mark.parametrize("gap", [0.13, 0.16, 0.2])
+@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize(
+    "line",
+    ["the City of Rivergrove is to make its future plans", "стрелочник переводит стрелку утром", "η πόλη του 2017"],
+)
+def test_words_with_narrow_gaps_and_no_space_character_are_parted(line: str, columns: int, gap: float) -> None:
+    from matplotlib import get_data_path
+    from reportlab.pdfbase import pdfmetrics
+    from reportlab.pdfbase.ttfonts import TTFont
+    from reportlab.pdfgen.canvas import Canvas
+
+    pdfmetrics.registerFont(TTFont("DejaVu", f"{get_data_path()}/fonts/ttf/DejaVuSans.ttf"))
+    buffer = io.BytesIO()
+    canvas = Canvas(buffer)
+    canvas.setFont("DejaVu", 8)
+    for row in range(3):
+        for column in range(columns):
+            x = 40.0 + 270 * column
+            for word in line.split():
+                canvas.drawString(x, 780 - 14 * row, word)
+                x += pdfmetrics.stringWidth(word, "DejaVu", 8) + gap * 8
+    canvas.save()
+    (source,) = convert("a.pdf", buffer.getvalue())
+    assert isinstance(source, ParsedDocument)
+    assert source.text.split() == line.split() * 3 * columns
+
+
+@pytest.mark.parametrize("letter_space", [0.0, 1.2])
+def test_a_word_is_not_parted_where_letters_are_kerned_or_stand_apart(letter_space: float) -> None:
+    from reportlab.pdfgen.canvas import Canvas
+
+    line = "For Very good AVATARS: Type 1 offers Wood-fired Toys"
+    buffer = io.BytesIO()
+    canvas = Canvas(buffer)
+    canvas.setFont("Helvetica", 12)
+    x = 40.0
+    for letter in line:
+        canvas.drawString(x, 780, letter)
+        kern = 1.1 if letter in "FVAWT" else 0.0  # the next letter stands nearer to these
+        x += canvas.stringWidth(letter, "Helvetica", 12) + letter_space - kern
+    canvas.save()
+    (source,) = convert("a.pdf", buffer.getvalue())
+    assert isinstance(source, ParsedDocument)
+    assert source.text.split() == line.split()
+
+
 def test_rtf_and_a_page_title_that_says_nothing() -> None:
     (source,) = (
         item for item in convert("note.rtf", rb"{\rtf1\ansi\ansicpg1251 \'cf\'ee\'e5\'e7\'e4 7\par \u36947?\u23700?}")
     )
     assert isinstance(source, ParsedDocument)
     assert (source.text, source.title) == ("Поезд 7\n道岔", "note")
+
+
+PROGRAMS_TITLES = [
+    *(
+        "(anonymous)",
+        "Untitled",
+        "untitled-3",
+        "Untitled Document",
+        "Document",
+        "Document1",
+        "PowerPoint Presentation",
+        "Slide 1",
+    ),
+    *("Документ 2", "Презентация PowerPoint", "без имени", "无标题文档", "演示文稿1", "PowerPoint 演示文稿"),
+]
+TITLES = {
+    "Microsoft Word - Fees Res 300.2024": "Fees Res 300.2024",
+    "Microsoft PowerPoint - Стрелки": "Стрелки",
+    "Document types": "Document types",
+    "Unknown pleasures": "Unknown pleasures",
+    "文档管理": "文档管理",
+}
+
+
+@pytest.mark.parametrize("title", [*PROGRAMS_TITLES, *TITLES])
+@pytest.mark.parametrize("kind", ["pdf", "docx", "html"])
+def test_a_title_is_that_of_a_person_not_of_a_program(kind: str, title: str) -> None:
+    import docx
+    from reportlab.pdfgen.canvas import Canvas
+
+    buffer = io.BytesIO()
+    if kind == "pdf":
+        canvas = Canvas(buffer)
+        canvas.setTitle(title)
+        canvas.drawString(72, 700, "Points are oiled.")
+        canvas.save()
+    elif kind == "docx":
+        document = docx.Document()
+        document.core_properties.title = title
+        document.add_paragraph("Points are oiled.")
+        document.save(buffer)
+    else:
+        buffer.write(
+            f"<html><head><title>\n {title} </title></head><body><p>Points are oiled.</p></body></html>".encode()
+        )
+    (source,) = convert(f"fees.{kind}", buffer.getvalue())
+    assert isinstance(source, ParsedDocument)
+    assert source.title == TITLES.get(title, "fees")
 
 
 def opened_with_one_cell(error: str) -> bytes:

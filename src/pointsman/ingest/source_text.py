@@ -209,6 +209,26 @@ LONGEST_HEADING = 200
 """Longest heading, in characters; anything longer becomes text, whatever its markup."""
 
 
+_PROGRAM = re.compile(r"Microsoft (?:Office )?(?:Word|Excel|PowerPoint|Publisher|Visio) - ")
+_PROGRAMS_TITLE = re.compile(
+    r"\W*(?:anonymous|unspecified|unknown|document|документ|文档|powerpoint presentation|презентация powerpoint|"
+    r"powerpoint 演示文稿|(?:untitled|без имени|без названия|无标题|未命名)(?: ?(?:document|page|文档|页面))?|"
+    r"(?:document|slide|layout|presentation|new page|документ|слайд|презентация|文档|幻灯片|演示文稿) ?\d+)"
+    r"(?:[- ]\d+)?\W*",
+    re.IGNORECASE,
+)
+
+
+def stated_title(title: str) -> str:
+    """Return the title in the properties of a file, without the program's name; empty if a program wrote it by itself.
+
+    >>> stated_title("Microsoft Word - Fees 2024"), stated_title("PowerPoint Presentation")
+    ('Fees 2024', '')
+    """
+    title = " ".join(title.split())
+    return "" if _PROGRAMS_TITLE.fullmatch(title) else _PROGRAM.sub("", title)
+
+
 def outline(
     path: str,
     kind: str,

@@ -31,6 +31,8 @@ _FRONT_LINE = re.compile(r"""^([A-Za-z_-]{1,50})[ \t]*:[ \t]*["']?([^\n]{1,1000}
 _FRONT_KEYS = ("description", "summary", "author", "authors", "date", "tags", "keywords", "categories")
 """Of front matter, what is text and metadata."""
 
+_FRONT_TABLES = ("params", "taxonomies", "extra")  # Hugo and Zola keep fields in them, too
+
 # Lengths are bounded so that a hostile line of brackets costs linear time.
 _BADGE = re.compile(r"\[!\[[^\[\]\n]{0,300}\]\([^()\s]{0,1000}\)\]\([^()\s]{0,1000}\)")
 _CODE = r"(?P<code>(?<!`)`[^`\n]{1,500}`(?!`)|(?<!`)``(?!`)[^\n]{1,500}?``(?!`))"
@@ -90,8 +92,13 @@ def _front_fields(text: str, *, is_toml: bool) -> dict[str, str | list[str]]:
         values = tomllib.loads(text) if is_toml else yaml.load(text, yaml.BaseLoader)  # noqa: S506  (all scalars are texts)
     except (tomllib.TOMLDecodeError, yaml.YAMLError, RecursionError):
         values = dict(_FRONT_LINE.findall(text))
+    values = values if isinstance(values, dict) else {}
+    tables = [
+        *(values.get(name) for name in ("params", "taxonomies", "extra")),
+        values,
+    ]  # of Hugo and Zola; the last wins
     fields: dict[str, str | list[str]] = {}
-    for key, value in values.items() if isinstance(values, dict) else ():
+    for key, value in (field for table in tables if isinstance(table, dict) for field in table.items()):
         if isinstance(value, list):
             texts = [str(item) for item in value if not isinstance(item, dict | list)]
             fields[str(key).lower()] = [unescape_entities(text) for text in texts]

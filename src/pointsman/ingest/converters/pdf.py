@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pointsman.ingest.converters import pictures as _pictures
 from pointsman.ingest.converters.pdf_layout import Piece, page_text
-from pointsman.ingest.source_text import Block, ParsedDocument, Problem, clean, join_wrapped, outline
+from pointsman.ingest.source_text import Block, ParsedDocument, Problem, clean, join_wrapped, outline, stated_title
 from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ _HYPHEN = re.compile(r"(?<=[a-zа-яё])(?:[-\u00ad]\n|[\ufffe\x02]\n?)(?=[a-zа
 _OTHER_HYPHEN = re.compile(r"[\ufffe\x02]\n?")
 _SENTENCE_START = re.compile(r".*(?:[.!?。！？]\s|\n\n)", re.DOTALL)
 _STOPS = ".!?。！？…:：;；"
-_NO_TITLES = frozenset({"(anonymous)", "anonymous", "untitled", "(untitled)", "(unspecified)", "unknown"})
 _PAGES_IN_LIMIT = 100  # pages that may take `FileLimits.seconds`
 _FEW_LETTERS = 120  # a page with no more beside a large picture is a scan with a stamp, a number or a heading
 _SAMPLES = 100  # characters of a page whose font is asked which letters they are
@@ -97,8 +96,8 @@ class _PdfReader:
         if not any(block.text for block in blocks):
             raise InputError(f"PDF without text; {'; '.join(problems) or 'its pages are empty'}")
         yield from (Problem(self._path, reason) for reason in problems)
-        title = self._document.get_metadata_value("Title").strip()
-        yield outline(self._path, "pdf", blocks, title="" if title.lower() in _NO_TITLES else title)
+        title = stated_title(self._document.get_metadata_value("Title"))
+        yield outline(self._path, "pdf", blocks, title=title)
 
     def _block(self, number: int, previous: Block | None) -> Block:
         try:

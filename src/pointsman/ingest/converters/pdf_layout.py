@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from statistics import median
+from statistics import median, median_low
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _MOST_PIECES = 5000  # of a page; one with more is read in the order in which the file has them
 _LETTER_SPACED = re.compile(r"(?<!\S)\w(?: +\w){5,}(?!\S)")
+_WORD = re.compile(r"[0-9A-Za-z\u00c0-\u058f]{3,}")  # of scripts that write spaces between words
+_WORD_GAP = 0.08  # of a line's height: a gap wider than most of its word's by more is between two words
 _RIGHT_TO_LEFT = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 _LOWER = re.compile(r"\s*[a-zа-яё]")
 
@@ -45,7 +47,14 @@ def page_text(page: PdfTextPage, added: Sequence[Piece] = (), *, is_upright: boo
     is_read_by_rows = is_upright and has_boxes and count <= _MOST_PIECES and (runs_right or bool(added))
     rows = _rows(Piece(*page.get_rect(index)) for index in range(count)) if is_read_by_rows else []
     if not added and all(len(row) == 1 for row in rows):
-        return _LETTER_SPACED.sub(lambda match: _joined_letters(page, match), text) if has_boxes else text
+        if not has_boxes:
+            return str(text)
+        chars = list(text)
+        for index in _missing_spaces(page, text):
+            chars[index] = f" {chars[index]}"
+        for match in _LETTER_SPACED.finditer(text):
+            chars[slice(*match.span())] = [_joined_letters(page, match), *[""] * (len(match[0]) - 1)]
+        return "".join(chars)
     rows = _rows(_characters(page, text)) if rows else [[Piece(0, 0, 0, 0, text)]]
     for span in added:
         row = next((row for row in rows if _same_row(row[0], span)), None)
@@ -53,10 +62,28 @@ def page_text(page: PdfTextPage, added: Sequence[Piece] = (), *, is_upright: boo
     return "\n".join(_lines([sorted(row) for row in rows]))
 
 
+def _missing_spaces(page: PdfTextPage, text: str) -> Iterator[int]:
+    """Yield where words begin before which PDFium puts no space, as the gap is narrow."""
+    from pypdfium2.raw import FS_RECTF, FPDFText_GetLooseCharBox
+
+    box = FS_RECTF()
+    for word in _WORD.finditer(text):
+        gaps: list[float] = []
+        right = 0.0
+        for index in range(*word.span()):
+            FPDFText_GetLooseCharBox(page, index, box)
+            gaps.append((box.left - right) / max(box.top - box.bottom, 1.0))
+            right = box.right
+        usual = max(median_low(gaps[1:]), 0.0)
+        yield from (word.start() + offset for offset, gap in enumerate(gaps) if offset and gap > usual + _WORD_GAP)
+
+
 def _characters(page: PdfTextPage, text: str) -> Iterator[Piece]:
     """Yield the characters of a page's text, each with the space or the end of a line before it."""
-    space = ""
+    space, starts = "", set(_missing_spaces(page, text))
     for index, char in enumerate(text):
+        if index in starts:
+            space = " "
         if char.isspace():
             space = "\n" if char in "\r\n" else " "
         else:

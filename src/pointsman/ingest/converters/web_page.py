@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pointsman.ingest.converters.paragraphs import Paragraphs
-from pointsman.ingest.source_text import TOO_DEEP, Block, ParsedDocument, join_wrapped, outline
+from pointsman.ingest.source_text import TOO_DEEP, Block, ParsedDocument, join_wrapped, outline, stated_title
 from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def html(path: str, text: str) -> ParsedDocument:
             "HTML without text: scripts, navigation and footers are not read; if a script renders the page, save it "
             "from a browser"
         )
-    return outline(path, "html", blocks, title=title)
+    return outline(path, "html", blocks, title=stated_title(title))
 
 
 def html_blocks(text: str) -> tuple[str, list[Block]]:

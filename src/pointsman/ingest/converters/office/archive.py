@@ -13,7 +13,7 @@ from itertools import islice
 from typing import IO, TYPE_CHECKING
 
 from pointsman.ingest.converters.paragraphs import MOST_COLUMNS
-from pointsman.ingest.source_text import TOO_DEEP, Block, Row, table_blocks
+from pointsman.ingest.source_text import TOO_DEEP, Block, Row, stated_title, table_blocks
 from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def document_title(archive: Archive, member: str = "docProps/core.xml") -> str:
     """Return the title in the properties of a document, or an empty text."""
     if member not in archive.names:
         return ""
-    return next((element.text or "" for element in archive.ends(member, _DC_TITLE)), "")
+    return stated_title(next((element.text or "" for element in archive.ends(member, _DC_TITLE)), ""))
 
 
 _MATH = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
