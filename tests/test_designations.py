@@ -209,6 +209,12 @@ DESIGNATION_CASES = [
 ]
 
 PLAIN_QUESTIONS = [
+    "act 3 scene 12-14",
+    "rooms 10-12 and sections 12-18",
+    "a resolution of 300-2024 pixels",
+    "10-ЛЕТНИЙ ОПЫТ, 16-ГБ ПАМЯТИ, 100-Й ДЕНЬ",
+    "a bill of 12.50 euros",
+    "section 4.5",
     "the 3 plans of 2024 under 300 euros",
     "a laptop with 16GB and 3.5mm jack",
     "what happened since 2024-01-01",
@@ -268,7 +274,47 @@ PLAIN_QUESTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("question", "designation", "holding", "missing"), DESIGNATION_CASES)
+NUMBERS_OF_DOCUMENTS = [
+    (
+        "Ordinance 82-2011",
+        "Ordinance 82-2011",
+        ["ORDINANCE NO. 82-2011", "Ord. #82-2011"],
+        ["82-2010", "182-2011", "2011"],
+    ),
+    (
+        "what does Ordinance No. 88-2017 allow",
+        "Ordinance No. 88-2017",
+        ["ordinance 88–2017", "NO\n88 – 2017"],
+        ["ordinance 89-2017", "88-20171"],
+    ),
+    ("Resolution 41425", "Resolution 41425", ["RESOLUTION NO. 41425"], ["resolution 41426", "4142.5"]),
+    ("bill 45/2019 text", "bill 45/2019", ["Bill No. 45/2019"], ["Bill No. 46/2019", "45/20190"]),
+    ("act 12-104", "act 12-104", ["Act 12-104 (2011)"], ["Act 12-105", "112-104"]),
+    ("закон 152-ФЗ", "152-ФЗ", ["Закон № 152-ФЗ", "152 ФЗ"], ["закон 153-ФЗ", "1152-ФЗ"]),
+    ("что требует 44-ФЗ от заказчика", "44-ФЗ", ["по закону №44-ФЗ"], ["223-ФЗ", "45-ФЗ"]),
+    ("положение 590-П", "590-П", ["Положение Банка России № 590-П"], ["положение 591-П"]),
+    ("распоряжение 45/2023", "распоряжение 45/2023", ["распоряжением № 45/2023"], ["распоряжение 46/2023"]),
+    ("решение № 17/118", "решение № 17/118", ["Решение №17/118"], ["решение № 17/119", "17/11"]),
+    ("договор 15/2024", "договор 15/2024", ["договора № 15/2024"], ["договор 16/2024"]),
+    (
+        "国发〔2024〕12号",
+        "国发〔2024〕12号",
+        ["国发[2024]12号", "国发（2024）12 号"],
+        ["国发〔2024〕13号", "国发〔2023〕12号"],
+    ),
+    (
+        "粤府办【2023】45号有什么要求",
+        "府办【2023】45号",
+        ["粤府办〔2023〕45号文"],
+        ["粤府办〔2023〕46号", "粤府〔2023〕45号"],
+    ),
+    ("section 4.110", "section 4.110", ["Section 4.110. Type III", "§ 4.110"], ["section 4.111", "14.110", "4.1101"]),
+    ("what does § 164.512 permit", "§ 164.512", ["45 CFR 164.512", "§164.512(a)"], ["§ 164.510", "164.5120"]),
+    ("статья 12.34", "статья 12.34", ["ст. 12.34 КоАП"], ["ст. 12.33", "112.34"]),
+]
+
+
+@pytest.mark.parametrize(("question", "designation", "holding", "missing"), [*DESIGNATION_CASES, *NUMBERS_OF_DOCUMENTS])
 def test_what_is_named_is_held_in_any_notation_and_by_no_near_miss(
     question: str, designation: str, holding: list[str], missing: list[str]
 ) -> None:

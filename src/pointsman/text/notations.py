@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _LETTERS: Final = "A-Za-zÀ-ÖØ-öø-ÿА-Яа-яЁё"
 _OWN: Final = f"{_LETTERS}0-9_"  # Chinese is written without blanks, so that its characters end a code
-_BREAK: Final = r"[\s._/:#·•)\-‐‑–—]"
+_BREAK: Final = r"[\s._/:#·•()\[\]〔〕【】\-‐‑–—]"
 _BETWEEN_GROUPS: Final = r"[\s()\-‐‑–]{0,2}"
 _NUMBER_SIGN: Final = re.compile(r"№|N°|\bno\.(?=\s?\d)", re.IGNORECASE)
 
@@ -53,8 +53,9 @@ _PARTS: Final = re.compile(rf"\d+|[{_LETTERS}]+|[一-龥]")
 _HUMPS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _CAMEL: Final = re.compile(r"[a-z]{2,}\d*(?:[A-Z][a-z]+\d*){2,}")  # fewer may be a name: hashCode, anyRemote
 _DOTTED: Final = re.compile(r"[A-Za-z]\w*(?:\.[A-Za-z_]\w+){2,}")
-_AMOUNT: Final = re.compile(rf"(?!0\d|\d{{12}})\d[\d.,]*[-–]?[{_LETTERS}]+\.?|[1-9]\d*[xх×]\d+", re.IGNORECASE)
-"""Such as 16GB, 5-year, 25-й and 4x4; not 016A."""
+_LAW: Final = r"\d+-(?-i:Ф?К?З|ОЗ|РЗ|ПП|РП|ПА|П|У|И|FZ)\Z"
+_AMOUNT: Final = re.compile(rf"(?!0\d|\d{{12}}|{_LAW})\d[\d.,]*[-–]?[{_LETTERS}]+\.?|[1-9]\d*[xх×]\d+", re.IGNORECASE)
+"""Such as 16GB, 5-year, 25-й and 4x4; not 016A, nor the Russian law 152-ФЗ."""
 _PERIOD: Final = re.compile(
     r"(?:q|h|fy|cy|w|кв|top)[-.]?\d(?:(?:[\W\d]|fy|cy|г).*)?|\d{2,4}[-.]?(?:q|h|fy|кв)\d?", re.IGNORECASE
 )
@@ -66,29 +67,34 @@ _ACRONYM: Final = re.compile(
     rf"[ \u00a0]#?(\d{{3,}}|\d+(?:[-./–—]\d+)+)"
     rf"(?![{_OWN}%]|[.,]\d|[-/–—]\d|\s?(?:{NAMES_OF_UNITS})(?![{_LETTERS}]))"
 )
+_DOCUMENT_NUMBER: Final = r"\d{3}[\d\-/]*|\d{1,2}[-–/]\d{3}[\d\-/]*"  # 416, 7-118, 88-2017
 _VERSION: Final = re.compile(
     rf"(?<![{_OWN}])(?:v\.?\s?|(?:(?:version|release|firmware|build|верси[яиюй]|версией|релиз[аеу]?|прошивк[аиуе]"
     rf"|прошивкой|сборк[аиуе])\s|(?:固件|版本|固件版本)号?[是为：:\s]*)v?)(\d+(?:\.\d+)+)(?![{_OWN}])",
     re.IGNORECASE,
 )
 _MARKED: Final = re.compile(
-    r"(?:#\s*|\b(?:no|nr|num|number|номер(?:ом|а|у)?)\.?\s(?:#\s*)?|(?:编号|单号|号码|票号)[是为：:\s]*)(\d{3}[\d\-/]*)",
+    r"(?:#\s*|\b(?:no|nr|num|number|номер(?:ом|а|у)?)\.?\s(?:#\s*)?|(?:编号|单号|号码|票号)[是为：:\s]*)"
+    rf"({_DOCUMENT_NUMBER})",
     re.IGNORECASE,
 )
 _KINDS_EN: Final = (
     "invoice order ticket contract case claim article section clause paragraph form issue bug error request account "
-    "receipt permit licen[cs]e patent flight room regulation directive decree standard batch lot serial annex appendix"
+    "receipt permit licen[cs]e patent flight room regulation directive decree standard batch lot serial annex appendix "
+    "ordinance resolution bill act law statute decision"
 )
 _KINDS_RU: Final = (
     r"сч[её]т(?:а|у|ом|е|-фактур\w)? заказ(?:а|у|ом|е)? заявк(?:а|и|у|е|ой) договор(?:а|у|ом|е)? контракт(?:а|у|ом|е)? "
     r"приказ(?:а|у|ом|е)? постановлени(?:е|я|ю|ем|и) стать(?:я|и|ю|е|ей) пункт(?:а|у|ом|е)? раздел(?:а|у|ом|е)? "
     r"форм(?:а|ы|у|е|ой) акт(?:а|у|ом|е)? рейс(?:а|у|ом|е)? кабинет(?:а|у|ом|е)? ошибк(?:а|и|у|е|ой) "
-    r"накладн(?:ая|ой|ую) протокол(?:а|у|ом|е)? парти(?:я|и|ю|ей) полис(?:а|у|ом|е)? приложени(?:е|я|ю|ем|и)"
+    r"накладн(?:ая|ой|ую) протокол(?:а|у|ом|е)? парти(?:я|и|ю|ей) полис(?:а|у|ом|е)? приложени(?:е|я|ю|ем|и) "
+    r"закон(?:а|у|ом|е)? распоряжени(?:е|я|ю|ем|и) решени(?:е|я|ю|ем|и) указ(?:а|у|ом|е)? положени(?:е|я|ю|ем|и)"
 )
 _KINDS_ZH: Final = "发票 订单 合同 工单 案件 标准 错误 错误代码 代码 航班 房间 批次 专利 许可证"
 _KIND: Final = re.compile(
-    rf"(?<![{_OWN}])(?:{'|'.join((*_KINDS_EN.split(), *_KINDS_RU.split()))})\s(?:#\s*)?(\d{{3}}[\d\-/]*)"
-    rf"(?![{_OWN}%]|[.,]\d)"
+    rf"(?<![{_OWN}])(?:{'|'.join((*_KINDS_EN.split(), *_KINDS_RU.split()))})\s(?:#\s*)?({_DOCUMENT_NUMBER})"
+    rf"(?![{_OWN}%]|[.,]\d)|(?:§{{1,2}}|(?<![{_OWN}])(?:section|article|clause|paragraph|rule|стать[яиюе]|пункт[ау]?)\s)\s?"
+    rf"(\d{{1,4}}\.\d{{2,}})(?![{_OWN}%]|[.,]\d)"
     rf"|(?:{'|'.join(_KINDS_ZH.split())})(?:编号|号码|号)?[是为：:\s]*(\d{{3,}})(?![\d.,%]*[个份张元年月日次])",
     re.IGNORECASE,
 )
@@ -119,8 +125,10 @@ _ADDRESS: Final = re.compile(  # of a network card, of IPv6, with a port, of lan
     rf"|(?=(?:[0-9a-f]{{1,4}}:){{0,6}}:|(?:[0-9a-f]+:){{7}})(?:[0-9a-f]{{0,4}}:){{2,7}}[0-9a-f]{{0,4}})(?!-?[{_OWN}:])",
     re.IGNORECASE,
 )
-_REGISTRATION: Final = re.compile(  # of a car; and the number of a person insured in Russia, of a Chinese court's case
-    rf"(?<![\w-])(?:\d{{3}}-){{2}}\d{{3}}[ -]\d\d(?![\w-])|(?<=[（(])\d{{4}}[)）](?!第)[一-龥][一-龥\d]{{2,14}}\d(?=号)"
+_REGISTRATION: Final = re.compile(  # of a car, an order in China, a person insured in Russia, a Chinese court's case
+    rf"[一-龥]{{2}}[〔【（\[(]\d{{4}}[〕】）\])]\s?\d{{1,4}}\s?号"
+    rf"|(?<![\w-])(?:\d{{3}}-){{2}}\d{{3}}[ -]\d\d(?![\w-])"
+    rf"|(?<=[（(])\d{{4}}[)）](?!第)[一-龥][一-龥\d]{{2,14}}\d(?=号)"
     rf"|(?:[京津沪渝冀豫云辽黑湘皖鲁新苏浙赣鄂桂甘晋蒙陕吉闽贵粤青藏川宁琼]\s?[A-Z]\s?[·•.-]?\s?(?=(?:[A-Z]?\d){{3}})[A-Z\d]{{5,6}}"
     rf"|(?<![{_OWN}])[АВЕКМНОРСТУХ]\s?\d{{3}}\s?[АВЕКМНОРСТУХ]{{2}}\s?\d{{2,3}})(?![{_OWN}])",
     re.IGNORECASE,
@@ -244,9 +252,9 @@ def _with_kind(question: str) -> Iterator[tuple[int, int, Designation]]:
             pattern = _number("", figures).pattern if len(figures) > 2 else None
             yield *match.span(), Designation(match[0], f"{match[0]} {figures}", frozenset(), pattern, ordinal)
     for match in _KIND.finditer(plain):
-        number = match[1] or match[2]
+        number = match[1] or match[2] or match[3]
         following_word = _NEXT_WORD.match(question, match.end())
-        may_count = following_word is not None and fold(following_word[1]) not in ENGLISH | RUSSIAN
+        may_count = number.isdigit() and following_word and fold(following_word[1]) not in ENGLISH | RUSSIAN
         if not _YEAR.fullmatch(number) and not (may_count and "#" in match[0]):
             yield *match.span(), (_kind_and_number if may_count else _number)(question[slice(*match.span())], number)
     for match in _MARKED.finditer(plain):
@@ -309,7 +317,11 @@ def _version(text: str, number: str) -> Designation:
 def _number(text: str, number: str) -> Designation:
     number = number.rstrip("-/")
     is_grouped = number.isdigit() and number[0] != "0"
-    pattern = "[,' \u00a0\u202f]?".join(_GROUPS.split(number)) if is_grouped else re.escape(number)
+    pattern = (
+        "[,' \u00a0\u202f]?".join(_GROUPS.split(number))
+        if is_grouped
+        else re.escape(number).replace("\\-", r"\s?[-‐‑–—]\s?")
+    )
     return Designation(
         text.strip().rstrip("-/"),
         f"{text} {number}",
