@@ -20,7 +20,11 @@ import pytest
 import pointsman
 from command_kit import run_command
 from pointsman import Document, load_embedder
+from pointsman.cli.output import _print_file_problems
 from pointsman.cli.shared_options import DATASET
+from pointsman.ingest.source_text import Problem
+from pointsman.values.types import AddResult
+from pointsman.workspace.indexing.index_report import IndexReport
 from pointsman.workspace.workspace_search import Routing
 from rights_kit import with_rights
 
@@ -463,6 +467,20 @@ def run_here(folder: Path, command: str) -> tuple[object, str, str]:
         except SystemExit as stop:
             return stop.code or 0, output.getvalue(), errors.getvalue()
     return 0, output.getvalue(), errors.getvalue()
+
+
+def test_a_remedy_of_several_reasons_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    remedy = "install an OCR engine to read it"
+    reasons = [f"PDF without text; {count} pages are pictures; {remedy}" for count in (2, 3, 9)]
+    problems = tuple(Problem(f"{number}.pdf", reason) for number, reason in enumerate([*reasons, "damaged; cut off"]))
+    _print_file_problems(IndexReport(1, AddResult(), 0, problems))
+    assert capsys.readouterr().out.splitlines() == [
+        "  problem: 0.pdf: PDF without text; 2 pages are pictures",
+        "  problem: 1.pdf: PDF without text; 3 pages are pictures",
+        "  problem: 2.pdf: PDF without text; 9 pages are pictures",
+        "  problem: 3.pdf: damaged; cut off",
+        f"  remedy: {remedy}",
+    ]
 
 
 def test_a_single_path_that_is_no_file_is_named(cli: Cli) -> None:

@@ -9,6 +9,7 @@ import json
 import re
 import sys
 from codecs import lookup
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -261,18 +262,27 @@ def index_report(
 
 
 def _print_file_problems(report: IndexReport) -> None:
-    """Print each reason why files were not read once, so that hundreds of pictures hide no damaged file."""
+    """Print each reason why files were not read once, so that hundreds of pictures hide no damaged file.
+
+    A remedy that several reasons end with stands below them.
+    """
     terminal = console()
     paths_by_reason: dict[str, list[str]] = {}
     for problem in report.problems:
         paths_by_reason.setdefault(problem.reason, []).append(problem.path)
+    remedies = Counter(reason.rpartition("; ")[2] for reason in paths_by_reason)
     for reason, paths in list(paths_by_reason.items())[:20]:
+        start, _, remedy = reason.rpartition("; ")
+        shown = start if remedies[remedy] > 1 else reason
         remark = f" and {len(paths) - 3:,} more (--json lists them all)" if len(paths) > 3 else ""
         terminal.print(
-            f"  problem: {', '.join(paths[:3])}{remark}: {reason}", style="yellow", markup=False, soft_wrap=True
+            f"  problem: {', '.join(paths[:3])}{remark}: {shown}", style="yellow", markup=False, soft_wrap=True
         )
     if len(paths_by_reason) > 20:
         terminal.print(f"  … and {len(paths_by_reason) - 20} other reasons; --json lists them all", style="yellow")
+    for remedy, count in remedies.items():
+        if count > 1:
+            terminal.print(f"  remedy: {remedy}", style="yellow", markup=False, soft_wrap=True)
 
 
 def _print_truncated(dataset: str, count: int | None) -> None:
