@@ -14,6 +14,7 @@ from office_files import zipped
 from pointsman.ingest import ParsedDocument, Problem, convert
 from pointsman.ingest.converters.office.number_formats import shown
 from pointsman.ingest.converters.pdf_layout import Piece, _lines
+from pointsman.tools.errors import InputError
 
 
 def text_of_file(name: str, document: Any) -> str:
@@ -245,6 +246,39 @@ def test_a_title_is_that_of_a_person_not_of_a_program(kind: str, title: str) -> 
     (source,) = convert(f"fees.{kind}", buffer.getvalue())
     assert isinstance(source, ParsedDocument)
     assert source.title == TITLES.get(title, "fees")
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "pdf",
+        "docx",
+        "xlsx",
+        "pptx",
+        "odt",
+        "ods",
+        "rtf",
+        "msg",
+        "epub",
+        "eml",
+        "mbox",
+        "png",
+        "jpg",
+        "xls",
+        "xlsb",
+        "zip",
+        "doc",
+        "ppt",
+    ],
+)
+def test_a_file_of_no_bytes_is_called_empty(ending: str) -> None:
+    with pytest.raises(InputError, match="an empty file, of 0 bytes"):
+        list(convert(f"a.{ending}", b""))
+
+
+@pytest.mark.parametrize("ending", ["txt", "md", "py", "csv", "json", "html"])
+def test_a_text_of_no_bytes_is_no_problem(ending: str) -> None:
+    assert list(convert(f"a.{ending}", b"")) == []
 
 
 def opened_with_one_cell(error: str) -> bytes:

@@ -191,6 +191,8 @@ def _convert(path: str, data: bytes, reading: _Reading) -> Converted:
         if path.endswith(".bin"):
             raise InputError("an object of another program, which is not read; save it as a file of its own")
         raise InputError("binary data of an old Office program, not text; its name should say which: .xls, .msg")
+    if not data and (kind in _BINARY_FORMATS or path.lower().endswith(tuple(f".{ending}" for ending in _OLD_OFFICE))):
+        raise InputError("an empty file, of 0 bytes; copy or save it again")
     if kind in _BINARY_FORMATS:
         items = _BINARY_FORMATS[kind](path, data, reading)
         if kind in _OFFICE and b"/embeddings/" in data:
