@@ -260,8 +260,9 @@ def date_with_year(text: str, year: int) -> tuple[int, int, tuple[Date, ...]] | 
     readings: tuple[tuple[str, str | None], ...] = ()  # month and day
     if text[year - 1 : year].isspace():
         match = _BACK_FROM_YEAR.match(text[start:year][::-1])
-        if match is not None and (month := (match[1] or match[4])[::-1]).lower() in _MONTHS:
-            readings, start = ((month, (match[2] or match[3] or "")[::-1]),), year - match.end()
+        if match is not None and (number := _MONTHS.get((match[1] or match[4])[::-1].lower())):
+            day = int((match[2] or match[3] or "0")[::-1])
+            return (year - match.end(), end, ((int(text[year:end]), number, day or None),)) if day < 32 else None
     elif (match := _FIGURES_BEFORE_YEAR.search(text, max(0, year - 6), year)) is not None:
         readings = ((match[2], match[1]),) if match[1] else ((match[4], match[3]), (match[3], match[4]))
         start = match.start()

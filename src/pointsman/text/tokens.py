@@ -42,7 +42,6 @@ from operator import add
 from typing import TYPE_CHECKING
 
 from pointsman.text.number_terms import further_terms, number_terms
-from pointsman.text.quantities import HAN_NUMERALS
 from pointsman.text.stop_words import CHINESE, ENGLISH, RUSSIAN
 from pointsman.text.unicode import FOLDS, fold, normalize, repair, table_checksum
 from pointsman.tools.late_regex import late
@@ -97,7 +96,6 @@ _CYRILLIC = late("[\u0400-\u052f]")
 _NAME_BREAK = late(r"[.'’,‐-]+")
 _PART_BREAK = late(r"_+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _DIGIT = late("[0-9]")
-_FIRST_DIGIT = late(f"[0-9０-９{HAN_NUMERALS}]")
 _BLANK = late("[ \n]")
 _APOSTROPHES = late("['’]")
 _ENDING = late(r"(?:n't|'(?:s|re|ve|ll|d|m))$")
@@ -186,7 +184,7 @@ def _analyse(text: str, memo: _Memo) -> list[str]:
     pattern, text = (_ASCII_WORDS, text) if text.isascii() else (_WORDS, repair(text))
     tokens: list[str] = []
     start = 0
-    for end, terms in further_terms(text) if _FIRST_DIGIT.search(text) else ():
+    for end, terms in further_terms(text):
         if end > start:  # Chinese has no blanks: the first search for one goes to the end of the text, no other does
             blank = _BLANK.search(text, end)
             end_of_word = len(text) if blank is None else blank.start()

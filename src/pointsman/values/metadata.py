@@ -140,7 +140,7 @@ def facts(fields: Mapping[str, Any], prefix: str = "") -> dict[str, list[Typed]]
         values = _raw(value) if key in (ID, TEXT) else typed_values(value)
         if values:
             result.setdefault(key, []).extend(values)
-        for inner in _inner_mappings(name, value):
+        for inner in () if isinstance(value, str) else _inner_mappings(name, value):
             for path, inner_facts in facts(inner, f"{key}.").items():
                 result.setdefault(path, []).extend(inner_facts)
     return result

@@ -213,7 +213,7 @@ class Truth:
         """
         for deleted, rows in self._log(since, sealed.ROW if texts else sealed.ROW_WITHOUT_TEXT, "documents d"):
             yield [DocumentChange(key, None) for key in deleted] or [
-                DocumentChange(row[-1], self._document(row)) for row in rows
+                DocumentChange(row[-1], document) for row, document in zip(rows, self._documents(rows), strict=True)
             ]
 
     def permission_rows(self, since: int) -> Iterator[tuple[list[int], list[tuple[int, int, Mapping[str, Any]]]]]:
