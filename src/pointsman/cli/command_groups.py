@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
 from pointsman.cli.translated_help import TranslatedContext
@@ -40,6 +41,11 @@ class CommandGroups(TyperGroup):
         for heading in sorted(groups, key=_ORDER.index):
             with formatter.section(heading):
                 formatter.write_dl(groups[heading])
+
+
+def command_group(name: str, text: str) -> typer.Typer:
+    """Return commands below one name, such as ``pointsman keys``, with the text of their help."""
+    return typer.Typer(cls=CommandGroups, name=name, help=text, no_args_is_help=True, rich_markup_mode=None)
 
 
 _WORD_TO_EXCLUDE: Final = re.compile(r"-(?:[^\W\d_]{2}|\W*\").*", re.DOTALL)

@@ -85,15 +85,13 @@ app = typer.Typer(
 
 @app.command(rich_help_panel=KEEPING)
 def index(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH…", help="Files and folders.", show_default=False)],
+    paths: Annotated[list[str], typer.Argument(metavar="PATH…", help="Files and folders.")],
     dataset: Annotated[
         str, typer.Option("--dataset", "-d", metavar="NAME", help="Target dataset; created if missing.")
     ] = DATASET,
-    description: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Description of its contents.", show_default=False)
-    ] = None,
+    description: Annotated[str | None, typer.Option(metavar="TEXT", help="Description of its contents.")] = None,
     technique: Annotated[
-        str | None, typer.Option(metavar="TECHNIQUE", help="hybrid (default), keyword or vector.", show_default=False)
+        str | None, typer.Option(metavar="TECHNIQUE", help="hybrid (default), keyword or vector.")
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Keep running and index changes, until Ctrl-C.")] = False,
     hidden: Annotated[bool, typer.Option("--hidden", help="Also read hidden files and folders.")] = False,
@@ -117,25 +115,20 @@ def index(
         typer.Option(
             metavar="NAME",
             help="Of text that is not UTF-8 and declares none, such as windows-1251; guessed by default.",
-            show_default=False,
         ),
     ] = None,
     images: Annotated[
         bool, typer.Option("--images", help="A dataset of pictures, found by what they show; see image_embedder.")
     ] = False,
     versions: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME", help="Keep replaced and deleted versions, such as '90 days', or off.", show_default=False
-        ),
+        str | None, typer.Option(metavar="TIME", help="Keep replaced and deleted versions, such as '90 days', or off.")
     ] = None,
     access_rule: Annotated[
         list[str] | None,
         typer.Option("--access", metavar="RULE", help="Who may see files: FOLDER=group:hr,-user:eve; may be repeated."),
     ] = None,
     cluster: Annotated[
-        list[str] | None,
-        typer.Option(metavar="URL", help="Read and embed by a 'pointsman worker'; may be repeated."),
+        list[str] | None, typer.Option(metavar="URL", help="Read and embed by a 'pointsman worker'; may be repeated.")
     ] = None,
     *,
     workspace: WorkspaceOption,
@@ -232,16 +225,11 @@ def search(
     ] = False,
     prompt: Annotated[
         str | None,
-        typer.Option(
-            metavar="STYLE",
-            help="Print numbered sources for a language model instead: quoted or xml.",
-            show_default=False,
-        ),
+        typer.Option(metavar="STYLE", help="Print numbered sources for a language model instead: quoted or xml."),
     ] = None,
     max_tokens: Annotated[int, typer.Option(metavar="N", help="Approximate length for --prompt.")] = 3000,
     why: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ID", help="Explain why a document is, or is not, among the hits.", show_default=False),
+        list[str] | None, typer.Option(metavar="ID", help="Explain why a document is, or is not, among the hits.")
     ] = None,
     *,
     workspace: WorkspaceOption,
@@ -336,21 +324,16 @@ def status(*, workspace: WorkspaceOption, as_json: JsonOption = False) -> None:
 
 @app.command(rich_help_panel=KEEPING)
 def delete(
-    ids: Annotated[
-        list[str] | None, typer.Argument(metavar="ID…", help="Ids of documents.", show_default=False)
-    ] = None,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID…", help="Ids of documents.")] = None,
     dataset: Annotated[
         str | None,
         typer.Option(
             "--dataset", "-d", metavar="NAME", help="Dataset to delete from.", show_default=f"{DATASET}; none for --all"
         ),
     ] = None,
-    source: Annotated[
-        list[str] | None, typer.Option(metavar="PATH", help="All passages of this file.", show_default=False)
-    ] = None,
+    source: Annotated[list[str] | None, typer.Option(metavar="PATH", help="All passages of this file.")] = None,
     under: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATH", help="All passages of files in this folder, or place.", show_default=False),
+        list[str] | None, typer.Option(metavar="PATH", help="All passages of files in this folder, or place.")
     ] = None,
     delete_all: Annotated[bool, typer.Option("--all", help="The whole dataset; asks first.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete the whole dataset without asking.")] = False,
@@ -456,8 +439,7 @@ def rebuild(
 @app.command(rich_help_panel=CHECKING)
 def config(
     file: Annotated[
-        Path | None,
-        typer.Option("--file", metavar="FILE", help="Settings file instead of ./pointsman.toml.", show_default=False),
+        Path | None, typer.Option("--file", metavar="FILE", help="Settings file instead of ./pointsman.toml.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -77,9 +77,7 @@ def confirm(action: str, *, is_confirmed: bool) -> None:
 
 QuestionArgument = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="QUESTION", help="The question or keywords; - reads standard input, as does a pipe.", show_default=False
-    ),
+    typer.Argument(metavar="QUESTION", help="The question or keywords; - reads standard input, as does a pipe."),
 ]
 DatasetOption = Annotated[str, typer.Option("--dataset", "-d", metavar="NAME", help="The dataset.")]
 DATASET: Final = "files"

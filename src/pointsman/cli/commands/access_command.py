@@ -7,25 +7,21 @@ from typing import Annotated
 import typer
 
 from pointsman.cli import output
-from pointsman.cli.command_groups import CommandGroups
+from pointsman.cli.command_groups import command_group
 from pointsman.cli.shared_options import (
     DATASET,
     DatasetOption,
     JsonOption,
     WorkspaceOption,
     check_no_service,
-    check_workspace,
     workspace_at,
 )
 from pointsman.tools.errors import InputError
 
-app = typer.Typer(
-    cls=CommandGroups,
-    name="access",
-    help="Say who may see which document.\n\n"
+app = command_group(
+    "access",
+    "Say who may see which document.\n\n"
     "While access is on, documents exist only for those whom they allow, and every search says who asks.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
 )
 
 
@@ -43,7 +39,6 @@ def switch_off(*, workspace: WorkspaceOption, as_json: JsonOption = False) -> No
 
 def _switch(workspace: str, *, is_on: bool, as_json: bool) -> None:
     check_no_service(workspace)
-    check_workspace(workspace)
     with workspace_at(workspace) as open_workspace:
         open_workspace.switch_access(on=is_on)
     output.say({"access": is_on}, f"access is {'on' if is_on else 'off'}", as_json=as_json)
@@ -51,14 +46,10 @@ def _switch(workspace: str, *, is_on: bool, as_json: bool) -> None:
 
 @app.command("set")
 def set_access(
-    principals: Annotated[
-        str, typer.Argument(help="Such as group:hr,-user:eve; '' is nobody.", metavar="PRINCIPALS", show_default=False)
-    ],
-    ids: Annotated[list[str] | None, typer.Argument(metavar="ID…", help="Ids.", show_default=False)] = None,
+    principals: Annotated[str, typer.Argument(help="Such as group:hr,-user:eve; '' is nobody.", metavar="PRINCIPALS")],
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID…", help="Ids.")] = None,
     dataset: DatasetOption = DATASET,
-    source: Annotated[
-        list[str] | None, typer.Option(metavar="PATH", help="All passages of this file.", show_default=False)
-    ] = None,
+    source: Annotated[list[str] | None, typer.Option(metavar="PATH", help="All passages of this file.")] = None,
     *,
     workspace: WorkspaceOption,
     as_json: JsonOption = False,

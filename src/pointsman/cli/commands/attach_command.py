@@ -11,35 +11,22 @@ from pointsman.cli.shared_options import EmbedderOption, JsonOption, WorkspaceOp
 
 
 def attach(
-    name: Annotated[str, typer.Argument(help="Name of the dataset in this workspace.", show_default=False)],
-    url: Annotated[
-        str,
-        typer.Argument(
-            metavar="URL", help="postgresql://…, opensearch+https://…, chroma+https://…", show_default=False
-        ),
-    ],
+    name: Annotated[str, typer.Argument(help="Name of the dataset in this workspace.")],
+    url: Annotated[str, typer.Argument(metavar="URL", help="postgresql://…, opensearch+https://…, chroma+https://…")],
     table: Annotated[str, typer.Option(metavar="NAME", help="The table (sales.orders), index or collection.")],
     text: Annotated[str, typer.Option(metavar="COLUMN", help="The column or field with the text.")],
     id: Annotated[str, typer.Option(metavar="COLUMN", help="The column or field with the ids; _id for an index.")],  # noqa: A002
     vector: Annotated[
         str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="The column or field with the vectors; default: keyword search only.",
-            show_default=False,
-        ),
+        typer.Option(metavar="COLUMN", help="The column or field with the vectors; default: keyword search only."),
     ] = None,
     metadata: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN", help="A column or field for filters; may be repeated.", show_default=False),
+        list[str] | None, typer.Option(metavar="COLUMN", help="A column or field for filters; may be repeated.")
     ] = None,
     made_by: Annotated[
-        str | None,
-        typer.Option(metavar="SPEC", help="Embedder of its vectors, if not the workspace's.", show_default=False),
+        str | None, typer.Option(metavar="SPEC", help="Embedder of its vectors, if not the workspace's.")
     ] = None,
-    description: Annotated[
-        str, typer.Option(metavar="TEXT", help="Description of its contents.", show_default=False)
-    ] = "",
+    description: Annotated[str, typer.Option(metavar="TEXT", help="Description of its contents.")] = "",
     *,
     workspace: WorkspaceOption,
     embedder: EmbedderOption = "default",
@@ -69,7 +56,7 @@ def attach(
 
 
 def detach(
-    name: Annotated[str, typer.Argument(help="Name of the attached collection.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name of the attached collection.")],
     *,
     workspace: WorkspaceOption,
     as_json: JsonOption = False,

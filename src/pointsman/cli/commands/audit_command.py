@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import typer
-
 from pointsman.cli import output
-from pointsman.cli.command_groups import CommandGroups
+from pointsman.cli.command_groups import command_group
 from pointsman.cli.shared_options import (
     JsonOption,
     QuestionArgument,
@@ -15,12 +13,9 @@ from pointsman.cli.shared_options import (
     workspace_at,
 )
 
-app = typer.Typer(
-    cls=CommandGroups,
-    name="audit",
-    help="Find questions in the audit log.\n\nThe setting audit_log names its file; without it, there is none.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+app = command_group(
+    "audit",
+    "Find questions in the audit log.\n\nThe setting audit_log names its file; without it, there is none.",
 )
 
 

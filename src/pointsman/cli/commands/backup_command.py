@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def backup(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Target folder; new or empty.", show_default=False)],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Target folder; new or empty.")],
     *,
     workspace: WorkspaceOption,
     as_json: JsonOption = False,
@@ -38,7 +38,7 @@ def backup(
 
 
 def restore(
-    backup: Annotated[Path, typer.Argument(metavar="BACKUP", help="The folder of a backup.", show_default=False)],
+    backup: Annotated[Path, typer.Argument(metavar="BACKUP", help="The folder of a backup.")],
     *,
     workspace: WorkspaceOption,
     no_verify: Annotated[

@@ -25,12 +25,10 @@ def text(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="A file as its citations name it.")],
     dataset: DatasetOption = DATASET,
     hash: Annotated[  # noqa: A002  (the citation's word)
-        str | None, typer.Option(metavar="SHA256", help="As in the citation.", show_default=False)
+        str | None, typer.Option(metavar="SHA256", help="As in the citation.")
     ] = None,
     start: Annotated[int, typer.Option(metavar="N", min=0, help="First character to print.")] = 0,
-    end: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="Position after the last one.", show_default=False)
-    ] = None,
+    end: Annotated[int | None, typer.Option(metavar="N", min=0, help="Position after the last one.")] = None,
     *,
     workspace: WorkspaceOption,
     as_json: JsonOption = False,

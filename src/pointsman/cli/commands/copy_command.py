@@ -22,8 +22,8 @@ _LOCATION = "A folder, postgresql://… or opensearch+https://…"
 
 
 def copy(
-    source: Annotated[str, typer.Argument(metavar="FROM", help=f"{_LOCATION}.", show_default=False)],
-    target: Annotated[str, typer.Argument(metavar="TO", help="The same; created if missing.", show_default=False)],
+    source: Annotated[str, typer.Argument(metavar="FROM", help=f"{_LOCATION}.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="The same; created if missing.")],
     dataset: DatasetsOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from pointsman.cli import output
-from pointsman.cli.command_groups import CommandGroups
+from pointsman.cli.command_groups import command_group
 from pointsman.cli.output import table
 from pointsman.cli.shared_options import JsonOption, WorkspaceOption, check_no_service
 from pointsman.tools.errors import InputError, UnknownNameError
@@ -23,13 +23,10 @@ if TYPE_CHECKING:
 
     from pointsman.service.server.access.api_keys import ApiKey, KeyStore
 
-app = typer.Typer(
-    cls=CommandGroups,
-    name="keys",
-    help="Create, list and revoke keys for the HTTP service.\n\n"
+app = command_group(
+    "keys",
+    "Create, list and revoke keys for the HTTP service.\n\n"
     "Until the first key is created, the service answers only this machine and allows it everything.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
 )
 
 _DURATION: Final = re.compile(r"([0-9]{1,5})([hdwy])")
@@ -38,7 +35,7 @@ _UNITS: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Argument(help="Owner or purpose of the key.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Owner or purpose of the key.")],
     dataset: Annotated[
         list[str] | None,
         typer.Option("--dataset", "-d", metavar="NAME", help="Limit the key to this dataset; may be repeated."),
@@ -50,8 +47,7 @@ def create(
         bool, typer.Option("--read-only", help="Allow searching, but not adding and deleting.")
     ] = False,
     expires: Annotated[
-        str | None,
-        typer.Option(metavar="WHEN", help="Such as 12h, 30d, 2w, 1y, or 2030-01-31 (UTC).", show_default=False),
+        str | None, typer.Option(metavar="WHEN", help="Such as 12h, 30d, 2w, 1y, or 2030-01-31 (UTC).")
     ] = None,
     principal: Annotated[
         list[str] | None,
@@ -108,7 +104,7 @@ def list_keys(*, workspace: WorkspaceOption, as_json: JsonOption = False) -> Non
 
 @app.command()
 def revoke(
-    key_id: Annotated[str, typer.Argument(metavar="ID", help="Id from 'pointsman keys list'.", show_default=False)],
+    key_id: Annotated[str, typer.Argument(metavar="ID", help="Id from 'pointsman keys list'.")],
     *,
     workspace: WorkspaceOption,
     as_json: JsonOption = False,

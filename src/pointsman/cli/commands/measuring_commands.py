@@ -56,7 +56,6 @@ def evaluate(
             "-w",
             metavar="DIR|URL",
             help="What the CSV's questions search, by default .pointsman; the result is stored here, for the console.",
-            show_default=False,
         ),
     ] = None,
     embedder: EmbedderOption = "default",
@@ -201,7 +200,7 @@ def tune(
 
 
 def calibrate(
-    labels: Annotated[Path | None, typer.Argument(metavar="CSV|DIR", help=_LABELS, show_default=False)] = None,
+    labels: Annotated[Path | None, typer.Argument(metavar="CSV|DIR", help=_LABELS)] = None,
     dataset: Annotated[
         str | None,
         typer.Option(

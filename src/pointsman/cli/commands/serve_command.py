@@ -35,7 +35,7 @@ def serve(
         typer.Option(metavar="NAME=NUMBER", help="Such as max_k=100 or requests_per_minute=0; may be repeated."),
     ] = None,
     settings: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Settings file instead of ./pointsman.toml.", show_default=False)
+        Path | None, typer.Option(metavar="FILE", help="Settings file instead of ./pointsman.toml.")
     ] = None,
     log_level: Annotated[str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")] = "info",
     log_json: Annotated[

@@ -9,30 +9,25 @@ from typing import Annotated, Any
 import typer
 
 from pointsman.cli import output
-from pointsman.cli.command_groups import CommandGroups
+from pointsman.cli.command_groups import command_group
 from pointsman.cli.shared_options import JsonOption, WorkspaceOption, check_no_service, check_workspace, workspace_at
 from pointsman.tools.errors import InputError
 
-app = typer.Typer(
-    cls=CommandGroups,
-    name="tokens",
-    help="Trust the signed tokens (JWT) of an identity provider.\n\n"
-    "A token reads as its user and groups; it never writes.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+app = command_group(
+    "tokens",
+    "Trust the signed tokens (JWT) of an identity provider.\n\nA token reads as its user and groups; it never writes.",
 )
 
 
 @app.command()
 def trust(
-    issuer: Annotated[str, typer.Argument(help="The claim iss of its tokens.", show_default=False)],
-    audience: Annotated[str, typer.Option(metavar="NAME", help="What their claim aud must name.", show_default=False)],
+    issuer: Annotated[str, typer.Argument(help="The claim iss of its tokens.")],
+    audience: Annotated[str, typer.Option(metavar="NAME", help="What their claim aud must name.")],
     keys: Annotated[
         str | None,
         typer.Option(
             metavar="FILE|URL",
             help="Its public keys: a JSON Web Key Set, or a file in PEM; default: where its configuration says.",
-            show_default=False,
         ),
     ] = None,
     groups: Annotated[str, typer.Option(metavar="CLAIM", help="The claim with a user's groups.")] = "groups",
