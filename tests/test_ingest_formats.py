@@ -211,6 +211,41 @@ def test_substitutions_and_pictures_of_restructured_text() -> None:
             ),
             "депо\n\nvon\n\nText\n\n图 #1",
         ),
+        (  # commands whose names begin as others do
+            "a.tex",
+            (
+                "\\includegraphics[width=3cm]{bild}Plan\\index{Plan!alt} \\labelwidth \\inputencoding{utf8}\n\n"
+                "\\hypertarget{a}{См.} \\hyperlink{b}{схему} Eisen\\-bahn\\definecolor{rot}{RGB}\n\n\\href{http://x}{链接}"
+            ),
+            "Plan utf8\n\nСм. схему EisenbahnrotRGB\n\n链接",
+        ),
+        (
+            "a.adoc",
+            (
+                ":url-docs: https://docs.example\n:product: Weiche 7\nifdef::x[:caption: Abb.]\n\n"
+                "{product} 见 {url-docs}[手册^]，{unknown}。\nifndef::y[]\nendif::[]\ninclude::a.adoc[]"
+            ),
+            "Weiche 7 见 手册，{unknown}。",
+        ),
+        ("a.rst", "модуль\\_a пакет\\*\n==============\n\nx\\_y", "модуль_a пакет*\n\nx\\_y"),
+        (
+            "a.vcf",
+            'BEGIN:VCARD\nFN:Анна\nURL:http\\://x.org\nNOTE:Sie sagt: \\"ja\\"\\, 是\nEND:VCARD',
+            'Анна\nLink: http://x.org\nSie sagt: "ja", 是',
+        ),
+        (
+            "a.ics",
+            (
+                "BEGIN:VTIMEZONE\nBEGIN:STANDARD\nDTSTART:19671029T020000\nRRULE:FREQ=YEARLY\nEND:STANDARD\n"
+                "BEGIN:DAYLIGHT\nDTSTART:19870405T020000\nEND:DAYLIGHT\nEND:VTIMEZONE\nBEGIN:VEVENT\nSUMMARY:检修\nEND:VEVENT"
+            ),
+            "检修",
+        ),
+        (
+            "a.fb2",
+            "<FictionBook><stylesheet>p {margin: 0}</stylesheet><body><p>Слова.</p></body></FictionBook>",
+            "Слова.",
+        ),
     ],
 )
 def test_formats_with_little_markup(name: str, data: str, text: str) -> None:
@@ -297,6 +332,11 @@ def test_a_quoted_field_of_a_card_is_read_in_an_encoding_that_is_told_if_none_is
     assert [item.reason.partition(";")[0] for item in items if isinstance(item, Problem)] == [
         "a quoted field: read as Windows-1251, which is not certain"
     ]
+    letters = "".join(f"={byte:02X}" for byte in "Свет".encode("koi8-r"))
+    card = f"BEGIN:VCARD\nFN;ENCODING=QUOTED-PRINTABLE:{letters}\nEND:VCARD".encode()
+    (source,) = convert("a.vcf", card, encoding="koi8-r")
+    assert isinstance(source, ParsedDocument)
+    assert source.text == "Свет"
 
 
 def test_a_card_of_continued_lines_is_read_in_linear_time() -> None:

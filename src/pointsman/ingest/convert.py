@@ -41,7 +41,6 @@ _TEXT_FORMATS: dict[str, Callable[[str, str], Converted]] = {
     "adoc": lambda path, text: iter((converters.light_markup.asciidoc(path, text),)),
     "org": lambda path, text: iter((converters.light_markup.org(path, text),)),
     "tex": lambda path, text: iter((converters.light_markup.tex(path, text),)),
-    "ics": lambda path, text: converters.light_markup.calendar(path, text),  # noqa: PLW0108  (as json)
     "srt": lambda path, text: iter((converters.light_markup.subtitles(path, text),)),
     "txt": lambda path, text: iter((plain(path, text),)),
     "json": lambda path, text: converters.records.json_file(path, text),  # noqa: PLW0108  (read when it is called)
@@ -205,17 +204,19 @@ def _convert(path: str, data: bytes, reading: _Reading) -> Converted:
         raise InputError(f"a {archive} archive; unpack it, and index the files in it")
     may_declare = kind in ("html", "xml") or kind in CODE_ENDINGS
     text, remark = decode_file(data, may_declare=may_declare, encoding=reading.encoding)
-    items = _convert_text(path, clean(text), kind, reading.limits)
+    items = _convert_text(path, clean(text), kind, reading)
     return chain((Problem(path, remark),), items) if remark else items
 
 
-def _convert_text(path: str, text: str, kind: str, limits: FileLimits) -> Converted:
+def _convert_text(path: str, text: str, kind: str, reading: _Reading) -> Converted:
     if not text.strip():
         return iter(())  # an empty file is not a problem: package markers are empty on purpose
     if kind in CODE_ENDINGS:
         return iter((converters.code.code(path, text, kind),))
     if kind == "ipynb":
-        return _with_words(path, converters.markup.notebook(path, text, limits.pages))
+        return _with_words(path, converters.markup.notebook(path, text, reading.limits.pages))
+    if kind == "ics":
+        return _with_words(path, converters.light_markup.calendar(path, text, reading.encoding))
     return _with_words(path, _TEXT_FORMATS[kind](path, text))
 
 
@@ -246,7 +247,7 @@ def format_of(path: str, data: bytes) -> str:
         return ending if ending in ("xls", "msg", *_OLD_OFFICE) else "txt"
     if data.startswith(_PICTURE_MARKS) or (data.startswith(b"RIFF") and data[8:12] == b"WEBP"):
         return ending if ending in PICTURES else "png"
-    if ending in _BINARY_FORMATS or ending in _TEXT_FORMATS or ending in CODE_ENDINGS or ending == "ipynb":
+    if ending in _BINARY_FORMATS or ending in _TEXT_FORMATS or ending in CODE_ENDINGS or ending in ("ipynb", "ics"):
         return ending
     head = data[:1024].lstrip().lower()
     return "html" if head.startswith((b"<!doctype html", b"<html")) else "xml" if head.startswith(b"<?xml") else "txt"

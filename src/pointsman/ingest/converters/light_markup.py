@@ -27,7 +27,10 @@ _ASCIIDOC_LINK = re.compile(
     r"(?:link:|xref:|image::?|https?://|mailto:)[^\s\[\]]{1,1000}\[([^\[\]\n]{0,500}?)(?:,[^\[\]\n]{0,500})?\]"
     r"|<<[^<>,\n]{1,200}(?:,([^<>\n]{1,500}))?>>"
 )
-_ASCIIDOC_SILENT = re.compile(r"(?:-{2,}|\.{4,}|={4,}|\*{4,}|_{4,}|\+{4,}|\[[^\]]*\]|//.*|include::.*|:[\w-]+!?:.*)$")
+_ASCIIDOC_SILENT = re.compile(
+    r"(?:-{2,}|\.{4,}|={4,}|\*{4,}|_{4,}|\+{4,}|\[[^\]]*\]|//.*|(?:include|ifn?def|ifeval|endif)::.*|:[\w-]+!?:.*)$"
+)
+_ASCIIDOC_ATTRIBUTE = re.compile(r"^:([\w-]{1,100}):[ \t]+(.{1,100})$", re.MULTILINE)
 _ASCIIDOC_SEEN = re.compile(r":(author|description|keywords|revdate):[ \t]*(.*)$")
 _ORG_LINK = re.compile(r"\[\[([^\[\]\n]{1,1000})\](?:\[([^\[\]\n]{1,500})\])?\]")
 _ORG_SEEN = re.compile(r"#\+(title|author|date|description|caption|filetags):[ \t]*(.*)$", re.IGNORECASE)
@@ -44,15 +47,20 @@ _TEX_ACCENTS = dict(
         strict=True,
     )
 )
-_TEX_SILENT = re.compile(
-    r"\\begin\{(?:tabular.?|array|longtable)\}(?:\{[^{}]{0,200}\}){1,2}|"
-    r"\\(?:documentclass|usepackage|include|input|includegraphics|label|ref|eqref|pageref|autoref|cref|cite[a-z]*|"
-    r"bibliography|bibliographystyle|begin|end|vspace|hspace|setlength|pagestyle|thispagestyle|geometry|setcounter)\*?"
-    r"(?:[ ]?\[[^\[\]]{0,500}\])*(?:\{[^{}]{0,1000}\})?(?:\[[!htbpH]{1,6}\])?|"
-    r"\\(?:(?:new|renew|provide)command|(?:new|renew)environment|def(?![A-Za-z]))\*?[ ]?"
-    r"(?:\\[A-Za-z@]{1,100}|\{[^{}]{0,100}\})?(?:\[\d\](?:\[[^\[\]]{0,500}\])?)?"  # the words of a definition stay
+_TEX_GROUP = r"\{[^{}]{0,1000}\}"
+_TEX_OPTION = r"\[[^\[\]]{0,500}\]"
+_TEX_NAMES_SILENT = (
+    "documentclass|usepackage|include|input|includegraphics|label|ref|eqref|pageref|autoref|cref|cite[a-z]*|index|"
+    "bibliography|bibliographystyle|begin|end|vspace|hspace|setlength|pagestyle|thispagestyle|geometry|setcounter|"
+    "href|hyperlink|hypertarget"  # of these the second argument is shown
 )
-_TEX_LINK = re.compile(r"\\href\{[^{}]{0,1000}\}")
+_TEX_DEFINITIONS = "newcommand|renewcommand|providecommand|newenvironment|renewenvironment|def"
+_TEX_SILENT = re.compile(
+    rf"\\begin\{{(?:tabular.?|array|longtable)\}}(?:\{{[^{{}}]{{0,200}}\}}){{1,2}}|"
+    rf"\\(?:{_TEX_NAMES_SILENT})(?![A-Za-z])\*?(?:[ ]?{_TEX_OPTION})*(?:{_TEX_GROUP})?(?:\[[!htbpH]{{1,6}}\])?|"
+    rf"\\(?:{_TEX_DEFINITIONS})(?![A-Za-z])\*?[ ]?"
+    rf"(?:\\[A-Za-z@]{{1,100}}|\{{[^{{}}]{{0,100}}\}})?(?:\[\d\](?:{_TEX_OPTION})?)?"  # the words of a definition stay
+)
 _TEX_SYMBOLS = {"\\ss": "ß", "\\ae": "æ", "\\oe": "œ", "\\o": "ø", "\\l": "ł", "\\ldots": "…", "\\item": "• "}
 _TEX_MARKS = {"---": "—", "--": "–", "``": "“", "''": "”", "~": " ", "\\\\": "\n"}
 _CALENDAR_NAMES = {
@@ -69,12 +77,14 @@ _CUE_TIME = re.compile(r"\s*(?:\d+:)?\d+:\d+[.,]\d+ +--> ")
 
 def asciidoc(path: str, text: str) -> ParsedDocument:
     """Split AsciiDoc by its headings; tables by rows, links by their words, without attributes and marks of blocks."""
+    attributes = dict(_ASCIIDOC_ATTRIBUTE.findall(text))
+
+    def plain(markup: str) -> str:
+        markup = re.sub(r"\{([\w-]{1,100})\}", lambda name: attributes.get(name[1], name[0]), markup)
+        return unescape_entities(_ASCIIDOC_LINK.sub(lambda link: (link[1] or link[2] or "").removesuffix("^"), markup))
+
     lines = list(_asciidoc_lines(text.split("\n")))
-    return outline(path, "adoc", _blocks(lines, re.compile(r"(={1,6}) +(\S.*)$"), _asciidoc_plain))
-
-
-def _asciidoc_plain(text: str) -> str:
-    return unescape_entities(_ASCIIDOC_LINK.sub(lambda link: link[1] or link[2] or "", text))
+    return outline(path, "adoc", _blocks(lines, re.compile(r"(={1,6}) +(\S.*)$"), plain))
 
 
 def _asciidoc_lines(lines: list[str]) -> Iterator[NumberedLine]:
@@ -133,13 +143,13 @@ def tex(path: str, text: str) -> ParsedDocument:
 
 def _tex_plain(text: str) -> str:
     text = _TEX_ACCENT.sub(lambda accent: _compose(accent[1], accent[2] or accent[3] or accent[4]), text)
-    text = _TEX_LINK.sub("", _TEX_SILENT.sub("", text))
+    text = _TEX_SILENT.sub("", text)
     text = re.sub(r"(?<!\\)&", " | ", text)
     for mark, character in _TEX_MARKS.items():
         text = text.replace(mark, character)
     text = re.sub(r"\\[,;:! ]", " ", text)
     text = re.sub(r"(\\[A-Za-z]+)\*?[ ]?", lambda command: _TEX_SYMBOLS.get(command[1], ""), text)
-    return re.sub(r"\\([%&#_${}])|[{}]|(?<!\\)\$|#+\d", lambda mark: mark[1] or "", text).strip()
+    return re.sub(r"\\([%&#_${}])|\\[-+/]|[{}]|(?<!\\)\$|#+\d", lambda mark: mark[1] or "", text).strip()
 
 
 def _compose(accent: str, letter: str) -> str:
@@ -172,9 +182,12 @@ def _paragraph(lines: list[NumberedLine], plain: Callable[[str], str]) -> Iterat
         yield Block(0, text, (lines[0][0], lines[-1][0]), exact=False)
 
 
-def calendar(path: str, text: str) -> Iterator[ParsedDocument | Problem]:
-    """Convert a calendar or address cards: each entry by the words and times that it shows."""
-    decoder = PartDecoder(None)
+def calendar(path: str, text: str, encoding: str | None) -> Iterator[ParsedDocument | Problem]:
+    """Convert a calendar or address cards: each entry by the words and times that it shows.
+
+    ``encoding`` is that of `PartDecoder`, for quoted fields.
+    """
+    decoder = PartDecoder(encoding)
     yield outline(path, "ics", calendar_blocks(text, decoder))
     yield from (Problem(path, remark) for remark in decoder.remarks)
 
@@ -190,7 +203,7 @@ def calendar_blocks(text: str, decoder: PartDecoder) -> Iterator[Block]:
         if name in ("BEGIN", "END"):
             has_full_name = any(field == "FN" for field, _ in entry_lines)
             words = "\n".join(text_line for field, text_line in entry_lines if field != "N" or not has_full_name)
-            if words:
+            if words and value.strip().upper() not in ("STANDARD", "DAYLIGHT"):  # rules of time zones
                 yield Block(0, words, (first, number), exact=False, is_alone=True)
             entry_lines, first = [], number
         elif name in _CALENDAR_NAMES and value.strip():
@@ -235,7 +248,7 @@ def _calendar_value(value: str) -> str:
         year, month, day, hour, minute, is_utc = time.groups()
         return f"{year}-{month}-{day}" + (f" {hour}:{minute}{' UTC' if is_utc else ''}" if hour else "")
     value = re.sub(r"mailto:", "", value, flags=re.IGNORECASE)
-    return re.sub(r"\\([\\;,nN])", lambda mark: "\n" if mark[1] in "nN" else mark[1], value)
+    return re.sub(r"\\([\\;,:\"nN])", lambda mark: "\n" if mark[1] in "nN" else mark[1], value)
 
 
 def subtitles(path: str, text: str) -> ParsedDocument:

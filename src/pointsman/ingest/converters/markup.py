@@ -88,8 +88,9 @@ def _front_fields(text: str, *, is_toml: bool) -> dict[str, str | list[str]]:
 
     import yaml  # type: ignore[import-untyped]  # it ships no types
 
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # all scalars are texts; some machines lack the quick one
     try:
-        values = tomllib.loads(text) if is_toml else yaml.load(text, yaml.BaseLoader)  # noqa: S506  (all scalars are texts)
+        values = tomllib.loads(text) if is_toml else yaml.load(text, loader)  # noqa: S506
     except (tomllib.TOMLDecodeError, yaml.YAMLError, RecursionError):
         values = dict(_FRONT_LINE.findall(text))
     values = values if isinstance(values, dict) else {}
@@ -196,7 +197,8 @@ def _rst_blocks(lines: list[str]) -> Iterator[Block]:
             if style not in styles:
                 styles.append(style)
             begin = index + height
-            yield Block(styles.index(style) + 1, _rst_plain(name), (index + 1, begin))
+            name = re.sub(r"\\(\S)", r"\1", _rst_plain(name))
+            yield Block(styles.index(style) + 1, name, (index + 1, begin))
             index = begin
         elif (table := _RST_TABLE.match(lines[index])) or _RST_SILENT.match(lines[index]):
             yield from _rst_body(lines, begin, index)

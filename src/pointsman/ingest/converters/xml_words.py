@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _PARTS = frozenset({"section", "chapter", "body", "article", "book", "part", "appendix", "preface", "sect1", "sect2"})
 _PROSE = frozenset({"p", "para", "simpara", "subtitle", "text-author", "title"})
-_SKIPPED = frozenset({"binary", "script", "style"})
+_SKIPPED = frozenset({"binary", "script", "style", "stylesheet"})
 _BOOKS = ("{http://www.gribuser.ru/xml/fictionbook/", "{http://docbook.org/ns/docbook}")
 _SHOWN_OF_BOOKS = frozenset({"alt", "title"})  # their other attributes are no data
 _TITLES = (".//{*}book-title", "{*}title", "{*}channel/{*}title", "{*}info/{*}title")
