@@ -13,7 +13,7 @@ import pytest
 from office_files import zipped
 from pointsman.ingest import ParsedDocument, Problem, convert
 from pointsman.ingest.converters.office.number_formats import shown
-from pointsman.ingest.converters.pdf_layout import Piece, _lines
+from pointsman.ingest.converters.pdf_layout import Piece, _lines, _rows
 from pointsman.tools.errors import InputError
 
 
@@ -171,6 +171,20 @@ def test_words_with_narrow_gaps_and_no_space_character_are_parted(line: str, col
     (source,) = convert("a.pdf", buffer.getvalue())
     assert isinstance(source, ParsedDocument)
     assert source.text.split() == line.split() * 3 * columns
+
+
+def test_a_small_letter_below_a_tall_line_begins_a_new_one() -> None:
+    tall = [Piece(72, 589, 495, 604.6, "divided by the (minimum"), Piece(495, 589, 500, 604.6, ")")]
+    rows = _rows(iter([*tall, Piece(73, 580, 78, 585.5, "\nn"), Piece(79, 580, 84, 585.5, "u")]))
+    assert [[cell.text for cell in row] for row in rows] == [["divided by the (minimum)"], ["nu"]]
+    stop = _rows(iter([*tall, Piece(501, 589, 502, 590.5, "\n.")]))
+    assert [[cell.text for cell in row] for row in stop] == [["divided by the (minimum)."]]
+
+
+@pytest.mark.parametrize("slope", [0.3, -0.3])
+def test_letters_of_a_leaning_line_stay_in_one_row(slope: float) -> None:
+    letters = [Piece(72 + 6 * n, 600 + slope * n, 77 + 6 * n, 608 + slope * n, char) for n, char in enumerate("a" * 60)]
+    assert [[cell.text for cell in row] for row in _rows(iter(letters))] == [["a" * 60]]
 
 
 @pytest.mark.parametrize("letter_space", [0.0, 1.2])

@@ -79,32 +79,40 @@ def _missing_spaces(page: PdfTextPage, text: str) -> Iterator[int]:
 
 
 def _characters(page: PdfTextPage, text: str) -> Iterator[Piece]:
-    """Yield the characters of a page's text, each with the space or the end of a line before it."""
-    space, starts = "", set(_missing_spaces(page, text))
+    """Yield the characters of a page's text, each with the space or the end of a line before it.
+
+    After the end of a line is a space if the character would be a word's first where PDFium is wrong about that end.
+    """
+    space, starts, previous = "", set(_missing_spaces(page, text)), 0
     for index, char in enumerate(text):
-        if index in starts:
-            space = " "
         if char.isspace():
             space = "\n" if char in "\r\n" else " "
-        else:
-            yield Piece(*page.get_charbox(index))._replace(text=space + char)
-            space = ""
+            continue
+        if space == "\n":
+            last, box = page.get_charbox(previous, loose=True), page.get_charbox(index, loose=True)
+            gap = (box[0] - last[2]) / max(last[2] - last[0], last[3] - last[1], 1.0)
+            space += "" if -2 < gap <= _WORD_GAP else " "
+        elif index in starts:
+            space = " "
+        yield Piece(*page.get_charbox(index))._replace(text=space + char)
+        space, previous = "", index
 
 
 def _rows(boxes: Iterator[Piece]) -> Rows:
     """Return boxes by rows, joined where no gap is between them; some files place each letter by itself."""
     rows: Rows = []
+    last = Piece(0, 0, 0, 0)  # a line may lean: what stands beside its last character need not stand beside all of it
     for box in boxes:
-        previous = rows[-1][-1] if rows else None
-        if previous is None or not _same_row(previous, box):
+        previous = rows[-1][-1] if rows else last
+        is_below = box.text.startswith("\n") and box.left < last.left and box.bottom + box.top < 2 * last.bottom
+        is_beside = _same_row(previous, box) or _same_row(last, box)
+        last = box
+        if not rows or is_below or not is_beside:
             rows.append([box._replace(text=box.text.lstrip())])
         elif _is_gap(previous, box):
             rows[-1].append(box._replace(text=box.text.lstrip()))
         else:
-            text = box.text
-            if text.startswith("\n"):  # not the end of a line, as PDFium thought
-                is_space = box.left - previous.right > 0.3 * (previous.top - previous.bottom)
-                text = f" {text[1:]}" if is_space else text[1:]
+            text = box.text.removeprefix("\n")  # no end of a line, as PDFium thought
             rows[-1][-1] = Piece(
                 min(previous.left, box.left), min(previous.bottom, box.bottom),
                 max(previous.right, box.right), max(previous.top, box.top), previous.text + text,
@@ -113,7 +121,7 @@ def _rows(boxes: Iterator[Piece]) -> Rows:
 
 
 def _same_row(first: Piece, second: Piece) -> bool:
-    """Whether two pieces stand side by side: at the same height, or one, such as a full stop, within the other's."""
+    """Whether two pieces stand side by side: at the same height, or a small one, as a full stop, within the other's."""
     first_height, second_height = first.top - first.bottom, second.top - second.bottom
     height = max(min(first_height, second_height), 4.0)
     slack = max(first_height, second_height) / 4
