@@ -53,6 +53,24 @@ DESIGNATION_CASES = [
         ["550E8400-E29B-41D4-A716-446655440000"],
         ["550e8400-e29b-41d4-a716-446655440001"],
     ),
+    (
+        "what of cve 2023 44487?",
+        "cve 2023 44487",
+        ["CVE-2023-44487", "cve_2023_44487"],
+        ["CVE-2023-44488", "CVE-2023-444870"],
+    ),
+    ("уязвимость CVE 2023 44487", "CVE 2023 44487", ["cve-2023-44487"], ["CVE-2024-44487"]),
+    ("cve_2023_44487的修复", "cve_2023_44487", ["CVE-2023-44487"], ["CVE-2023-4448"]),
+    ("fixed cve2023-44487", "cve2023-44487", ["CVE 2023-44487"], ["CVE-2023-44489"]),
+    ("who is at SW1A 1AA?", "SW1A 1AA", ["SW1A 1AA", "sw1a1aa"], ["SW1A 2AA", "SW1A 1AB", "W1A 1AA", "SW1A 1AAB"]),
+    ("офис sw1a1aa", "sw1a1aa", ["London SW1A 1AA"], ["SW1A 2AA", "SW1 1AA"]),
+    ("m1 1ae在哪", "m1 1ae", ["M1 1AE", "M11AE"], ["M1 1AF", "M2 1AE"]),
+    ("send it to B33 8TH", "B33 8TH", ["b338th"], ["B33 8TG", "B34 8TH"]),
+    ("ec1a1bb", "ec1a1bb", ["EC1A 1BB"], ["EC1A 1BC", "EC2A 1BB"]),
+    ("tyres 205/55 R16", "205/55 R16", ["205/55R16", "205/55 R 16"], ["205/55 R17", "195/55 R16", "205/50 R16"]),
+    ("шины 205/55R16", "205/55R16", ["205/55 R16", "205/55 r16"], ["205/55 R15", "1205/55 R16"]),
+    ("225/45ZR17轮胎", "225/45ZR17", ["225/45 ZR17"], ["225/45 ZR18", "215/45 ZR17"]),
+    ("price of 175/70 r13", "175/70 r13", ["175/70R13"], ["175/70R14"]),
     ("свойства H2SO4", "H2SO4", ["H2SO4", "H₂SO₄"], ["H2SO3"]),
     ("what is C6H12O6?", "C6H12O6", ["the sugar C6H12O6"], ["C6H12O7", "C6H10O6"]),
     ("машина А 123 ВС 177", "А 123 ВС 177", ["А123ВС177", "а123вс 177"], ["А123ВС77", "А124ВС177"]),
@@ -352,8 +370,24 @@ def test_a_kind_and_a_number_before_a_word_are_a_name_only_where_a_text_holds_bo
     assert not name.is_in(near_miss)
 
 
-@pytest.mark.parametrize("question", [f"A{'0' * 20_000}", f"{'0' * 20_000}A", f"（2021）京{'1' * 20_000}"])
-def test_a_code_of_20_000_digits_is_read_at_once(question: str) -> None:
+@pytest.mark.parametrize(
+    "question",
+    [
+        f"A{'0' * 20_000}",
+        f"{'0' * 20_000}A",
+        f"（2021）京{'1' * 20_000}",
+        f"no. {'1' * 20_000}",
+        "112-" * 5000,
+        "1/" * 10_000,
+        "a1." * 6666,
+        "v1." * 6666,
+        "sw1a" * 5000,
+        "205/55R" * 2800,
+        "cve 2023 " * 2200,
+        "ab_" * 6666,
+    ],
+)
+def test_what_is_made_to_look_like_a_code_is_read_at_once(question: str) -> None:
     began = process_time()
     designations(question)
     assert process_time() - began < 0.5

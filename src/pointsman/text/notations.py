@@ -10,6 +10,7 @@ identifier          ``max_retries``, ``maxRetryCount``      ``MAX_RETRIES``, ``m
 version             ``v1.12``, ``1.6.1``, ``固件1.27``      ``1.12``, ``V1.12``; not ``11.2``, ``1.12.3``
 account, telephone  ``DE89370400440532013000``, 9 digits    with blanks, hyphens and brackets, or without
 address             ``2001:db8::1``, ``10.0.0.1:80``        ``2001:DB8::1``; a card's by ``:``, ``-``, ``.`` or none
+post                ``SW1A 1AA``                            ``sw1a1aa``, ``SW1A1AA``; not ``SW1A 2AA``
 number of a kind    ``invoice 417``, ``№ 616``, ``发票417`` any 417 of its own; not ``4170``, ``41.7``
 ordinal of a part   ``第190期``, ``第十章``, ``глава 3``    ``第 190 期``, ``第10章``, ``Chapter III``; own ``190``
 full date           ``25 October 2024``, ``2024年10月25日`` the same day in any notation
@@ -116,22 +117,26 @@ _ORDINAL: Final = re.compile(
     re.IGNORECASE,
 )
 """Not 第三条铁路; nor 届 and 节: of the passages that answer a question with one in XQuAD, half lack it."""
-_LONG_NUMBER: Final = re.compile(rf"(?<![{_OWN}])(?<!\d[.,/\-])\d{{9,34}}[Xx]?(?![{_OWN}]|[.,/\-]\d)(?<!0000)")
+_MOST_PARTS: Final = 34
+"""Of a code, or digits of a number, that may be written in groups: what has more is held as it is written alone."""
+_LONG_NUMBER: Final = re.compile(
+    rf"(?<![{_OWN}])(?<!\d[.,/\-])\d{{{FEWEST_DIGITS},{_MOST_PARTS}}}[Xx]?(?![{_OWN}]|[.,/\-]\d)(?<!0000)"
+)
 """Of an account, card, person or telephone; what ends with four zeros is a count."""
 _BOOK_NUMBER: Final = re.compile(r"(?:97[89]-)?(?=(?:\d-?){9}[\dXx]$)\d+-\d+-\d+-[\dXx]")
-_ADDRESS: Final = re.compile(  # of a network card, of IPv6, with a port, of land, of a court's case; not 10:30:45
-    rf"(?<![{_OWN}:.])(?<![{_OWN}]-)(?=[a-f:]*\d)(?:((?:[0-9a-f]{{2}}[:-]){{5}}[0-9a-f]{{2}}|(?:[0-9a-f]{{4}}\.){{2}}[0-9a-f]{{4}})"
+_ADDRESS: Final = re.compile(  # of a network card, post, IPv6, with a port, of land, a court's case; not 10:30:45
+    rf"(?<![{_OWN}:.])(?<![{_OWN}]-)(?=[a-z:]*\d)(?:((?:[0-9a-f]{{2}}[:-]){{5}}[0-9a-f]{{2}}|(?:[0-9a-f]{{4}}\.){{2}}[0-9a-f]{{4}})"
+    rf"|(?<!/)([a-z]{{1,2}}\d[a-z\d]?)\s?(\d(?!(?-i:[gtpGTP][bB]|[hH]z|[aA]h|px|st|nd|rd|th|ft|lb)\b)[abd-hjlnp-uw-z]{{2}})"
     rf"|(?:\d{{1,3}}\.){{3}}\d{{1,3}}:\d{{1,5}}|\d\d:\d\d:\d{{6,7}}:\d{{1,6}}|\d:\d\d-[a-z]{{2}}-\d{{3,6}}"
     rf"|(?=(?:[0-9a-f]{{1,4}}:){{0,6}}:|(?:[0-9a-f]+:){{7}})(?:[0-9a-f]{{0,4}}:){{2,7}}[0-9a-f]{{0,4}})(?!-?[{_OWN}:])",
     re.IGNORECASE,
 )
-_REGISTRATION: Final = re.compile(  # of a car, an order in China, a person insured in Russia, a Chinese court's case
+_REGISTRATION: Final = re.compile(  # of a car, tyre, flaw, order or court's case in China, person insured in Russia
     rf"[一-龥]{{2}}[〔【（\[(]\d{{4}}[〕】）\])]\s?\d{{1,4}}\s?号"
     rf"|(?<![\w-])(?:\d{{3}}-){{2}}\d{{3}}[ -]\d\d(?![\w-])"
     rf"|(?<=[（(])\d{{4}}[)）](?!第)[一-龥][一-龥\d]{{2,14}}\d(?=号)"
-    rf"|(?:[京津沪渝冀豫云辽黑湘皖鲁新苏浙赣鄂桂甘晋蒙陕吉闽贵粤青藏川宁琼]\s?[A-Z]\s?[·•.-]?\s?(?=(?:[A-Z]?\d){{3}})[A-Z\d]{{5,6}}"
-    rf"|(?<![{_OWN}])[АВЕКМНОРСТУХ]\s?\d{{3}}\s?[АВЕКМНОРСТУХ]{{2}}\s?\d{{2,3}})(?![{_OWN}])",
-    re.IGNORECASE,
+    rf"|(?i:(?<![{_OWN}])cve[\s_-]?\d{{4}}[\s_-]\d{{4,7}}|(?<![{_OWN}.,/])\d{{3}}/\d\d\s?Z?R\s?\d\d|[京津沪渝冀豫云辽黑湘皖鲁新苏浙赣鄂桂甘晋蒙陕吉闽贵粤青藏川宁琼]\s?[A-Z]\s?[·•.-]?\s?(?=(?:[A-Z]?\d){{3}})[A-Z\d]{{5,6}}"
+    rf"|(?<![{_OWN}])[АВЕКМНОРСТУХ]\s?\d{{3}}\s?[АВЕКМНОРСТУХ]{{2}}\s?\d{{2,3}})(?![{_OWN}])"
 )
 _NEXT_WORD: Final = re.compile(rf"[ \u00a0]+([{_LETTERS}]+)")
 
@@ -288,6 +293,7 @@ def _of_token(token: str) -> Designation | None:
 
 def _code(text: str, parts: Sequence[str] = ()) -> Designation:
     runs = [fold(part) for part in parts or (_HUMPS if _CAMEL.fullmatch(text) else _PARTS).findall(text)]
+    runs = runs if len(runs) <= _MOST_PARTS else [fold(text)]
     patterns = [_run(runs[0])]
     for former, part in pairwise(runs):
         patterns.append(f"{_BREAK}{{{int((former[-1] + part[0]).isdigit())},3}}{_run(part)}")
@@ -298,14 +304,15 @@ def _code(text: str, parts: Sequence[str] = ()) -> Designation:
 def _run(part: str) -> str:
     """The pattern of letters or digits in a row; long numbers may be written in groups, and GBT as GB/T."""
     if part.isdigit():
-        return _BETWEEN_GROUPS.join(part) if FEWEST_DIGITS <= len(part) <= 34 else part
+        return _BETWEEN_GROUPS.join(part) if FEWEST_DIGITS <= len(part) <= _MOST_PARTS else part
     return "[/·]?".join(part) if len(part) < FEWEST_DIGITS else re.escape(part)
 
 
 def _address(match: re.Match[str]) -> tuple[int, int, Designation]:
-    groups = re.findall("[0-9a-f]{2}", match[1].lower()) if match[1] else [re.escape(match[0].lower())]
-    pattern = rf"(?<![{_OWN}:.]){'[:.-]?'.join(groups)}(?![{_OWN}:]|\.\d)"
-    words = " ".join((match[0], ":".join(groups), "-".join(groups), "".join(groups)))
+    groups = re.findall("(?i)[0-9a-f]{2}", match[1]) if match[1] else [*match.group(2, 3)] if match[2] else [match[0]]
+    groups = [re.escape(group.lower()) for group in groups]
+    pattern = rf"(?<![{_OWN}:.]){'[ :.-]?'.join(groups)}(?![{_OWN}:]|\.\d)"
+    words = " ".join((match[0], *(mark.join(groups) for mark in (":", "-", " ", ""))))
     return *match.span(), Designation(match[0], words, frozenset(), re.compile(pattern))
 
 
@@ -316,7 +323,7 @@ def _version(text: str, number: str) -> Designation:
 
 def _number(text: str, number: str) -> Designation:
     number = number.rstrip("-/")
-    is_grouped = number.isdigit() and number[0] != "0"
+    is_grouped = number.isdigit() and number[0] != "0" and len(number) <= _MOST_PARTS
     pattern = (
         "[,' \u00a0\u202f]?".join(_GROUPS.split(number))
         if is_grouped

@@ -129,7 +129,6 @@ _HAN_NUMBER: Final = late(
 )
 _GROUP_OR_POWER: Final = re.compile(rb"0(?: ?(?=million|billion|trillion|thousand|hundred|mln|bn|\?\?\?)|(?= {1,2}00))")
 """What of a text's marks may be a number in groups, or before a word for a power of ten, up to what follows it."""
-_BEFORE_GROUP: Final = frozenset("()- \xa0")
 _RUSSIAN_POWERS: Final = ("тыс", "мл", "илли", "трлн")
 """Parts of words for powers of ten, one of which a Russian text must have."""
 _WITH_POWER: Final = late(
@@ -167,7 +166,7 @@ def further_terms(text: str) -> list[tuple[int, list[str]]]:
         not following.isdisjoint("мтМТ") and any(map(text.__contains__, _RUSSIAN_POWERS))
     ):
         further += [(match.end(), _of_power(match[1], match[2])) for match in _WITH_POWER.finditer(text)]
-    if not following.isdisjoint(_BEFORE_GROUP):
+    if not following.isdisjoint("()- \xa0"):
         for match in _GROUPS_WITH_BLANKS.finditer(text) if b"0 000" in marks else ():
             further += [(match.end(), [re.sub(_BLANK, "", match[0]).replace(",", ".")])]
         if _THREE_GROUPS.search(marks):
