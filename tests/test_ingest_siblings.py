@@ -488,6 +488,38 @@ def test_of_a_chart_no_value_is_lost_where_categories_are_equal_or_of_two_levels
     assert rows == ["| North | South", "2024 Q1 | 1 | 5", "Q2 | 2", "2025 Q1 |  | 7", "Q1 | 4 | 8"]
 
 
+@pytest.mark.parametrize(
+    ("code", "number", "words"),
+    [("General", "2.3999999999999977", "2.4"), ("0.0%", "0.16400000000000001", "16.4%"), ("yyyy\\.mm\\.dd", "45000", "2023-03-15"), ("", "0.1", "0.1")],
+)  # fmt: skip
+def test_numbers_of_a_chart_are_read_as_it_shows_them(code: str, number: str, words: str) -> None:
+    form = f"<c:formatCode>{code}</c:formatCode>" if code else ""
+    chart = (
+        f'<c:chartSpace xmlns:c="{CHART}"><c:ser><c:tx><c:v>Тариф</c:v></c:tx><c:cat><c:strCache><c:pt idx="0"><c:v>007.10</c:v>'
+        f'</c:pt></c:strCache></c:cat><c:val><c:numCache>{form}<c:pt idx="0"><c:v>{number}</c:v></c:pt></c:numCache></c:val></c:ser>'
+        "</c:chartSpace>"
+    )
+    assert text_of_bytes("a.docx", document_with_chart("chart1.xml", chart)) == f"| Тариф\n007.10 | {words}"
+
+
+@pytest.mark.parametrize("words", ["Draft of ACME", "Проект 12", "第三版"])
+@pytest.mark.parametrize(
+    "placeholder",
+    ["???", "Page <t:page-number>1</t:page-number> / <t:page-count>99</t:page-count>", "??? (???)</t:p><t:p>00/00/0000, 00:00:00",
+     "第<t:page-number>3</t:page-number>页", "Страница <t:page-number>1</t:page-number> из <t:page-count>9</t:page-count>"],
+)  # fmt: skip
+def test_numbers_of_pages_and_placeholders_of_an_open_document_are_no_words(placeholder: str, words: str) -> None:
+    names = {name: f"urn:oasis:names:tc:opendocument:xmlns:{name}:1.0" for name in ("text", "style", "office")}
+    styles = (
+        f'<o:document-styles xmlns:o="{names["office"]}" xmlns:t="{names["text"]}" xmlns:s="{names["style"]}"><o:master-styles>'
+        f"<s:master-page><s:header><t:p>{words} <t:page-number>4</t:page-number></t:p></s:header><s:footer><t:p>{placeholder}</t:p>"
+        "</s:footer></s:master-page></o:master-styles></o:document-styles>"
+    )
+    content = f'<o:document-content xmlns:o="{names["office"]}"/>'
+    files = {"content.xml": content, "styles.xml": styles}
+    assert text_of_bytes("a.ods", zipped(files, "application/vnd.oasis.opendocument.spreadsheet")) == words
+
+
 @pytest.mark.parametrize("words", ["alpha over beta", "{тариф} over {2}", "票价 times 2"])
 def test_a_formula_of_an_open_document_is_read_as_its_author_wrote_it(words: str) -> None:
     names = {name: f"urn:oasis:names:tc:opendocument:xmlns:{name}:1.0" for name in ("text", "drawing", "office")}

@@ -216,16 +216,12 @@ def _is_plausible(char: str) -> bool:
 
 def _guess(data: bytes) -> tuple[str, bool]:
     """Return the encoding of text that is not UTF-8, and whether it is certain, by its words that are not ASCII."""
-    import chardet  # only files that are not UTF-8 need it
-
     if _is_western(data):
         return "cp1252", True
     words = b" ".join(match[0] for match in islice(_FOREIGN_WORD.finditer(data), _MOST_FOREIGN_WORDS))
     is_short = len(words) <= _FEW_BYTES
-    results = chardet.detect_all(words[:_SAMPLE], ignore_threshold=True, include_encodings=_CANDIDATES)
     readings: dict[str, tuple[str, float]] = {}  # by what candidates make of the words: the best candidate
-    for result in results:
-        name = result["encoding"] or ""
+    for name, confidence in _odds(words[:_SAMPLE], _CANDIDATES):
         try:
             text = words.decode(name)
         except (UnicodeDecodeError, LookupError):
@@ -233,7 +229,7 @@ def _guess(data: bytes) -> tuple[str, bool]:
         if name not in _JAPANESE or _KANA.search(text):
             # Of few words, Chinese is likelier.
             is_unlikely = is_short and name.upper().replace("_", "-") in _EAST_ASIAN
-            odds = _odds_of_small_letters(text, name) if text.isupper() else result["confidence"]
+            odds = _odds_of_small_letters(text, name) if text.isupper() else confidence
             readings.setdefault(text, (name, odds / (2 if is_unlikely else 1)))
     if not readings:
         raise InputError("unknown encoding; save the file as UTF-8")
@@ -256,11 +252,16 @@ def _guess(data: bytes) -> tuple[str, bool]:
 
 def _odds_of_small_letters(capitals: str, encoding: str) -> float:
     """Return how likely capitals are in an encoding by their small letters; of capitals little is known."""
-    import chardet  # as above
-
     content = capitals.lower().encode(encoding, "ignore")
-    guesses = chardet.detect_all(content, ignore_threshold=True, include_encodings=(encoding.lower(), "cp1252"))
-    return _CAPITALS * max((guess["confidence"] for guess in guesses if guess["encoding"] == encoding), default=0)
+    return _CAPITALS * dict(_odds(content, (encoding.lower(), "cp1252"))).get(encoding, 0)
+
+
+def _odds(content: bytes, encodings: tuple[str, ...]) -> list[tuple[str, float]]:
+    """Return how likely each of some encodings is, the likeliest first."""
+    import chardet  # only files that are not UTF-8 need it
+
+    guesses = chardet.detect_all(content, ignore_threshold=True, include_encodings=encodings)
+    return [(guess["encoding"] or "", guess["confidence"]) for guess in guesses]
 
 
 def _misfits(text: str, encoding: str) -> int:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import IO, TYPE_CHECKING
 
+from pointsman.ingest.converters.office.number_formats import FIRST_DAY, shown
 from pointsman.ingest.converters.paragraphs import MOST_COLUMNS
 from pointsman.ingest.source_text import TOO_DEEP, Block, Row, stated_title, table_blocks
 from pointsman.tools.errors import InputError
@@ -207,8 +208,10 @@ def _points(series: _Element, *parts: str) -> dict[int, str]:
     """Return by their positions the values or categories of a series; categories of several levels in one text."""
     points: dict[int, str] = {}
     for name in parts:
+        code = series.findtext(f"{{*}}{name}//{{*}}formatCode", "")
         for point in series.iterfind(f"{{*}}{name}//{{*}}pt"):
             position, text = point.get("idx", ""), point.findtext("{*}v") or point.text or ""
+            text = shown(text, code, FIRST_DAY) if code else text
             if position.isdecimal() and len(position) < 8:
                 points[int(position)] = f"{text} {points[int(position)]}" if int(position) in points else text
     return points

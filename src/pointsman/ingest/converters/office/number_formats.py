@@ -8,6 +8,9 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from functools import lru_cache
 from typing import NamedTuple
 
+FIRST_DAY = datetime(1899, 12, 30)  # noqa: DTZ001  (cells have no time zone)
+"""The day from which most workbooks count."""
+
 BUILT_IN_FORMATS = {
     "1": "0", "2": "0.00", "3": "#,##0", "4": "#,##0.00", "9": "0%", "10": "0.00%", "11": "0.00E+00",
     **dict.fromkeys(map(str, (*range(14, 18), *range(27, 32), 36, *range(50, 59))), "yyyy-mm-dd"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import posixpath
+import re
 import zipfile
 from collections.abc import Iterator
 from itertools import chain
@@ -37,6 +38,8 @@ _ODF_SKIPPED = (f"{_ODF['text']}tracked-changes", f"{_ODF['office']}master-style
 _ODF_MARKS = (f"{_ODF['text']}note-citation", f"{_ODF['office']}annotation")  # their paragraphs are read by themselves
 _ODF_CHARACTERS = {f"{_ODF['text']}tab": "\t", f"{_ODF['text']}line-break": "\n"}
 _ODF_SPACES = f"{_ODF['text']}s"
+# Words beside the number of a page, which say nothing without it.
+_PAGING = frozenset({"page", "of", "seite", "von", "стр", "страница", "лист", "из", *"第共页頁"})
 _ODF_HEADER_ENDS = (b"header>", b"footer>", b"-left>", b"-first>", b"\x00")  # the last one in UTF-16
 
 
@@ -56,7 +59,7 @@ def opendocument(path: str, data: bytes, kind: str) -> ParsedDocument:
 
 
 def _odf_headers(archive: Archive) -> Iterator[Block]:
-    """Yield the headers and footers of pages, each text once."""
+    """Yield the headers and footers of pages, each text once, without numbers of pages and placeholders such as ???."""
     member = "styles.xml" if "styles.xml" in archive.names else "content.xml"
     data = archive.read(member)
     pages = data[max(data.find(b"master-styles"), 0) :]
@@ -66,7 +69,10 @@ def _odf_headers(archive: Archive) -> Iterator[Block]:
     tags = [f"{style}{place}{of}" for place in ("header", "footer") for of in ("", "-left", "-first")]
     texts: dict[str, None] = {}
     for element in archive.ends(member, *tags):
-        texts["\n".join(map(_odf_text, element.iter(_ODF_PARAGRAPH, _ODF_HEADING)))] = None
+        for field in element.iter(f"{_ODF['text']}page-number", f"{_ODF['text']}page-count"):
+            field.text = ""
+        lines = map(_odf_text, element.iter(_ODF_PARAGRAPH, _ODF_HEADING))
+        texts["\n".join(line for line in lines if set(re.findall(r"[a-zа-яё]+|[^\W0]", line.lower())) - _PAGING)] = None
     yield from (Block(0, text, is_alone=True) for text in texts)
 
 

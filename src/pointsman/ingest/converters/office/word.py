@@ -29,11 +29,7 @@ _DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDraw
 _BY_ID = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _HEADING_STYLE = re.compile(r"heading ([1-9])", re.IGNORECASE)
 _TAGS = tuple(_WORD + name for name in ("p", "tbl", "tr", "tc"))
-_TEXT = (
-    *(_WORD + name for name in ("t", "tab", "br", "cr", "noBreakHyphen")),
-    f"{_DRAWING}docPr",
-    *FORMULA_TAGS,
-)
+_TEXT = (*(_WORD + name for name in ("t", "tab", "br", "cr", "noBreakHyphen")), f"{_DRAWING}docPr", *FORMULA_TAGS)
 _CHARACTERS = dict(zip(_TEXT[1:5], "\t\n\n-", strict=True))
 _SKIPPED = (
     f"{_WORD}moveFrom",
@@ -120,25 +116,22 @@ class _WordReader:
         for event, element in self._archive.elements(member, *tags, skipped=_SKIPPED):
             tag = element.tag.removeprefix(_WORD)
             if tag == "p":
-                if event == "end":
-                    yield from text.paragraph(self._paragraph(element, text))
+                yield from text.paragraph(self._paragraph(element, text)) if event == "end" else ()
             elif tag == "vanish":
                 properties = element.getparent()
                 if properties is not None and element.get(_VALUE, "1") not in ("0", "false"):
                     self._hidden_runs.add(properties.getparent())
             elif tag == "altChunk":
-                if event == "end":
-                    yield from self._imported_files(self._relations.get(element.get(_BY_ID, ""), ""))
+                name = self._relations.get(element.get(_BY_ID, ""), "")
+                yield from self._imported_files(name) if event == "end" else ()
             elif event == "start":
                 yield from text.open(tag)
             elif tag == "tc":
                 span, merge = element.find(f"{_WORD}tcPr/{_WORD}gridSpan"), element.find(f"{_WORD}tcPr/{_WORD}vMerge")
                 width = "1" if span is None else span.get(_VALUE, "1")
                 is_first = merge is not None and merge.get(_VALUE) == "restart"
-                yield from text.close(
-                    tag, columns=int(width) if width.isdecimal() else 1, rows=1 << 30 if is_first else 1,
-                    is_covered=merge is not None and not is_first,
-                )  # fmt: skip
+                columns, rows = int(width) if width.isdecimal() else 1, 1 << 30 if is_first else 1
+                yield from text.close(tag, columns=columns, rows=rows, is_covered=merge is not None and not is_first)
             else:
                 yield from text.close(tag)
 
@@ -246,11 +239,8 @@ class _Numbers:
 def _level(level: _Element) -> tuple[int, str, str]:
     values = {node.tag.removeprefix(_WORD): node.get(_VALUE, "") for node in level}
     start = values.get("start", "1")
-    return (
-        int(start) if start.isdecimal() and len(start) < 6 else 1,
-        values.get("numFmt", ""),
-        values.get("lvlText", ""),
-    )
+    begin = int(start) if start.isdecimal() and len(start) < 6 else 1
+    return begin, values.get("numFmt", ""), values.get("lvlText", "")
 
 
 _ROMAN = ((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl"), (10, "x"),

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from pointsman.ingest.converters.office.archive import Archive, document_title, drawing_blocks
-from pointsman.ingest.converters.office.number_formats import BUILT_IN_FORMATS, shown
+from pointsman.ingest.converters.office.number_formats import BUILT_IN_FORMATS, FIRST_DAY, shown
 from pointsman.ingest.converters.paragraphs import MOST_COLUMNS
 from pointsman.ingest.source_text import Block, ParsedDocument, Row, outline, table_blocks
 from pointsman.tools.errors import InputError
@@ -35,10 +35,10 @@ def _workbook_blocks(archive: Archive) -> Iterator[Block]:
     book = "xl/workbook.xml"
     relations = archive.relations(book)
     sheets: list[tuple[str, str]] = []
-    begin = datetime(1899, 12, 30)  # noqa: DTZ001  (cells have no time zone)
+    begin = FIRST_DAY
     for element in archive.ends(book, f"{_SHEET}sheet", f"{_SHEET}workbookPr"):
         if element.tag.endswith("Pr") and element.get("date1904") in ("1", "true"):
-            begin = datetime(1904, 1, 1)  # noqa: DTZ001  (as above)
+            begin = datetime(1904, 1, 1)  # noqa: DTZ001  (cells have no time zone)
         elif not element.tag.endswith("Pr"):
             is_hidden = "" if element.get("state", "visible") == "visible" else " (hidden sheet)"
             sheets.append((element.get("name", "") + is_hidden, relations.get(element.get(_BY_ID, ""), "")))
