@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from hostile_files_kit import pdf_of, stream
 from office_files import zipped
 from pointsman.ingest import ParsedDocument, Problem, convert
 from pointsman.ingest.converters.office.number_formats import shown
@@ -185,6 +186,45 @@ def test_a_small_letter_below_a_tall_line_begins_a_new_one() -> None:
 def test_letters_of_a_leaning_line_stay_in_one_row(slope: float) -> None:
     letters = [Piece(72 + 6 * n, 600 + slope * n, 77 + 6 * n, 608 + slope * n, char) for n, char in enumerate("a" * 60)]
     assert [[cell.text for cell in row] for row in _rows(iter(letters))] == [["a" * 60]]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "ordering", "text", "codec"),
+    [
+        ("GBK-EUC-H", "GB1", "道岔每年润滑两次", "gbk"),
+        ("ETen-B5-H", "CNS1", "道岔每年潤滑兩次", "big5"),
+        ("90ms-RKSJ-H", "Japan1", "線路点検は年二回", "cp932"),
+    ],
+)
+def test_letters_one_by_one_in_a_font_that_is_not_embedded_are_read(
+    encoding: str, ordering: str, text: str, codec: str
+) -> None:
+    letters = "".join(
+        f"q 1 0 0 1 {72 + 14 * number} 644 cm BT 3 Tr /F1 12 Tf <{letter.encode(codec).hex()}> Tj ET Q\n"
+        for number, letter in enumerate(text)
+    )
+    page = pdf_of(
+        [
+            b"<< /Type /Catalog /Pages 2 0 R >>",
+            b"<< /Type /Pages /Kids [4 0 R] /Count 1 >>",
+            f"<< /Type /Font /Subtype /Type0 /BaseFont /SimSun /Encoding /{encoding} /DescendantFonts [6 0 R] >>".encode(),
+            (
+                b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents 5 0 R"
+                b" /Resources << /Font << /F1 3 0 R /F2 8 0 R >> >> >>"
+            ),
+            stream(f"BT /F2 12 Tf 72 700 Td (No. 12) Tj ET\n{letters}".encode()),
+            f"<< /Type /Font /Subtype /CIDFontType2 /BaseFont /SimSun /CIDSystemInfo << /Registry (Adobe)"
+            f" /Ordering ({ordering}) /Supplement 2 >> /DW 1000 /FontDescriptor 7 0 R >>".encode(),
+            (
+                b"<< /Type /FontDescriptor /FontName /SimSun /Flags 32 /FontBBox [-8 -145 1000 859] /ItalicAngle 0"
+                b" /Ascent 859 /Descent -141 /CapHeight 684 /StemV 88 >>"
+            ),
+            b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+        ]
+    )
+    (source,) = convert("a.pdf", page)
+    assert isinstance(source, ParsedDocument)
+    assert "".join(source.text.split()) == f"No.12{text}"
 
 
 @pytest.mark.parametrize("letter_space", [0.0, 1.2])

@@ -273,10 +273,10 @@ def _print_file_problems(report: IndexReport) -> None:
     remedies = Counter(reason.rpartition("; ")[2] for reason in paths_by_reason)
     for reason, paths in list(paths_by_reason.items())[:20]:
         start, _, remedy = reason.rpartition("; ")
-        shown = start if remedies[remedy] > 1 else reason
+        reason_alone = start if remedies[remedy] > 1 else reason
         remark = f" and {len(paths) - 3:,} more (--json lists them all)" if len(paths) > 3 else ""
         terminal.print(
-            f"  problem: {', '.join(paths[:3])}{remark}: {shown}", style="yellow", markup=False, soft_wrap=True
+            f"  problem: {', '.join(paths[:3])}{remark}: {reason_alone}", style="yellow", markup=False, soft_wrap=True
         )
     if len(paths_by_reason) > 20:
         terminal.print(f"  … and {len(paths_by_reason) - 20} other reasons; --json lists them all", style="yellow")

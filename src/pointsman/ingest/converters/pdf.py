@@ -7,6 +7,7 @@ import io
 import re
 import threading
 import time
+import unicodedata
 from typing import TYPE_CHECKING, Any
 
 from pointsman.ingest.converters import pictures as _pictures
@@ -27,7 +28,9 @@ _SENTENCE_START = re.compile(r".*(?:[.!?。！？]\s|\n\n)", re.DOTALL)
 _STOPS = ".!?。！？…:：;；"
 _PAGES_IN_LIMIT = 100  # pages that may take `FileLimits.seconds`
 _FEW_LETTERS = 120  # a page with no more beside a large picture is a scan with a stamp, a number or a heading
-_SAMPLES = 100  # characters of a page whose font is asked which letters they are
+_SAMPLES = 100  # characters of a page whose font is asked which letters they are; and pieces of text
+_MOST_UNREAD = 0.3  # of a page's pieces of text; some are blanks
+_MOST_SCRIPTS = 10  # of the letters of a page; numbers that are taken for letters are of more
 _pdfium = threading.RLock()  # the library serves one thread at a time
 
 
@@ -118,24 +121,40 @@ class _PdfReader:
             text = page_text(text_page, self._annotations(page), is_upright=page.get_rotation() == 0)
             text = _OTHER_HYPHEN.sub("-\n", _HYPHEN.sub("", text.replace("\r\n", "\n")))
             text = join_wrapped(clean(text).strip())
+            if _unread_share(page, text_page) > _MOST_UNREAD:
+                text = self._by_pypdf(number, text)
             letters = sum(map(str.isalnum, text))
             if letters <= _FEW_LETTERS and (covered_area := _covered_share(page)) > (0.3 if letters else 0.02):
                 return self._scan(page, number, text, "is a picture" if covered_area else "")
-            return text or self._by_pypdf(page, number)
+            return text
         finally:
             page.close()
 
-    def _by_pypdf(self, page: PdfPage, number: int) -> str:
-        """Return the text of a page whose fonts pdfium cannot read, such as vertical ones that are not embedded."""
-        from pypdf import PdfReader  # few files need it
-        from pypdfium2.raw import FPDF_PAGEOBJ_TEXT
+    def _by_pypdf(self, number: int, text: str) -> str:
+        """Return the text of a page whose fonts PDFium cannot read, such as Chinese ones that are not embedded.
 
-        if next(iter(page.get_objects(filter=[FPDF_PAGEOBJ_TEXT], max_depth=2)), None) is None:
-            return ""
-        if self._pypdf is None:
-            self._pypdf = PdfReader(io.BytesIO(self._data))
-            self._pypdf.decrypt("") if self._pypdf.is_encrypted else None
-        return join_wrapped(clean(self._pypdf.pages[number - 1].extract_text()).strip())
+        If pypdf cannot either, what PDFium read is returned, and the reason is kept.
+        """
+        from pypdf import PdfReader  # few files need it
+
+        try:
+            if self._pypdf is None:
+                self._pypdf = PdfReader(io.BytesIO(self._data))
+                self._pypdf.decrypt("") if self._pypdf.is_encrypted else None
+            pypdf_text = join_wrapped(clean(self._pypdf.pages[number - 1].extract_text()).strip())
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001  (as in `_block`)
+            reason = f"a part of its text cannot be read ({type(error).__name__}: {error})"
+            self._reasons.setdefault(reason, []).append(number)
+            return text
+        if sum(map(str.isalnum, pypdf_text)) <= 1.5 * sum(map(str.isalnum, text)):
+            return text  # what PDFium did not read are blanks
+        scripts = {unicodedata.name(char, "").partition(" ")[0] for char in set(pypdf_text) if char.isalpha()}
+        if len(scripts) <= _MOST_SCRIPTS:
+            return pypdf_text
+        self._reasons.setdefault("a font does not say which letters its characters are", []).append(number)
+        return text
 
     def _scan(self, page: PdfPage, number: int, text: str, reason: str) -> str:
         """Return the words on a page that is a picture, below those that are text; if not read, the reason is kept."""
@@ -220,6 +239,21 @@ def _is_unmapped(page: PdfTextPage) -> bool:
     sample = range(0, count, max(count // _SAMPLES, 1))
     errors = sum(FPDFText_HasUnicodeMapError(page, index) == 1 for index in sample)
     return bool(errors * 2 > len(sample))
+
+
+def _unread_share(page: PdfPage, text_page: PdfTextPage) -> float:
+    """Return the part of a page's pieces of text that PDFium cannot read, as their fonts are not embedded."""
+    from pypdfium2 import raw
+
+    count = raw.FPDFPage_CountObjects(page)
+    objects = [raw.FPDFPage_GetObject(page, index) for index in range(0, count, max(count // _SAMPLES, 1))]
+    texts = [item for item in objects if raw.FPDFPageObj_GetType(item) == raw.FPDF_PAGEOBJ_TEXT]
+    unread_count = sum(
+        raw.FPDFTextObj_GetText(text, text_page, None, 0) <= 2  # the two bytes that end a text
+        and not raw.FPDFFont_GetIsEmbedded(raw.FPDFTextObj_GetFont(text))
+        for text in texts
+    )
+    return float(unread_count / max(len(texts), 1))
 
 
 def _covered_share(page: PdfPage) -> float:

@@ -89,8 +89,8 @@ def _characters(page: PdfTextPage, text: str) -> Iterator[Piece]:
             space = "\n" if char in "\r\n" else " "
             continue
         if space == "\n":
-            last, box = page.get_charbox(previous, loose=True), page.get_charbox(index, loose=True)
-            gap = (box[0] - last[2]) / max(last[2] - last[0], last[3] - last[1], 1.0)
+            x0, y0, x1, y1 = page.get_charbox(previous, loose=True)
+            gap = (page.get_charbox(index, loose=True)[0] - x1) / max(x1 - x0, y1 - y0, 1.0)
             space += "" if -2 < gap <= _WORD_GAP else " "
         elif index in starts:
             space = " "
@@ -101,13 +101,17 @@ def _characters(page: PdfTextPage, text: str) -> Iterator[Piece]:
 def _rows(boxes: Iterator[Piece]) -> Rows:
     """Return boxes by rows, joined where no gap is between them; some files place each letter by itself."""
     rows: Rows = []
-    last = Piece(0, 0, 0, 0)  # a line may lean: what stands beside its last character need not stand beside all of it
+    last_box = Piece(
+        0, 0, 0, 0
+    )  # a line may lean: what stands beside its last character need not stand beside all of it
     for box in boxes:
-        previous = rows[-1][-1] if rows else last
-        is_below = box.text.startswith("\n") and box.left < last.left and box.bottom + box.top < 2 * last.bottom
-        is_beside = _same_row(previous, box) or _same_row(last, box)
-        last = box
-        if not rows or is_below or not is_beside:
+        previous = rows[-1][-1] if rows else last_box
+        starts_line = (
+            box.text.startswith("\n") and box.left < last_box.left and box.bottom + box.top < 2 * last_box.bottom
+        )
+        is_beside = _same_row(previous, box) or _same_row(last_box, box)
+        last_box = box
+        if not rows or starts_line or not is_beside:
             rows.append([box._replace(text=box.text.lstrip())])
         elif _is_gap(previous, box):
             rows[-1].append(box._replace(text=box.text.lstrip()))
