@@ -146,3 +146,8 @@ def problem_responses(*slugs: str) -> dict[int | str, dict[str, Any]]:
         KINDS[slug].status: {"description": KINDS[slug].title, "content": {MEDIA_TYPE: schema}}
         for slug in (*usual, *slugs)
     }
+
+
+READS = problem_responses("not-found", "invalid-input")
+WITH_BODY = problem_responses("not-found", "conflict", "invalid-input", "too-large", "unsupported-media-type")
+"""The problems of requests that only read, and of those with a body."""

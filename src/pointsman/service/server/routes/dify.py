@@ -14,7 +14,7 @@ from pointsman.service.server import schemas
 from pointsman.service.server.protocol.responses import Json
 from pointsman.service.server.protocol.strict_routes import StrictRoute
 from pointsman.service.server.search_requests import prepare
-from pointsman.service.server.state import Reader, Shared, in_thread, problem_responses
+from pointsman.service.server.state import WITH_BODY, Reader, Shared, in_thread
 from pointsman.tools.errors import FilterError
 from pointsman.values.filters import And, Contains, EndsWith, Equals, Exists, Filter, In, Not, Or, Range, StartsWith
 from pointsman.values.wire import notes_of, public_metadata, without_paths
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 router = APIRouter(route_class=StrictRoute, tags=["protocols"])
-
-_SEARCHES = problem_responses("not-found", "conflict", "invalid-input", "too-large", "unsupported-media-type")
 
 
 def relevance(hit: Hit) -> float:
@@ -95,7 +93,7 @@ class KnowledgeRecords(schemas.Open):
     records: list[KnowledgeRecord]
 
 
-@router.post("/retrieval", response_model=KnowledgeRecords, responses=_SEARCHES, operation_id="dify_retrieval")
+@router.post("/retrieval", response_model=KnowledgeRecords, responses=WITH_BODY, operation_id="dify_retrieval")
 async def retrieval(state: Shared, access: Reader, body: KnowledgeRequest) -> Response:
     """Search through Dify's external knowledge API; errors have its `error_code` and `error_msg`.
 

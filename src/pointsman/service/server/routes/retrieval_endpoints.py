@@ -13,18 +13,15 @@ from pointsman.service.server.protocol.strict_routes import StrictRoute
 from pointsman.service.server.routes.search_endpoints import answer_of
 from pointsman.service.server.schemas import Name, RetrievalRequest, SearchOptions
 from pointsman.service.server.search_requests import prepare
-from pointsman.service.server.state import Reader, Shared, check_text, in_thread, problem_responses
+from pointsman.service.server.state import READS, WITH_BODY, Reader, Shared, check_text, in_thread
 
 if TYPE_CHECKING:
     from pointsman.retrieval.plan.recommended_strategy import Recommendation
 
 router = APIRouter(prefix="/api/retrieval", route_class=StrictRoute, tags=["retrieval"])
 
-_SEARCHES = problem_responses("not-found", "conflict", "invalid-input", "too-large", "unsupported-media-type")
-_READS = problem_responses("not-found", "invalid-input")
 
-
-@router.post("/search", response_model=schemas.RetrievalAnswer, responses=_SEARCHES, operation_id="retrieval_search")
+@router.post("/search", response_model=schemas.RetrievalAnswer, responses=WITH_BODY, operation_id="retrieval_search")
 async def search(state: Shared, access: Reader, body: RetrievalRequest) -> Response:
     """Search as `POST /api/search` does, with the options and names of the retrieval API."""
     options = body.model_dump()
@@ -42,7 +39,7 @@ async def search(state: Shared, access: Reader, body: RetrievalRequest) -> Respo
 @router.get(
     "/recommend_strategy",
     response_model=schemas.Recommendation,
-    responses=_READS,
+    responses=READS,
     operation_id="recommend_strategy",
 )
 async def recommend_strategy(

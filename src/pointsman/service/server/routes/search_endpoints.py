@@ -23,7 +23,7 @@ from pointsman.service.server.schemas import (
     SearchRequest,
 )
 from pointsman.service.server.search_requests import describe, prepare
-from pointsman.service.server.state import Reader, Shared, check_text, in_thread, problem_responses
+from pointsman.service.server.state import READS, WITH_BODY, Reader, Shared, check_text, in_thread, problem_responses
 from pointsman.tools.audit_log import cite, current_entry
 from pointsman.tools.json_forms import plain_form
 from pointsman.values import wire
@@ -50,11 +50,9 @@ _EVENT = {
         "data": {"type": "string", "contentMediaType": "application/json"},
     },
 }
-_SEARCHES = problem_responses("not-found", "conflict", "invalid-input", "too-large", "unsupported-media-type")
-_READS = problem_responses("not-found", "invalid-input")
 
 
-@router.post("/search", response_model=schemas.Answer, responses=_SEARCHES, operation_id="search")
+@router.post("/search", response_model=schemas.Answer, responses=WITH_BODY, operation_id="search")
 async def search(state: Shared, access: Reader, body: SearchRequest) -> Response:
     """Search, and return the best hits of all datasets."""
 
@@ -66,7 +64,7 @@ async def search(state: Shared, access: Reader, body: SearchRequest) -> Response
     return Json(answer_of(state, context, body.trace))
 
 
-@router.post("/search_many", response_model=schemas.Answers, responses=_SEARCHES, operation_id="search_many")
+@router.post("/search_many", response_model=schemas.Answers, responses=WITH_BODY, operation_id="search_many")
 async def search_many(state: Shared, access: Reader, body: SearchManyRequest) -> Response:
     """Search for several questions, embedded and reranked in shared batches; one answer each, in order."""
     if len(body.queries) > state.limits.max_batch:
@@ -85,7 +83,7 @@ async def search_many(state: Shared, access: Reader, body: SearchManyRequest) ->
     "/stream",
     response_model=None,
     responses={
-        **_SEARCHES,
+        **WITH_BODY,
         200: {
             "description": "Events: `plan`, a `branch` as each branch ends, a `stage` for everything else, and finally "
             "`result` with the answer, or `problem` with the problem document.",
@@ -143,7 +141,7 @@ async def _events(state: State, ready: Search, detail: TraceDetail, entry: Audit
         yield item
 
 
-@router.post("/route", response_model=schemas.Route, responses=_SEARCHES, operation_id="route")
+@router.post("/route", response_model=schemas.Route, responses=WITH_BODY, operation_id="route")
 async def route(state: Shared, access: Reader, body: RouteRequest) -> Response:
     """Show where and how a question would be searched, and why: by its form, by strategy, by the datasets' content."""
     check_text(state, body.query)
@@ -153,7 +151,7 @@ async def route(state: Shared, access: Reader, body: RouteRequest) -> Response:
     return Json(routing.to_dict())
 
 
-@router.post("/explain", response_model=schemas.ExplainedAnswer, responses=_SEARCHES, operation_id="explain")
+@router.post("/explain", response_model=schemas.ExplainedAnswer, responses=WITH_BODY, operation_id="explain")
 async def explain(state: Shared, access: Reader, body: ExplainRequest) -> Response:
     """Search, and say why a document is, or is not, among the hits: its rank in each list and after each stage."""
 
@@ -171,7 +169,7 @@ async def explain(state: Shared, access: Reader, body: ExplainRequest) -> Respon
 @router.post(
     "/replay",
     response_model=schemas.Answer,
-    responses={**_SEARCHES, **problem_responses("gone")},
+    responses={**WITH_BODY, **problem_responses("gone")},
     operation_id="replay",
 )
 async def replay(state: Shared, access: Reader, body: ReplayRequest) -> Response:
@@ -194,7 +192,7 @@ async def replay(state: Shared, access: Reader, body: ReplayRequest) -> Response
     return Json(answer_of(state, context, body.trace))
 
 
-@router.post("/verify", response_model=schemas.AnswerCheck, responses=_SEARCHES, operation_id="verify_answer")
+@router.post("/verify", response_model=schemas.AnswerCheck, responses=WITH_BODY, operation_id="verify_answer")
 async def verifyanswer_of(state: Shared, access: Reader, body: CheckRequest) -> Response:
     """Look up every quote and number of a language model's answer in its sources, without a model."""
 
@@ -216,7 +214,7 @@ async def verifyanswer_of(state: Shared, access: Reader, body: CheckRequest) -> 
         return Json((await in_thread(check)).to_dict())
 
 
-@router.get("/strategies", response_model=schemas.Strategies, responses=_READS, operation_id="strategies")
+@router.get("/strategies", response_model=schemas.Strategies, responses=READS, operation_id="strategies")
 async def strategies(state: Shared, access: Reader) -> Response:
     """List the strategies, and why any of them is unavailable here."""
     return Json({"strategies": await in_thread(describe, state, access)})
