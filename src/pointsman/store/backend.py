@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from pointsman.tools.errors import (
     ConflictError,
@@ -26,11 +26,11 @@ from pointsman.tools.errors import (
     UnknownNameError,
     UnmetNeedError,
 )
+from pointsman.tools.system.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-    from types import TracebackType
 
     from pointsman.store.base_store import Store
 
@@ -89,7 +89,7 @@ class Record:
     version: str
 
 
-class Backend(ABC):
+class Backend(Lifecycle, ABC):
     """Where a workspace is stored; usable as a context manager.
 
     A subclass implements the abstract methods. Every method may raise `StoreError`, and no foreign errors.
@@ -174,9 +174,6 @@ class Backend(ABC):
             ConflictError: the record has changed since that version.
         """
 
-    def close(self) -> None:  # noqa: B027  (a backend without files and connections is valid)
-        """Release files and connections; stores opened here are closed separately."""
-
     # ── what it answers by the methods above, unless it knows better ─────────────────────────────────────────────
 
     def unknown_dataset(self, name: str) -> UnknownNameError:
@@ -191,7 +188,7 @@ class Backend(ABC):
         """Return the record of a dataset; None if no dataset has this name."""
         return next((record for record in self.datasets() if record.name == name), None)
 
-    def make(self) -> None:  # noqa: B027  (nothing is to be made in most servers)
+    def make(self) -> None:
         """Make an empty workspace unless there is one, as far as it takes no write."""
 
     def bytes_by_part(self, name: str) -> dict[str, int] | None:  # noqa: ARG002
@@ -212,12 +209,6 @@ class Backend(ABC):
         """
         raise UnmetNeedError(f"{type(self).__name__} cannot make a scratch workspace beside its own")
         yield  # a context manager has to yield somewhere
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
 
 def check_record(kind: str, name: str, value: str | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from pointsman.embedders.base_embedder import names_for_people
 from pointsman.embedders.named_embedders import as_embedder
@@ -21,6 +21,7 @@ from pointsman.retrieval.run.source import Source
 from pointsman.tools.audit_log import AuditLog
 from pointsman.tools.errors import InputError, UnmetNeedError
 from pointsman.tools.sync_and_async import async_twin, in_thread
+from pointsman.tools.system.lifecycle import Lifecycle
 from pointsman.values.argument_checks import check_top_k
 from pointsman.values.registry import STRATEGIES, STRATEGY_ALIASES, Registry
 from pointsman.values.retrieval_context import Hits
@@ -63,7 +64,7 @@ class ServiceHits(Hits):
         self.verdict, self.reranked = context.verdict, context.reranked
 
 
-class EnhancedRetrievalService:
+class EnhancedRetrievalService(Lifecycle):
     """Searches a store with a strategy chosen by the query, and reranks the results.
 
     A strategy that fails is replaced by plain search, and a reranker that fails is skipped; the answer's ``degraded``
@@ -204,12 +205,6 @@ class EnhancedRetrievalService:
             self.bm25_manager.close()
 
     aclose = async_twin(close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     # ── sources ──────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -6,7 +6,7 @@ import logging
 from contextlib import suppress
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 from pointsman.retrieval.run.reading import are_opened_in_turn
 from pointsman.retrieval.run.source import TECHNIQUES, check_all_searchable
@@ -24,6 +24,7 @@ from pointsman.tools.errors import (
 )
 from pointsman.tools.sync_and_async import async_twin
 from pointsman.tools.system.file_descriptors import FEWEST_OPEN
+from pointsman.tools.system.lifecycle import Lifecycle
 from pointsman.values.views import ACCESS_RECORD, View
 from pointsman.workspace.attached_collections import measured_attachment
 from pointsman.workspace.dataset import ACCESS_IS_OFF, Dataset, check_name
@@ -43,7 +44,7 @@ _FRESH: Final = 0.5
 """Seconds for which the list of datasets in a server is reused; changes by others are seen after that."""
 
 
-class StoredWorkspace(FittedWorkspace):
+class StoredWorkspace(FittedWorkspace, Lifecycle):
     """Datasets in one place, without the searches; see `pointsman.Workspace`."""
 
     def dataset(
@@ -476,12 +477,6 @@ class StoredWorkspace(FittedWorkspace):
         self._backend.close()
 
     aclose = async_twin(close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __iter__(self) -> Iterator[Dataset]:
         return iter(self.datasets())

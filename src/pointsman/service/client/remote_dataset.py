@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
 from pointsman.ingest import Problem
 from pointsman.retrieval.parallel_calls import Threads, run
@@ -25,6 +25,7 @@ from pointsman.service.client.upload import UploadProgress, send, windows
 from pointsman.tools.batching import batched
 from pointsman.tools.errors import InputError, PointsmanError, ServiceError, UnknownNameError
 from pointsman.tools.sync_and_async import async_twin
+from pointsman.tools.system.lifecycle import Lifecycle
 from pointsman.tools.vectors import encode_vector, with_length
 from pointsman.values.argument_checks import check_id, check_ids, check_page, check_top_k
 from pointsman.values.filters import parse_optional
@@ -63,7 +64,7 @@ _MOST_OF_A_PAGE: Final = 1000
 """Most documents that a service returns in a page."""
 
 
-class RemoteDataset:
+class RemoteDataset(Lifecycle):
     """A dataset of a service, with the methods of `Dataset` that HTTP can carry.
 
     One that does not exist yet is created by the first write. Until then it is empty; a search raises
@@ -561,12 +562,6 @@ class RemoteDataset:
     def is_closed(self) -> bool:
         """Whether it was closed; every further use is an error."""
         return self._is_closed
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -18,6 +18,7 @@ from pointsman.service.client.service_calls import Service
 from pointsman.tools.errors import InputError, ServiceError, UnknownNameError, UnmetNeedError
 from pointsman.tools.json_forms import of_form
 from pointsman.tools.sync_and_async import async_twin
+from pointsman.tools.system.lifecycle import Lifecycle
 from pointsman.values.retrieval_context import RetrievalContext
 from pointsman.values.types import Explanation, Plan, Query, Trace
 
@@ -40,7 +41,7 @@ _QUESTIONS: Final = 10
 """Number of questions in `search_many` that share the timeout of one call; they are embedded in batches."""
 
 
-class Client:
+class Client(Lifecycle):
     """The datasets of a service, with the methods of `Workspace`.
 
     One client may be used from any number of threads and event loops: synchronous calls share one pool of connections,
@@ -387,12 +388,6 @@ class Client:
         """Close these and those of the running event loop; others are closed when their loops end."""
         self._service.link.close()
         await self._service.link.aclose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -27,6 +27,7 @@ from pointsman.text.unicode import compose
 from pointsman.tools.byte_cache import ByteCache
 from pointsman.tools.errors import InputError, PointsmanError, UnknownNameError, UnmetNeedError
 from pointsman.tools.sync_and_async import async_twin
+from pointsman.tools.system.lifecycle import Lifecycle
 from pointsman.tools.system.locations import with_home
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def _bytes_of_view(dataset: StoredDataset) -> int:
     return _VIEW + dataset.store.nbytes
 
 
-class StoredDataset(Source):
+class StoredDataset(Source, Lifecycle):
     """A dataset as something that is created, opened and closed; see `pointsman.Dataset` for the arguments."""
 
     workspace: Any = None
@@ -424,12 +425,6 @@ class StoredDataset(Source):
         if store is not None:
             store.close()
         return True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @property
     def _own_store(self) -> Store:

@@ -25,6 +25,7 @@ from pointsman.tools.errors import InputError, ModelError, ServiceError, UnmetNe
 from pointsman.tools.network.http_addresses import address, one_line, options_of
 from pointsman.tools.network.json_client import JSONClient, UnknownShapeError, UnusableAnswerError
 from pointsman.tools.network.retries import Retries
+from pointsman.tools.system.lifecycle import Lifecycle
 from pointsman.tools.vectors import decode_vector
 from pointsman.tools.version import __version__
 from pointsman.values.types import Document
@@ -76,7 +77,7 @@ class _WorkerConnection:
         return self.client.post(f"{self.address}{path}", fields, monotonic() + seconds)
 
 
-class IndexingCluster:
+class IndexingCluster(Lifecycle):
     """Connections to workers that see the same files at the same paths, and have this version and the same embedder.
 
     For example, after ``pointsman worker /mnt/shared/papers --host 10.0.0.5`` there::
@@ -106,12 +107,6 @@ class IndexingCluster:
         for worker in self._workers:
             for _ in range(worker.threads):
                 threading.Thread(target=self._work, args=(worker,), name="pointsman-cluster", daemon=True).start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Give up the tasks that wait, and the connections; a task under way is computed, and its result dropped."""
