@@ -12,6 +12,7 @@ import logging
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import anyio
@@ -100,6 +101,7 @@ OPTIONS: Final[dict[str, Any]] = {
     "docs_url": None,  # those pages load scripts from other sites
     "redoc_url": None,
     "redirect_slashes": False,
+    "generate_unique_id_function": attrgetter("name"),  # an operation has the name of its function by default
     "default_response_class": Json,
 }
 

@@ -100,7 +100,7 @@ _BATCH_CHARACTERS = 1_000_000
 """Lines and characters of a stream that are embedded and committed together; acknowledged lines are durable."""
 
 
-@router.get("", response_model=schemas.Datasets, responses=READS, operation_id="list_datasets")
+@router.get("", response_model=schemas.Datasets, responses=READS)
 async def list_datasets(state: Shared, access: Reader) -> Response:
     """List the datasets that the key allows, with their state."""
 
@@ -118,7 +118,6 @@ async def list_datasets(state: Shared, access: Reader) -> Response:
     "",
     response_model=schemas.Dataset,
     responses={**WITH_BODY, 201: {"model": schemas.Dataset, "description": "The dataset was created."}},
-    operation_id="make_dataset",
 )
 async def make_dataset(state: Shared, access: Writer, body: DatasetRequest) -> Response:
     """Create a dataset; an existing one gets the new description."""
@@ -150,14 +149,14 @@ async def make_dataset(state: Shared, access: Writer, body: DatasetRequest) -> R
     return Json(status, 201 if new else 200)
 
 
-@router.get("/{name}", response_model=schemas.Dataset, responses=READS, operation_id="get_dataset")
+@router.get("/{name}", response_model=schemas.Dataset, responses=READS)
 async def get_dataset(state: Shared, access: Reader, name: Name) -> Response:
     """Describe a dataset and its state."""
     await in_thread(state.dataset, access, name)
     return Json(_without_memory(access, await in_thread(_status_of, state, access, name)))
 
 
-@router.delete("/{name}", response_model=schemas.Dropped, responses=READS, operation_id="drop_dataset")
+@router.delete("/{name}", response_model=schemas.Dropped, responses=READS)
 async def drop_dataset(state: Shared, access: Writer, name: Name) -> Response:
     """Delete a dataset with all its documents; for a damaged one `deleted` is 0."""
     await in_thread(_check_writable, state, access, name)
@@ -178,7 +177,7 @@ async def drop_dataset(state: Shared, access: Writer, name: Name) -> Response:
     return Json({"dataset": name, "deleted": count if access.read else None})
 
 
-@router.get("/{name}/documents", response_model=schemas.DocumentPage, responses=READS, operation_id="list_documents")
+@router.get("/{name}/documents", response_model=schemas.DocumentPage, responses=READS)
 async def list_documents(
     state: Shared,
     access: Reader,
@@ -197,7 +196,7 @@ async def list_documents(
     return Json({"documents": items, "next": None if following is None else str(following)})
 
 
-@router.post("/{name}/nearest", response_model=schemas.Nearest, responses=WITH_BODY, operation_id="nearest_documents")
+@router.post("/{name}/nearest", response_model=schemas.Nearest, responses=WITH_BODY)
 async def nearest_documents(state: Shared, access: Reader, name: Name, body: NearestRequest) -> Response:
     """Find the documents whose vectors are nearest to one; nothing is embedded or refused."""
     dataset = await in_thread(state.dataset, access, name)
@@ -208,7 +207,7 @@ async def nearest_documents(state: Shared, access: Reader, name: Name, body: Nea
     return Json({"hits": results})
 
 
-@router.post("/{name}/vectors", response_model=schemas.Vectors, responses=WITH_BODY, operation_id="get_vectors")
+@router.post("/{name}/vectors", response_model=schemas.Vectors, responses=WITH_BODY)
 async def get_vectors(state: Shared, access: Reader, name: Name, body: VectorsRequest) -> Response:
     """Get the stored vectors of documents."""
     dataset = await in_thread(state.dataset, access, name)
@@ -217,26 +216,21 @@ async def get_vectors(state: Shared, access: Reader, name: Name, body: VectorsRe
     return Json({"embedder": dataset.store.info.embedder, "vectors": texts})
 
 
-@router.get(
-    "/{name}/metadata_keys",
-    response_model=schemas.MetadataKeys,
-    responses=READS,
-    operation_id="list_metadata_keys",
-)
+@router.get("/{name}/metadata_keys", response_model=schemas.MetadataKeys, responses=READS)
 async def list_metadata_keys(state: Shared, access: Reader, name: Name) -> Response:
     """List the keys of the metadata, for filters; nested ones as paths such as `author.name`."""
     dataset = await in_thread(state.dataset, access, name)
     return Json({"keys": await in_thread(dataset.metadata_keys)})
 
 
-@router.get("/{name}/count", response_model=schemas.Count, responses=READS, operation_id="count_documents")
+@router.get("/{name}/count", response_model=schemas.Count, responses=READS)
 async def count_documents(state: Shared, access: Reader, name: Name, filters: Filters = None) -> Response:
     """Count the documents, or those that match."""
     dataset = await in_thread(state.dataset, access, name)
     return Json({"documents": await in_thread(dataset.count, filters)})
 
 
-@router.get("/{name}/document", response_model=schemas.DocumentAnswer, responses=READS, operation_id="get_document")
+@router.get("/{name}/document", response_model=schemas.DocumentAnswer, responses=READS)
 async def get_document(
     state: Shared,
     access: Reader,
@@ -251,7 +245,7 @@ async def get_document(
     return Json(_document(document))
 
 
-@router.get("/{name}/text", response_model=schemas.SourceText, responses=READS, operation_id="get_text")
+@router.get("/{name}/text", response_model=schemas.SourceText, responses=READS)
 async def get_text(
     state: Shared,
     access: Reader,
@@ -278,7 +272,7 @@ async def get_text(
     return Json(text.to_dict())
 
 
-@router.get("/{name}/ids", response_model=schemas.IdPage, responses=READS, operation_id="list_ids")
+@router.get("/{name}/ids", response_model=schemas.IdPage, responses=READS)
 async def list_ids(
     state: Shared,
     access: Reader,
@@ -314,7 +308,6 @@ async def list_ids(
             "content": {JSON: {"schema": {"$ref": f"#/components/schemas/{DocumentsRequest.__name__}"}}},
         }
     },
-    operation_id="add_documents",
 )
 async def add_documents(
     state: Shared,
@@ -420,7 +413,7 @@ def _read(value: object, number: int) -> DocumentRequest:
         ) from None
 
 
-@router.patch("/{name}/documents", response_model=schemas.Added, responses=WITH_BODY, operation_id="set_metadata")
+@router.patch("/{name}/documents", response_model=schemas.Added, responses=WITH_BODY)
 async def set_metadata(state: Shared, access: Writer, name: Name, body: MetadataRequest) -> Response:
     """Change the metadata of documents; if an id is unknown, nothing changes; a write-only key does not learn it."""
     dataset = await in_thread(_writable, state, access, name)
@@ -437,9 +430,7 @@ async def set_metadata(state: Shared, access: Writer, name: Name, body: Metadata
     return Json(_counts_shown(result, access))
 
 
-@router.delete(
-    "/{name}/documents", response_model=schemas.Deleted, responses=WITH_BODY, operation_id="delete_documents"
-)
+@router.delete("/{name}/documents", response_model=schemas.Deleted, responses=WITH_BODY)
 async def delete_documents(state: Shared, access: Writer, name: Name, body: DeleteRequest) -> Response:
     """Delete documents by id, by filter, by folder, or by several of these; unknown ids are ignored."""
     dataset = await in_thread(_writable, state, access, name)
@@ -461,7 +452,7 @@ async def delete_documents(state: Shared, access: Writer, name: Name, body: Dele
     return Json({"deleted": count if access.read else None})  # null: the number tells what was stored
 
 
-@router.post("/{name}/verify", response_model=schemas.Verification, responses=READS, operation_id="verify_dataset")
+@router.post("/{name}/verify", response_model=schemas.Verification, responses=READS)
 async def verify_dataset(state: Shared, access: Reader, name: Name) -> Response:
     """Compare documents and indexes, one by one."""
     dataset = await in_thread(state.dataset, access, name)

@@ -22,13 +22,13 @@ _READS = problem_responses("invalid-input")
 _WRITES = problem_responses("invalid-input", "too-large", "unsupported-media-type")
 
 
-@router.get("/health", response_model=schemas.Status, operation_id="health")
+@router.get("/health", response_model=schemas.Status)
 async def health() -> Response:
     """Check that the process is alive."""
     return Json({"status": "ok"})
 
 
-@router.get("/ready", response_model=schemas.Status, responses=problem_responses(), operation_id="ready")
+@router.get("/ready", response_model=schemas.Status, responses=problem_responses())
 async def ready(state: Shared) -> Response:
     """Check that the service takes requests: not while it starts or stops, or while its store is unreachable."""
     if not state.ready or state.store_away():
@@ -44,7 +44,6 @@ async def ready(state: Shared) -> Response:
         **_READS,
         200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "All metrics."},
     },
-    operation_id="metrics",
 )
 async def metrics(state: Shared, access: Reader) -> Response:
     """Get metrics in the Prometheus text format, without names of datasets or texts."""
@@ -67,7 +66,7 @@ async def caller(state: Shared, access: Caller) -> Response:
     )
 
 
-@router.get("/api/evaluations", response_model=schemas.Runs, responses=_READS, operation_id="evaluations")
+@router.get("/api/evaluations", response_model=schemas.Runs, responses=_READS)
 async def evaluations(state: Shared, access: Reader) -> Response:
     """List the evaluations stored by `pointsman eval`, newest first."""
     from pointsman.workspace.past_runs import latest
@@ -76,14 +75,14 @@ async def evaluations(state: Shared, access: Reader) -> Response:
     return Json({"runs": await in_thread(latest, state.workspace.backend)})
 
 
-@router.get("/api/policy", response_model=schemas.PolicyAnswer, responses=_READS, operation_id="get_policy")
+@router.get("/api/policy", response_model=schemas.PolicyAnswer, responses=_READS)
 async def get_policy(state: Shared, access: Reader) -> Response:
     """Get the policy fitted to this workspace."""
     access.require_all()
     return Json(_policy(await in_thread(state.workspace.stored_policy)))
 
 
-@router.put("/api/policy", response_model=schemas.PolicyAnswer, responses=_WRITES, operation_id="keep_policy")
+@router.put("/api/policy", response_model=schemas.PolicyAnswer, responses=_WRITES)
 async def keep_policy(state: Shared, access: Caller, body: PolicyRequest) -> Response:
     """Use this policy from now on."""
     access.require_all(write=True)
@@ -92,7 +91,7 @@ async def keep_policy(state: Shared, access: Caller, body: PolicyRequest) -> Res
     return Json(_policy(policy))
 
 
-@router.delete("/api/policy", response_model=schemas.PolicyAnswer, responses=_READS, operation_id="drop_policy")
+@router.delete("/api/policy", response_model=schemas.PolicyAnswer, responses=_READS)
 async def drop_policy(state: Shared, access: Caller) -> Response:
     """Use the measured policy from now on."""
     access.require_all(write=True)

@@ -36,12 +36,7 @@ async def search(state: Shared, access: Reader, body: RetrievalRequest) -> Respo
     return Json({**names, "performance": {"latency_ms": milliseconds, "strategy_confidence": confidence}, **answer})
 
 
-@router.get(
-    "/recommend_strategy",
-    response_model=schemas.Recommendation,
-    responses=READS,
-    operation_id="recommend_strategy",
-)
+@router.get("/recommend_strategy", response_model=schemas.Recommendation, responses=READS)
 async def recommend_strategy(
     state: Shared,
     access: Reader,

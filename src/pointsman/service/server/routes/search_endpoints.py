@@ -52,7 +52,7 @@ _EVENT = {
 }
 
 
-@router.post("/search", response_model=schemas.Answer, responses=WITH_BODY, operation_id="search")
+@router.post("/search", response_model=schemas.Answer, responses=WITH_BODY)
 async def search(state: Shared, access: Reader, body: SearchRequest) -> Response:
     """Search, and return the best hits of all datasets."""
 
@@ -64,7 +64,7 @@ async def search(state: Shared, access: Reader, body: SearchRequest) -> Response
     return Json(answer_of(state, context, body.trace))
 
 
-@router.post("/search_many", response_model=schemas.Answers, responses=WITH_BODY, operation_id="search_many")
+@router.post("/search_many", response_model=schemas.Answers, responses=WITH_BODY)
 async def search_many(state: Shared, access: Reader, body: SearchManyRequest) -> Response:
     """Search for several questions, embedded and reranked in shared batches; one answer each, in order."""
     if len(body.queries) > state.limits.max_batch:
@@ -90,7 +90,6 @@ async def search_many(state: Shared, access: Reader, body: SearchManyRequest) ->
             "content": {"text/event-stream": {"schema": _EVENT}},
         },
     },
-    operation_id="stream",
 )
 async def stream(state: Shared, access: Reader, body: SearchRequest) -> Response:
     """Search, and report progress as server-sent events."""
@@ -141,7 +140,7 @@ async def _events(state: State, ready: Search, detail: TraceDetail, entry: Audit
         yield item
 
 
-@router.post("/route", response_model=schemas.Route, responses=WITH_BODY, operation_id="route")
+@router.post("/route", response_model=schemas.Route, responses=WITH_BODY)
 async def route(state: Shared, access: Reader, body: RouteRequest) -> Response:
     """Show where and how a question would be searched, and why: by its form, by strategy, by the datasets' content."""
     check_text(state, body.query)
@@ -151,7 +150,7 @@ async def route(state: Shared, access: Reader, body: RouteRequest) -> Response:
     return Json(routing.to_dict())
 
 
-@router.post("/explain", response_model=schemas.ExplainedAnswer, responses=WITH_BODY, operation_id="explain")
+@router.post("/explain", response_model=schemas.ExplainedAnswer, responses=WITH_BODY)
 async def explain(state: Shared, access: Reader, body: ExplainRequest) -> Response:
     """Search, and say why a document is, or is not, among the hits: its rank in each list and after each stage."""
 
@@ -166,12 +165,7 @@ async def explain(state: Shared, access: Reader, body: ExplainRequest) -> Respon
     return Json({**plain_form(explanation), "answer": answer_of(state, context, body.trace)})
 
 
-@router.post(
-    "/replay",
-    response_model=schemas.Answer,
-    responses={**WITH_BODY, **problem_responses("gone")},
-    operation_id="replay",
-)
+@router.post("/replay", response_model=schemas.Answer, responses={**WITH_BODY, **problem_responses("gone")})
 async def replay(state: Shared, access: Reader, body: ReplayRequest) -> Response:
     """Give the same answer again that a receipt is of, from what the datasets were then.
 
@@ -214,7 +208,7 @@ async def verifyanswer_of(state: Shared, access: Reader, body: CheckRequest) -> 
         return Json((await in_thread(check)).to_dict())
 
 
-@router.get("/strategies", response_model=schemas.Strategies, responses=READS, operation_id="strategies")
+@router.get("/strategies", response_model=schemas.Strategies, responses=READS)
 async def strategies(state: Shared, access: Reader) -> Response:
     """List the strategies, and why any of them is unavailable here."""
     return Json({"strategies": await in_thread(describe, state, access)})
