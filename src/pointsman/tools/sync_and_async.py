@@ -21,7 +21,6 @@ import anyio
 import anyio.to_thread
 
 P = ParamSpec("P")
-S = TypeVar("S")
 T = TypeVar("T")
 
 _GRACE: Final = 2.0  # seconds that the end of the process waits for calls in daemon threads
@@ -62,8 +61,8 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
 
 
 def async_twin(
-    method: Callable[Concatenate[S, P], T], form: str = "a{}"
-) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    method: Callable[Concatenate[Any, P], T], form: str = "a{}"
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
     """Make the async version of a method, which runs it in a worker thread.
 
     Args:
@@ -81,7 +80,7 @@ def async_twin(
     name, twin_name = method.__name__, form.format(method.__name__)
 
     @wraps(method)
-    async def twin(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def twin(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         call: Callable[P, T] = getattr(self, name)  # a subclass may override it
         return await in_thread(call, *args, **kwargs)
 

@@ -4,6 +4,7 @@ import math
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -398,15 +399,7 @@ def documents_of(hits: Sequence[Hit], degraded: Sequence[str] = (), verdict: Ver
 
 
 def _of_hit(document: Document, hit: Hit, notes: Mapping[str, Any]) -> Document:
-    return Document(
-        id=document.id,
-        content=document.content,
-        blob=document.blob,
-        meta={**document.meta, **notes},
-        score=float(hit.score),
-        embedding=document.embedding,
-        sparse_embedding=document.sparse_embedding,
-    )
+    return replace(document, meta={**document.meta, **notes}, score=float(hit.score))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from pointsman.integrations.framework_sources import model_error, own_reranker
 from pointsman.integrations.langchain.langchain_documents import number_documents, reorder_documents
 from pointsman.llm.base_llm import BaseLLM, Completion, Usage
 from pointsman.tools.errors import ModelError
-from pointsman.tools.sync_and_async import in_thread
+from pointsman.tools.sync_and_async import async_twin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,13 +46,9 @@ class PointsmanEmbeddings(Embeddings):
         vectors: list[list[float]] = self.embedder.embed_documents(texts).tolist()
         return vectors
 
-    async def aembed_query(self, text: str) -> list[float]:
-        """Async version of `embed_query`."""
-        return await in_thread(self.embed_query, text)
+    aembed_query = async_twin(embed_query)
 
-    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Async version of `embed_documents`."""
-        return await in_thread(self.embed_documents, texts)
+    aembed_documents = async_twin(embed_documents)
 
 
 class PointsmanReranker(BaseDocumentCompressor, extra="forbid"):

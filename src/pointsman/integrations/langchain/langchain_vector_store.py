@@ -28,7 +28,7 @@ from pointsman.integrations.langchain.langchain_documents import (
 from pointsman.integrations.langchain.langchain_models import PointsmanEmbeddings, embedder_of
 from pointsman.service.client import RemoteDataset
 from pointsman.tools.errors import InputError
-from pointsman.tools.sync_and_async import in_thread
+from pointsman.tools.sync_and_async import async_twin, in_thread
 from pointsman.tools.system.locations import is_service, redacted
 from pointsman.values.argument_checks import check_top_k
 from pointsman.values.filters import And, Filter
@@ -219,9 +219,7 @@ class PointsmanVectorStore(VectorStore):
         """Async version of `similarity_search`."""
         return await in_thread(self.similarity_search, query, k, **options)
 
-    async def asimilarity_search_with_score(self, *args: Any, **options: Any) -> list[tuple[theirs.Document, float]]:
-        """Async version of `similarity_search_with_score`."""
-        return await in_thread(self.similarity_search_with_score, *args, **options)
+    asimilarity_search_with_score = async_twin(similarity_search_with_score)
 
     async def _asimilarity_search_with_relevance_scores(
         self, query: str, k: int = 4, **options: Any

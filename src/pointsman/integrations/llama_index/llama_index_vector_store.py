@@ -29,7 +29,7 @@ from pointsman.integrations.llama_index.llama_index_queries import (
     filter_of_query,
 )
 from pointsman.tools.errors import InputError, UnmetNeedError
-from pointsman.tools.sync_and_async import in_thread
+from pointsman.tools.sync_and_async import async_twin, in_thread
 from pointsman.values.argument_checks import check_top_k
 from pointsman.values.filters import And, Equals
 from pointsman.workspace.dataset import Dataset
@@ -191,9 +191,7 @@ class PointsmanVectorStore(BasePydanticVectorStore):
         with self._dataset.writing(self.wait):
             self._dataset.delete(filters=And(()))
 
-    async def aclear(self) -> None:
-        """Async version of `clear`."""
-        await in_thread(self.clear)
+    aclear = async_twin(clear)
 
     def get_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, limit: int | None = None
@@ -223,11 +221,7 @@ class PointsmanVectorStore(BasePydanticVectorStore):
             nodes += map(node_of_document, page)
         return nodes
 
-    async def aget_nodes(
-        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, limit: int | None = None
-    ) -> list[BaseNode]:
-        """Async version of `get_nodes`."""
-        return await in_thread(self.get_nodes, node_ids, filters, limit)
+    aget_nodes = async_twin(get_nodes)
 
     def query(self, query: VectorStoreQuery, **options: Any) -> VectorStoreQueryResult:
         """Return the nearest nodes; an empty list of ``doc_ids`` allows none, one of ``node_ids`` all.

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     import ssl
 
 _SCHEMES: Final = ("http", "https", "socks5", "socks5h")
-LIMITS: Final = httpx.Limits(max_connections=100, max_keepalive_connections=20)
 _PIECE: Final = 65_536  # bytes sent at once: each write has its own limit, so a long one is several
 
 
@@ -44,18 +43,12 @@ class BoundedTransport(httpx.HTTPTransport):
 
     Args:
         proxy: see `proxy_of`.
-        verify: the certificates that are trusted; by default those of `certifi`, or of ``SSL_CERT_FILE``.
-        limits: how many connections are open.
+        options: of `httpx.HTTPTransport`: ``verify``, the certificates that are trusted, by default those of `certifi`,
+            or of ``SSL_CERT_FILE``, and ``limits``, how many connections are open.
     """
 
-    def __init__(
-        self,
-        proxy: httpx.Proxy | None,
-        *,
-        verify: ssl.SSLContext | bool = True,
-        limits: httpx.Limits = LIMITS,
-    ) -> None:
-        super().__init__(proxy=proxy, verify=verify, limits=limits)
+    def __init__(self, proxy: httpx.Proxy | None, **options: Any) -> None:
+        super().__init__(proxy=proxy, **options)
         self._pool._network_backend = _Network(self._pool._network_backend)  # noqa: SLF001  (no argument passes it)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
@@ -69,14 +62,8 @@ class BoundedTransport(httpx.HTTPTransport):
 class AsyncBoundedTransport(httpx.AsyncHTTPTransport):
     """Async version of `BoundedTransport`."""
 
-    def __init__(
-        self,
-        proxy: httpx.Proxy | None,
-        *,
-        verify: ssl.SSLContext | bool = True,
-        limits: httpx.Limits = LIMITS,
-    ) -> None:
-        super().__init__(proxy=proxy, verify=verify, limits=limits)
+    def __init__(self, proxy: httpx.Proxy | None, **options: Any) -> None:
+        super().__init__(proxy=proxy, **options)
         self._pool._network_backend = _AsyncNetwork(self._pool._network_backend)  # noqa: SLF001  (see above)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
