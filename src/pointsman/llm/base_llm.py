@@ -25,6 +25,11 @@ Schema = Mapping[str, Any]
 """A JSON schema of the expected answer."""
 
 
+def object_schema(members: Mapping[str, Schema]) -> Schema:
+    """Return the schema of an object that has all of these members, and no others."""
+    return {"type": "object", "properties": members, "required": list(members), "additionalProperties": False}
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """The cost of calls; add with ``+``."""

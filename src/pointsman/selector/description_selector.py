@@ -25,11 +25,11 @@ from pointsman.selector.choices.choice_vectors import (
     TextVectors,
     best_first,
     embed_texts,
-    positive_int,
     softmax_share,
 )
 from pointsman.text import DEFAULT_ANALYZER
 from pointsman.tools.errors import InputError
+from pointsman.values.argument_checks import check_count
 from pointsman.values.reasons import Reason
 from pointsman.values.types import Query
 
@@ -90,7 +90,7 @@ class DescriptionSelector(BaseSelector):
             InputError: the embedder, a number or an option is invalid, or ``fitted`` comes from another embedder.
         """
         self.embedder = as_embedder(embedder)
-        self.top_k = positive_int(top_k, "top_k")
+        self.top_k = check_count(top_k, "top_k")
         self.fitted = fitted
         if fitted is not None:
             fitted.check_embedder(self.embedder)
@@ -100,7 +100,7 @@ class DescriptionSelector(BaseSelector):
             raise InputError(f"threshold is a confidence from 0 to 1, or None for no threshold, not {threshold!r}")
         self.threshold = threshold
         self.allow_abstain = threshold is not None if allow_abstain is None else allow_abstain
-        self.options: dict[str, Any] = {"centroids": positive_int(centroids, "centroids"), "cache_size": cache_size}
+        self.options: dict[str, Any] = {"centroids": check_count(centroids, "centroids"), "cache_size": cache_size}
         self._weights = np.array(WEIGHTS if fitted is None else fitted.weights)
         self._vectors = TextVectors(self.embedder, cache_size)
         self._query_mean = None if query_mean is None else _vector(query_mean)

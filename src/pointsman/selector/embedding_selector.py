@@ -25,10 +25,10 @@ from pointsman.selector.choices.choice_vectors import (
     cosines,
     embed_texts,
     examples_of,
-    positive_int,
     softmax_share,
 )
 from pointsman.tools.errors import InputError, ModelError
+from pointsman.values.argument_checks import check_count
 from pointsman.values.reasons import Reason
 from pointsman.values.types import Query
 
@@ -92,7 +92,7 @@ class EmbeddingSelector(BaseSelector):
             InputError: the embedder, a number or an option is invalid.
         """
         self.embedder = as_embedder(embedder)
-        self.top_k = positive_int(top_k, "top_k")
+        self.top_k = check_count(top_k, "top_k")
         if threshold is not None and not (isinstance(threshold, int | float) and math.isfinite(threshold)):
             raise InputError(f"threshold is a finite number, or None for no threshold, not {threshold!r}")
         self.threshold = threshold

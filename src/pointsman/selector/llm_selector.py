@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pointsman.llm.base_llm import Completion, Schema, Talk, aconverse, converse
+from pointsman.llm.base_llm import Completion, Schema, Talk, aconverse, converse, object_schema
 from pointsman.llm.prompt_templates import (
     SELECTION,
     SelectionPrompts,
@@ -236,25 +236,12 @@ def _result(reading: Parsed) -> SelectorResult:
 
 def _schema(count: int, selector: LLMSelector) -> Schema:
     """Return the JSON schema of the answer; numbers are listed, as not every server supports ranges."""
-    single = {
-        "type": "object",
-        "properties": {
-            "choice": {"type": "integer", "enum": list(range(1, count + 1))},
-            "reason": {"type": "string"},
-        },
-        "required": ["choice", "reason"],
-        "additionalProperties": False,
-    }
+    choice: Schema = {"type": "integer", "enum": list(range(1, count + 1))}
+    if selector.allow_abstain and not selector.select_multi:
+        choice = {"anyOf": [choice, {"type": "null"}]}
+    single = object_schema({"choice": choice, "reason": {"type": "string"}})
     if not selector.select_multi:
-        if selector.allow_abstain:
-            nullable = {"anyOf": [single["properties"]["choice"], {"type": "null"}]}  # type: ignore[index]
-            return {**single, "properties": {"choice": nullable, "reason": {"type": "string"}}}
         return single
     minimum = 0 if selector.allow_abstain else 1
     items = {"type": "array", "items": single, "minItems": minimum, "maxItems": min(count, selector.max_outputs)}
-    return {
-        "type": "object",
-        "properties": {"selections": items},
-        "required": ["selections"],
-        "additionalProperties": False,
-    }
+    return object_schema({"selections": items})

@@ -50,6 +50,15 @@ def check_top_k(top_k: int) -> int:
     Raises:
         InputError: it is not a positive int.
     """
-    if not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1:
-        raise InputError(f"the number of results is an int from 1 up, not {top_k!r}")
-    return top_k
+    return check_count(top_k, "the number of results")
+
+
+def check_count(count: int, name: str, minimum: int = 1) -> int:
+    """Checks a number of things and returns it.
+
+    Raises:
+        InputError: it is not an int, or less than ``minimum``.
+    """
+    if not isinstance(count, int) or isinstance(count, bool) or count < minimum:
+        raise InputError(f"{name} is an int from {minimum} up, not {count!r:.80}")
+    return count

@@ -11,8 +11,8 @@ from pointsman.retrieval.refine.budget import Budget, spending
 from pointsman.retrieval.refine.compress import ExtractiveCompressor, LLMCompressor, ParentExpander, WindowExpander
 from pointsman.retrieval.run.source import Source
 from pointsman.retrieval.strategies.base_strategy import BaseRetrievalStrategy
-from pointsman.retrieval.strategies.generated_texts import at_least_one
 from pointsman.tools.errors import InputError
+from pointsman.values.argument_checks import check_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -121,7 +121,7 @@ class ContextualCompressionStrategy(BaseRetrievalStrategy):
         Raises:
             InputError: an option is invalid.
         """
-        self.max_length = at_least_one("max_length", max_length)
+        self.max_length = check_count(max_length, "max_length")
         self._embedder, self._mode = None if embedder is None else as_embedder(embedder), mode
         super().__init__(*sources, llm=llm if use_llm else None, **options)
 
@@ -152,7 +152,7 @@ class AutoMerger(ParentExpander):
         super().__init__(fetch, parent_key)
         if not 0 <= share <= 1:
             raise InputError(f"share is from 0 to 1, not {share!r:.80}")
-        self.least, self.share = at_least_one("least", least), share
+        self.least, self.share = check_count(least, "least"), share
 
     def refine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
         """See `ParentExpander`; a parent that was itself found appears once."""
@@ -223,7 +223,7 @@ class ParentChildStrategy(BaseRetrievalStrategy):
         if sources and not stores:
             raise InputError("ParentChildStrategy reads parents from datasets; give it at least one dataset")
         if sentence_window is not None:
-            at_least_one("sentence_window", sentence_window)
+            check_count(sentence_window, "sentence_window")
             self._expander: BaseRefiner = WindowExpander(stores, sentence_window, sentence_window)
         else:
             self._expander = Wider(AutoMerger(stores, parent_key, least=least, share=share))

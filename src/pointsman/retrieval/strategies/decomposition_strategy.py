@@ -10,7 +10,7 @@ from pointsman.retrieval.plan.transform.llm_transformers import LLMDecomposer
 from pointsman.retrieval.plan.transform.parallel_transformers import Together
 from pointsman.retrieval.plan.transform.question_chains import MOST_NAMES, WEIGHT, BridgeFinder
 from pointsman.retrieval.strategies.base_strategy import BaseRetrievalStrategy
-from pointsman.retrieval.strategies.generated_texts import at_least_one
+from pointsman.values.argument_checks import check_count
 
 
 class DecompositionStrategy(BaseRetrievalStrategy):
@@ -44,7 +44,7 @@ class DecompositionStrategy(BaseRetrievalStrategy):
         Raises:
             InputError: an option is invalid.
         """
-        self.max_subqueries = at_least_one("max_subqueries", max_subqueries)
+        self.max_subqueries = check_count(max_subqueries, "max_subqueries")
         self.bridges, self.weight = bridges, weight
         super().__init__(*sources, llm=llm, **options)
 

@@ -18,6 +18,7 @@ from pointsman.retrieval.run.variant import Variant
 from pointsman.retrieval.strategies.base_strategy import BaseRetrievalStrategy
 from pointsman.retrieval.strategies.strategy_prompts import PASSAGE
 from pointsman.tools.errors import InputError, ModelError
+from pointsman.values.argument_checks import check_count
 from pointsman.values.types import Query
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class HyDEStrategy(BaseRetrievalStrategy):
         Raises:
             InputError: there is no model, or an option is invalid.
         """
-        self.num_hypotheses = at_least_one("num_hypotheses", num_hypotheses)
+        self.num_hypotheses = check_count(num_hypotheses, "num_hypotheses")
         super().__init__(*sources, llm=llm, **options)
 
     def transformer(self) -> BaseTransformer:
@@ -146,7 +147,7 @@ class Query2DocStrategy(BaseRetrievalStrategy):
         """
         if form not in ("queries", "document", "both"):
             raise InputError(f"form is 'queries', 'document' or 'both', not {form!r:.80}")
-        self.num_expansions, self.form = at_least_one("num_expansions", num_expansions), form
+        self.num_expansions, self.form = check_count(num_expansions, "num_expansions"), form
         super().__init__(*sources, llm=llm, **options)
 
     def transformer(self) -> BaseTransformer:
@@ -166,14 +167,3 @@ def _with_passage(query: str, passage: str) -> tuple[Variant, Variant]:
         Variant(" ".join([*[query] * _REPEATS, passage]), "expansion", share, "bm25"),
         Variant(f"{query} [SEP] {passage}", "expansion", 1 - share, "vector"),
     )
-
-
-def at_least_one(name: str, value: int) -> int:
-    """Checks that a value is an int of at least 1.
-
-    Raises:
-        InputError: it is not.
-    """
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InputError(f"{name} is an int from 1 up, not {value!r:.80}")
-    return value

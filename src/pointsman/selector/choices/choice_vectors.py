@@ -222,14 +222,3 @@ def best_first(scores: NDArray[np.floating], count: int) -> list[int]:
 def softmax_share(scores: NDArray[np.floating], scale: float) -> float:
     """Return the share of the highest score in the softmax of ``scale · scores``."""
     return float(1 / np.exp(scale * (scores - scores.max())).sum())
-
-
-def positive_int(value: int, name: str) -> int:
-    """Check a number and return it.
-
-    Raises:
-        InputError: it is not a positive int.
-    """
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InputError(f"{name} is an int from 1 up, not {value!r}")
-    return value

@@ -21,6 +21,7 @@ from pointsman.store.store_values import WORDS, StoreQuery
 from pointsman.tools.batching import batched
 from pointsman.tools.errors import InputError, LockedError
 from pointsman.tools.sync_and_async import async_twin
+from pointsman.values.argument_checks import check_top_k
 from pointsman.values.filters import parse_optional
 from pointsman.values.types import Document, Hit
 
@@ -139,8 +140,7 @@ class BM25IndexManager:
 
     def search(self, query: str, k: int = 5, *, filters: str | Mapping[str, Any] | Filter | None = None) -> Ranking:
         """Return up to ``k`` hits with raw BM25 scores, best first; the result may also be awaited."""
-        if not isinstance(k, int) or isinstance(k, bool) or k < 1:
-            raise InputError(f"the number of results is an int from 1 up, not {k!r:.80}")
+        check_top_k(k)
         note = self._index.refresh() if self.auto_sync else None
         hits = Ranking(self._index.search(query, k, parse_optional(filters)))
         hits.degraded = () if note is None else (note,)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypedDict, Unpack
 
-from pointsman.llm.base_llm import Completion, Schema, Talk, aconverse, checked_model, converse
+from pointsman.llm.base_llm import Completion, Talk, aconverse, checked_model, converse, object_schema
 from pointsman.llm.prompt_templates import fenced, fill, for_language_of, quoted, templates
 from pointsman.retrieval.plan.transform.base_transformer import BaseTransformer, Transformed, distinct, same
 from pointsman.retrieval.plan.transform.disambiguate_by_rules import with_earlier_question
@@ -30,18 +30,8 @@ _LONGEST_VARIANT = 500
 _MESSAGES, _MESSAGE_LENGTH = 8, 1_000
 """The number of last history messages shown to a model, and the characters of each."""
 
-_LIST_SCHEMA: Schema = {
-    "type": "object",
-    "properties": {"queries": {"type": "array", "items": {"type": "string"}}},
-    "required": ["queries"],
-    "additionalProperties": False,
-}
-_ONE_SCHEMA: Schema = {
-    "type": "object",
-    "properties": {"query": {"type": "string"}},
-    "required": ["query"],
-    "additionalProperties": False,
-}
+_LIST_SCHEMA = object_schema({"queries": {"type": "array", "items": {"type": "string"}}})
+_ONE_SCHEMA = object_schema({"query": {"type": "string"}})
 
 
 class TransformerOptions(TypedDict, total=False):
@@ -71,7 +61,7 @@ class _LLMTransformer(BaseTransformer):
         InputError: an argument is out of range, or ``llm`` is not a language model.
     """
 
-    _schema: Schema = _LIST_SCHEMA
+    _schema = _LIST_SCHEMA
 
     def __init__(
         self,

@@ -16,6 +16,7 @@ from pointsman.retrieval.refine.base_refiner import BaseRefiner
 from pointsman.retrieval.refine.compress.spans import JOINER, TextBudget
 from pointsman.tools.errors import InputError, ModelError
 from pointsman.tools.sync_and_async import in_thread, wait_for
+from pointsman.values.argument_checks import check_count
 from pointsman.values.types import Excerpt, Hit, HitKey, Query, Ranked
 
 if TYPE_CHECKING:
@@ -83,9 +84,9 @@ class BaseCompressor(BaseRefiner, needs=("compress", "acompress")):
         if max_tokens is not None:
             from pointsman.ingest import estimate_tokens
 
-            self.budget = TextBudget(_positive("max_tokens", max_tokens), "tokens", count_tokens or estimate_tokens)
+            self.budget = TextBudget(check_count(max_tokens, "max_tokens"), "tokens", count_tokens or estimate_tokens)
         else:
-            self.budget = TextBudget(_positive("max_chars", MAX_CHARS if max_chars is None else max_chars))
+            self.budget = TextBudget(check_count(MAX_CHARS if max_chars is None else max_chars, "max_chars"))
 
     # ── for subclasses ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -193,9 +194,3 @@ def _check(excerpt: Excerpt, hit: Hit, name: str) -> None:
         position = end
     if excerpt.spans and excerpt.text != JOINER.join(text[start:end] for start, end in excerpt.spans):
         raise ModelError(f"{name} made an excerpt of {hit.id!r:.80} that is not in its text")
-
-
-def _positive(name: str, value: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InputError(f"{name} is an int from 1 up, not {value!r:.80}")
-    return value

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from pointsman.retrieval.refine.base_refiner import BaseRefiner
 from pointsman.tools.errors import InputError
+from pointsman.values.argument_checks import check_count
 
 if TYPE_CHECKING:
     from pointsman.values.types import Document, Hit, HitKey, Query, Ranked
@@ -193,10 +194,7 @@ class WindowExpander(_Expander):
             InputError: a number is out of range, or ``fetch`` is not a store.
         """
         super().__init__(fetch)
-        for name, value in (("before", before), ("after", after)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise InputError(f"{name} is an int from 0 up, not {value!r:.80}")
-        self.before, self.after = before, after
+        self.before, self.after = check_count(before, "before", 0), check_count(after, "after", 0)
 
     def _groups(self, hits: Sequence[Hit], lookup: _PassageLookup) -> list[_Group]:
         windows: dict[Hashable, list[tuple[int, int, int]]] = {}

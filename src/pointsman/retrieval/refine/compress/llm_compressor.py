@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import anyio
 
-from pointsman.llm.base_llm import Completion, Schema, Talk, aconverse, checked_model, converse
+from pointsman.llm.base_llm import Completion, Schema, Talk, aconverse, checked_model, converse, object_schema
 from pointsman.llm.prompt_templates import fenced, fill, for_language_of, quoted, templates
 from pointsman.retrieval.refine.compress import compress_answers as model_answers
 from pointsman.retrieval.refine.compress.base_compressor import BaseCompressor, Compressed
@@ -360,9 +360,4 @@ def shares(limit: int, costs: Sequence[int]) -> list[int]:
 
 def _schema(count: int) -> Schema:
     numbers = {"type": "integer", "enum": list(range(1, count + 1))}
-    return {
-        "type": "object",
-        "properties": {"keep": {"type": "array", "items": numbers}},
-        "required": ["keep"],
-        "additionalProperties": False,
-    }
+    return object_schema({"keep": {"type": "array", "items": numbers}})

@@ -21,6 +21,7 @@ from pointsman.retrieval.refine.rerank.rerank_scores import (
 )
 from pointsman.tools.errors import InputError, ModelError, PointsmanError
 from pointsman.tools.sync_and_async import in_thread, limited, wait_for
+from pointsman.values.argument_checks import check_count
 from pointsman.values.types import Document, Hit, Provenance, Query, Ranked
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
             raise InputError(f"timeout is in seconds, above 0, or None for no limit, not {timeout!r}")
         if not isinstance(cache, int) or cache < 0:
             raise InputError(f"cache is True, False or how many scores to remember, not {cache!r}")
-        self.max_candidates = count_of(max_candidates, "max_candidates")
+        self.max_candidates = check_count(max_candidates, "max_candidates")
         self.timeout = timeout
         self.cache_size = (CACHE_SIZE if cache else 0) if isinstance(cache, bool) else cache
 
@@ -242,7 +243,7 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
 
     def _lookup_of(self, query: str | Query, documents: Sequence[Document], top_n: int | None) -> ScoreLookup | None:
         if top_n is not None:
-            count_of(top_n, "top_n")
+            check_count(top_n, "top_n")
         for document in documents:
             if not isinstance(document, Document):
                 raise InputError(f"a reranker takes documents, not {type(document).__name__}: {document!r:.80}")
@@ -368,14 +369,3 @@ def _best(documents: Sequence[Document], scores: Sequence[float], top_n: int | N
 def seen(hit: Hit, rank: int, score: float) -> Hit:
     """Return the hit with its new score and the provenance of this stage."""
     return replace(hit, score=score, provenance=(*hit.provenance, Provenance("rerank", rank, score)))
-
-
-def count_of(value: int, name: str) -> int:
-    """Check a number and return it.
-
-    Raises:
-        InputError: it is not an int of at least 1.
-    """
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InputError(f"{name} is an int from 1 up, not {value!r}")
-    return value

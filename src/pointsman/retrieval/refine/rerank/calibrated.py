@@ -14,10 +14,10 @@ from pointsman.retrieval.refine.rerank.base_reranker import (
     MAX_CANDIDATES,
     TIMEOUT,
     BaseReranker,
-    count_of,
     seen,
 )
 from pointsman.tools.errors import InputError, PointsmanError
+from pointsman.values.argument_checks import check_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -97,7 +97,7 @@ class CalibratedReranker(BaseReranker):
                 f"{type(embedder).__name__} does not tell the spread of its cosines; give sigma, or spread, such as "
                 "CosineSpread.measured(queries, documents)"
             )
-        self.kappa, self.max_texts = kappa, count_of(max_texts, "max_texts")
+        self.kappa, self.max_texts = kappa, check_count(max_texts, "max_texts")
         self._embedder = embedder
         self.in_place = embedder is None
         self._spread = spread if spread is not None or sigma is None else CosineSpread(mean, sigma)

@@ -10,10 +10,11 @@ import numpy as np
 
 from pointsman.embedders.batches import equal_runs
 from pointsman.embedders.onnx_directory import OnnxTextModel
-from pointsman.retrieval.refine.rerank.base_reranker import MAX_CANDIDATES, TIMEOUT, BaseReranker, count_of
+from pointsman.retrieval.refine.rerank.base_reranker import MAX_CANDIDATES, TIMEOUT, BaseReranker
 from pointsman.text import repair
 from pointsman.tools.batching import batched
 from pointsman.tools.errors import InputError, ModelError
+from pointsman.values.argument_checks import check_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -85,10 +86,10 @@ class CrossEncoderReranker(BaseReranker):
         super().__init__(max_candidates=max_candidates, timeout=timeout, cache=cache)
         if truncation not in get_args(Truncation):
             raise InputError(f"truncation is one of {', '.join(get_args(Truncation))}, not {truncation!r}")
-        if count_of(max_length, "max_length") < _LEAST_ROOM:
+        if check_count(max_length, "max_length") < _LEAST_ROOM:
             raise InputError(f"max_length is at least {_LEAST_ROOM}, not {max_length}")
-        self._batch_size = count_of(batch_size, "batch_size")
-        count_of(max_windows, "max_windows")
+        self._batch_size = check_count(batch_size, "batch_size")
+        check_count(max_windows, "max_windows")
         self._windows = max_windows if truncation == "windows" else 1
         self._truncation = truncation
         self._model = OnnxTextModel(directory, threads, "CrossEncoderReranker")

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
-from pointsman.retrieval.refine.rerank.base_reranker import MAX_CANDIDATES, TIMEOUT, BaseReranker, count_of
+from pointsman.retrieval.refine.rerank.base_reranker import MAX_CANDIDATES, TIMEOUT, BaseReranker
 from pointsman.retrieval.refine.rerank.text_length import shortened
 from pointsman.text import repair
 from pointsman.tools.batching import batched
 from pointsman.tools.errors import InputError, ModelError
 from pointsman.tools.network.http_addresses import address, one_line
 from pointsman.tools.network.json_client import JSONClient, UnknownShapeError, UnusableAnswerError
+from pointsman.values.argument_checks import check_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,9 +109,9 @@ class HTTPReranker(BaseReranker):
         self._client = JSONClient(url_parts, api_key, insecure=insecure, retries=retries)
         self._endpoints_left = _endpoints(url_parts, api)
         self._model = model
-        self._max_chars = None if max_chars is None else count_of(max_chars, "max_chars")
-        self._max_tokens = None if max_tokens_per_doc is None else count_of(max_tokens_per_doc, "max_tokens_per_doc")
-        self._batch_size = None if batch_size is None else count_of(batch_size, "batch_size")
+        self._max_chars = None if max_chars is None else check_count(max_chars, "max_chars")
+        self._max_tokens = None if max_tokens_per_doc is None else check_count(max_tokens_per_doc, "max_tokens_per_doc")
+        self._batch_size = None if batch_size is None else check_count(batch_size, "batch_size")
         self._url = urlunsplit(url_parts._replace(query=""))
 
     def __repr__(self) -> str:

@@ -11,15 +11,16 @@ from typing import Any, Final, Literal, TypeVar, get_args
 
 import anyio
 
-from pointsman.llm.base_llm import Completion, Schema, aask, ask, checked_model
+from pointsman.llm.base_llm import Completion, Schema, aask, ask, checked_model, object_schema
 from pointsman.llm.prompt_templates import fenced, fill, for_language_of, quoted, templates
-from pointsman.retrieval.refine.rerank.base_reranker import BaseReranker, count_of
+from pointsman.retrieval.refine.rerank.base_reranker import BaseReranker
 from pointsman.retrieval.refine.rerank.rerank_answers import HIGHEST, OrderDefectError, read_grade, read_order
 from pointsman.retrieval.refine.rerank.rerank_prompts import RERANK, RerankPrompts
 from pointsman.retrieval.refine.rerank.rerank_scores import PartialScores
 from pointsman.retrieval.refine.rerank.text_length import shortened
 from pointsman.tools.errors import InputError, ModelError
 from pointsman.tools.sync_and_async import in_thread, wait_for
+from pointsman.values.argument_checks import check_count
 
 _log = logging.getLogger(__name__)
 
@@ -29,12 +30,7 @@ Ask = Callable[[str, Schema], Awaitable[Completion]]
 
 WINDOW: Final = 20
 
-_GRADE_SCHEMA: Final[Schema] = {
-    "type": "object",
-    "properties": {"grade": {"type": "integer", "enum": list(range(HIGHEST + 1))}},
-    "required": ["grade"],
-    "additionalProperties": False,
-}
+_GRADE_SCHEMA: Final = object_schema({"grade": {"type": "integer", "enum": list(range(HIGHEST + 1))}})
 
 
 class LLMReranker(BaseReranker):
@@ -91,13 +87,13 @@ class LLMReranker(BaseReranker):
             raise InputError(f"mode is one of {', '.join(get_args(Mode))}, not {mode!r}")
         if call_timeout is not None and not (math.isfinite(call_timeout) and call_timeout > 0):
             raise InputError(f"call_timeout is in seconds, above 0, or None, not {call_timeout!r}")
-        if count_of(window, "window") < 2:
+        if check_count(window, "window") < 2:
             raise InputError("window is at least 2: one passage alone has no order")
         self.llm, self.mode = checked_model(llm), mode
         self.independent = mode == "pointwise"
         self._window = window
-        self._concurrency = count_of(concurrency, "concurrency")
-        self._max_chars = count_of(max_chars, "max_chars")
+        self._concurrency = check_count(concurrency, "concurrency")
+        self._max_chars = check_count(max_chars, "max_chars")
         self._call_timeout = call_timeout
         self._prompts = templates(prompts, RERANK)
         self._model = name or next(
@@ -210,9 +206,4 @@ class LLMReranker(BaseReranker):
 def _order_schema(count: int) -> Schema:
     """Lists the numbers, since not every server supports ranges."""
     items = {"type": "integer", "enum": list(range(1, count + 1))}
-    return {
-        "type": "object",
-        "properties": {"ranking": {"type": "array", "items": items, "minItems": 1, "maxItems": count}},
-        "required": ["ranking"],
-        "additionalProperties": False,
-    }
+    return object_schema({"ranking": {"type": "array", "items": items, "minItems": 1, "maxItems": count}})
