@@ -121,7 +121,7 @@ class _PdfReader:
             text = page_text(text_page, self._annotations(page), is_upright=page.get_rotation() == 0)
             text = _OTHER_HYPHEN.sub("-\n", _HYPHEN.sub("", text.replace("\r\n", "\n")))
             text = join_wrapped(clean(text).strip())
-            if _unread_share(page, text_page) > _MOST_UNREAD:
+            if _is_unread(page, text_page, text):
                 text = self._by_pypdf(number, text)
             letters = sum(map(str.isalnum, text))
             if letters <= _FEW_LETTERS and (covered_area := _covered_share(page)) > (0.3 if letters else 0.02):
@@ -241,19 +241,21 @@ def _is_unmapped(page: PdfTextPage) -> bool:
     return bool(errors * 2 > len(sample))
 
 
-def _unread_share(page: PdfPage, text_page: PdfTextPage) -> float:
-    """Return the part of a page's pieces of text that PDFium cannot read, as their fonts are not embedded."""
+def _is_unread(page: PdfPage, text_page: PdfTextPage, text: str) -> bool:
+    """Whether there are pieces of text in which PDFium finds no character, as of fonts that are not embedded."""
     from pypdfium2 import raw
 
+    if not text:
+        return any(page.get_objects(filter=[raw.FPDF_PAGEOBJ_TEXT], max_depth=2))
     count = raw.FPDFPage_CountObjects(page)
     objects = [raw.FPDFPage_GetObject(page, index) for index in range(0, count, max(count // _SAMPLES, 1))]
     texts = [item for item in objects if raw.FPDFPageObj_GetType(item) == raw.FPDF_PAGEOBJ_TEXT]
     unread_count = sum(
-        raw.FPDFTextObj_GetText(text, text_page, None, 0) <= 2  # the two bytes that end a text
-        and not raw.FPDFFont_GetIsEmbedded(raw.FPDFTextObj_GetFont(text))
-        for text in texts
+        raw.FPDFTextObj_GetText(item, text_page, None, 0) <= 2  # the two bytes that end a text
+        and not raw.FPDFFont_GetIsEmbedded(raw.FPDFTextObj_GetFont(item))
+        for item in texts
     )
-    return float(unread_count / max(len(texts), 1))
+    return bool(unread_count > _MOST_UNREAD * len(texts))
 
 
 def _covered_share(page: PdfPage) -> float:
