@@ -333,8 +333,8 @@ def test_a_quoted_field_of_a_card_is_read_in_an_encoding_that_is_told_if_none_is
         "a quoted field: read as Windows-1251, which is not certain"
     ]
     letters = "".join(f"={byte:02X}" for byte in "Свет".encode("koi8-r"))
-    card = f"BEGIN:VCARD\nFN;ENCODING=QUOTED-PRINTABLE:{letters}\nEND:VCARD".encode()
-    (source,) = convert("a.vcf", card, encoding="koi8-r")
+    quoted = f"BEGIN:VCARD\nFN;ENCODING=QUOTED-PRINTABLE:{letters}\nEND:VCARD"
+    (source,) = convert("a.vcf", quoted.encode(), encoding="koi8-r")
     assert isinstance(source, ParsedDocument)
     assert source.text == "Свет"
 

@@ -221,7 +221,11 @@ class PointsmanVectorStore(BasePydanticVectorStore):
             nodes += map(node_of_document, page)
         return nodes
 
-    aget_nodes = async_twin(get_nodes)
+    async def aget_nodes(
+        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, limit: int | None = None
+    ) -> list[BaseNode]:
+        """Async version of `get_nodes`."""
+        return await in_thread(self.get_nodes, node_ids, filters, limit)
 
     def query(self, query: VectorStoreQuery, **options: Any) -> VectorStoreQueryResult:
         """Return the nearest nodes; an empty list of ``doc_ids`` allows none, one of ``node_ids`` all.
