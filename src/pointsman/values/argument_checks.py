@@ -50,7 +50,9 @@ def check_top_k(top_k: int) -> int:
     Raises:
         InputError: it is not a positive int.
     """
-    return check_count(top_k, "the number of results")
+    if not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1:
+        raise InputError(f"the number of results is an int from 1 up, not {top_k!r:.80}")
+    return top_k
 
 
 def check_count(count: int, name: str, minimum: int = 1) -> int:
