@@ -156,6 +156,8 @@ class _WordReader:
                         segments.append(_CHARACTERS[node.tag])
                     elif len(node) and node.tag != _RUN_PROPERTIES:
                         segments += self._texts(node)
+        if self._hidden_runs:  # those of a paragraph around this one are still to be met
+            self._hidden_runs.difference_update(paragraph.iter())
         words = "".join(segments)
         text.add(self._numbers.next(*numbering) if numbering and words.strip() else "")
         text.add(words)
