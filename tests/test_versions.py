@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from postgres_kit import PostgresServer
 
 TODAY = date.today()  # noqa: DTZ011
-YESTERDAY, TOMORROW = TODAY - timedelta(1), TODAY + timedelta(1)
+LAST_MONTH, NEXT_MONTH = TODAY - timedelta(30), TODAY + timedelta(30)  # the suite may run past midnight
 QUESTION = "how much notice ends the contract"
 LONG = "The parties have agreed on this in writing and at length. " * 30
 CLAUSE = {"source": "contract.md", "headings": ["Contract", "Termination"]}
@@ -46,8 +46,8 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
                 notice("clause", "Three months of notice ends the contract.", **CLAUSE, valid_from="2020-01-01"),
                 notice("payment", "Invoices fall due in thirty days.", source="contract.md", headings=["Payment"]),
                 notice("first", "It is six months.", version_of="contract.md#termination", valid_from="2021-01-01"),
-                notice("second", "It is nine months.", version_of="contract.md#Termination", valid_from=YESTERDAY),
-                notice("planned", "Notice ends the contract: a year.", version_of="first", valid_from=TOMORROW),
+                notice("second", "It is nine months.", version_of="contract.md#Termination", valid_from=LAST_MONTH),
+                notice("planned", "Notice ends the contract: a year.", version_of="first", valid_from=NEXT_MONTH),
                 notice("other", "Trains stop at noon."),
             ]
         )
@@ -63,8 +63,8 @@ def test_newest_valid_version_is_first_and_the_superseded_ones_say_so(workspace:
     order = [id_ for id_, _ in hits]
     reasons = dict(hits)
     assert order[0] == "second"
-    assert reasons["clause"] == reasons["first"] == f"superseded by second, valid from {YESTERDAY}"
-    assert reasons["planned"] == f"not valid before {TOMORROW}"
+    assert reasons["clause"] == reasons["first"] == f"superseded by second, valid from {LAST_MONTH}"
+    assert reasons["planned"] == f"not valid before {NEXT_MONTH}"
     assert reasons["second"] is None
     assert all(order.index("second") < order.index(id_) for id_ in ("clause", "first", "planned"))
 
@@ -82,7 +82,7 @@ def test_version_that_no_list_finds_takes_the_place_of_what_it_supersedes(worksp
 
 def test_version_that_a_filter_leaves_out_stays_out_and_is_named(workspace: Workspace) -> None:
     context = workspace.search(QUESTION, 3, strategy="bm25", filters='source = "contract.md"')
-    assert standing(context)[0] == ("clause", f"superseded by second, valid from {YESTERDAY}")
+    assert standing(context)[0] == ("clause", f"superseded by second, valid from {LAST_MONTH}")
     assert {hit.metadata["source"] for hit in context.hits} == {"contract.md"}
 
 
@@ -186,8 +186,8 @@ def test_reranker_cannot_put_the_superseded_above_what_is_in_force(workspace: Wo
 def test_prompt_says_what_is_superseded(workspace: Workspace) -> None:
     context = workspace.search(QUESTION, 3, refuse=False)
     quoted, xml = context.to_prompt(), context.to_prompt(style="xml")
-    assert f"contract.md, superseded by second, valid from {YESTERDAY}" in quoted
-    assert f'note="superseded by second, valid from {YESTERDAY}"' in xml
+    assert f"contract.md, superseded by second, valid from {LAST_MONTH}" in quoted
+    assert f'note="superseded by second, valid from {LAST_MONTH}"' in xml
 
 
 def test_form_of_a_hit_names_what_supersedes_it_and_reads_back(workspace: Workspace) -> None:
@@ -195,10 +195,10 @@ def test_form_of_a_hit_names_what_supersedes_it_and_reads_back(workspace: Worksp
     forms = {hit.id: hit.to_dict() for hit in context.hits}
     assert forms["clause"]["not_in_force"] == {
         "state": "superseded",
-        "day": str(YESTERDAY),
+        "day": str(LAST_MONTH),
         "by": "second",
         "place": "second",
-        "text": f"superseded by second, valid from {YESTERDAY}",
+        "text": f"superseded by second, valid from {LAST_MONTH}",
     }
     again = pointsman.RetrievalContext.from_dict(context.to_dict())
     assert [hit.not_in_force for hit in again.hits] == [hit.not_in_force for hit in context.hits]
@@ -251,7 +251,7 @@ def test_day_of_a_search_is_checked(workspace: Workspace, day: Any) -> None:
 
 def test_day_may_be_a_date(workspace: Workspace) -> None:
     assert day_of(TODAY) == TODAY.isoformat()
-    assert workspace.search(QUESTION, refuse=False, as_of=YESTERDAY).hits[0].id == "second"
+    assert workspace.search(QUESTION, refuse=False, as_of=LAST_MONTH).hits[0].id == "second"
 
 
 def test_several_questions_share_their_day(workspace: Workspace) -> None:
@@ -454,7 +454,7 @@ def test_questions_that_do_not_speak_of_time_keep_their_ranking_to_the_last_digi
 class TestUnknownTargets:
     def problems(self, workspace: Workspace, target: str) -> list[str]:
         workspace.dataset("contracts").add(
-            [Document("new", "The period is a year.", {"version_of": target, "valid_from": YESTERDAY})]
+            [Document("new", "The period is a year.", {"version_of": target, "valid_from": LAST_MONTH})]
         )
         assert workspace.status("contracts")["version_problems"] == [
             {"path": problem.path, "reason": problem.reason}
@@ -502,7 +502,7 @@ class TestUnknownTargets:
         assert len(workspace.dataset("contracts").version_problems()) == 1
 
     def test_indexing_and_a_service_report_it(self, workspace: Workspace, tmp_path: Path) -> None:
-        amendment = f"---\nvalid_from: {YESTERDAY}\nversion_of: suply.md#Termination\n---\n\nThe period is six months."
+        amendment = f"---\nvalid_from: {LAST_MONTH}\nversion_of: suply.md#Termination\n---\n\nThe period is six months."
         (tmp_path / "files" / "amendment.md").write_text(amendment)
         report = workspace.index(tmp_path / "files", "contracts")
         (problem,) = report.problems
