@@ -308,6 +308,64 @@ def test_the_content_overrules_the_ending(name: str) -> None:
     assert convert_one("a.txt", OFFICE[name]()).kind == name[2:]
 
 
+TABLE = "<table><tr><th>Насос</th><th>Цена</th></tr><tr><td>Н-7</td><td>120</td></tr></table>"
+PAGE = f"<html><head><meta charset=windows-1251></head><body>{TABLE}</body></html>"
+LETTER = "From: Анна <anna@example.org>\nSubject: Pumps\nMIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\n\n"
+SAVED = b"Date: Mon, 1 Jan 2024\nMessage-ID: <1@x>\nMIME-Version: 1.0\nContent-Type: multipart/related; boundary=b\n\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "kind", "words"),
+    [
+        ("report.xls", TABLE.encode(), "html", "Насос | Цена"),
+        ("отчёт.xls", PAGE.encode("cp1251"), "html", "Насос | Цена"),
+        ("export.xls", "泵\t价格\n甲泵\t120\n".encode(), "tsv", "泵: 甲泵"),
+        ("unicode.xls", "Pump\tPrice\nP-7\t120\n".encode("utf-16"), "tsv", "Pump: P-7"),
+        ("page.doc", b"\xef\xbb\xbf\r\n" + PAGE.replace("windows-1251", "utf-8").encode(), "html", "Насос | Цена"),
+        ("statement.pdf", b"<!DOCTYPE html><p>Your session has expired.", "html", "Your session has expired."),
+        ("wiki.doc", SAVED + b"--b\nContent-Type: text/html\n\n<p>The pump P-7.\n--b--\n", "mhtml", "The pump P-7."),
+        ("old.doc", b'<?xml version="1.0"?><w><p>The pump P-7.</p></w>', "xml", "The pump P-7."),
+        ("readme.doc", "Насос стоит.".encode(), "txt", "Насос стоит."),
+        ("mail.msg", f"{LETTER}Насос стоит.".encode(), "eml", "Насос стоит."),
+        ("1700000000.M1P2.host:2,S", f"Received: by x\n\tfrom y\n{LETTER}Насос стоит.".encode(), "eml", "Насос стоит."),
+        ("mark.eml", f"\ufeff\r\n{LETTER}Насос стоит.".encode(), "eml", "Насос стоит."),
+        ("notes", b"Plan: buy a pump\nMessage: the pump is old\n\nIt leaks.", "txt", "It leaks."),
+    ],
+)
+def test_text_under_the_name_of_another_program(name: str, data: bytes, kind: str, words: str) -> None:
+    source = convert_one(name, data)
+    assert source.kind == kind
+    assert words in source.text
+
+
+@pytest.mark.parametrize("start", [b"a:\n", b"a:\n ", b"-----", b"<", b"\t", b"mime-version", b"a"])
+def test_a_format_is_told_by_the_first_characters_alone(start: bytes) -> None:
+    assert convert_one("a", start * 20_000 + b"The pump.").kind == "txt"
+
+
+@pytest.mark.parametrize("kind", ["pgp-signature", "pgp-keys", "pkcs7-signature", "x-pkcs7-signature"])
+def test_a_signature_is_no_part_that_is_missing(kind: str) -> None:
+    signature = f"--b\nContent-Type: application/{kind}; name=s\nContent-Transfer-Encoding: base64\n\nAAEC/w==\n"
+    head = "Content-Type: multipart/signed; boundary=b\n\n--b\nContent-Type: text/plain\n\nWords.\n"
+    assert convert_one("a.eml", f"{head}{signature}--b--\n".encode()).text == "Words."
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "reason"),
+    [
+        ("application/pkcs7-mime", "MIIB", "a part of the message: encrypted, or signed as a whole"),
+        ("application/octet-stream; name=e.asc", "-----BEGIN PGP MESSAGE-----\nhQ", "'e.asc': encrypted with PGP"),
+        ("application/ms-tnef; name=winmail.dat", 'x\x9f>"\0', "'winmail.dat': a TNEF (winmail.dat) archive"),
+    ],
+)
+def test_what_is_sealed_in_a_mail_is_said(kind: str, content: str, reason: str) -> None:
+    data = (
+        f"Subject: Pumps\nContent-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: {kind}\n\n{content}\n--b--\n"
+    )
+    reasons = [item.reason for item in convert("a.eml", data.encode("latin-1")) if isinstance(item, Problem)]
+    assert [reason in words for words in reasons] == [True]
+
+
 @pytest.mark.parametrize(
     ("name", "data", "reason"),
     [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from hashlib import sha256
@@ -117,8 +119,19 @@ _ARCHIVES = {
     b"\x1f\x8b": "gzip",
     b"7z\xbc\xaf\x27\x1c": "7z",
     b"Rar!\x1a": "RAR",
+    b"\x78\x9f\x3e\x22": "TNEF (winmail.dat)",
 }
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # compound files: Office before 2007, Outlook, whatever has a password
+_OFTEN_TEXT = frozenset({"pdf", "xls", "msg", *_OFFICE})
+_STARTS_OF_TEXT = {
+    "html": re.compile(rb"<(?:!doctype html|html|head|meta|style|table|body)\b", re.IGNORECASE),
+    "xml": re.compile(rb"<\?xml"),
+    "eml": re.compile(
+        rb"(?:From [^\n]*\n)?(?:[\w-]+:[^\n]*\n(?:[ \t][^\n]*\n)*)*?"
+        rb"(?:mime-version|message-id|received|return-path|delivered-to|content-type|from:[^\n]*@[^\n]*\n[\w-]+):",
+        re.IGNORECASE,
+    ),
+}
 _ALIASES = {
     "markdown": "md", "mdown": "md", "rest": "rst", "htm": "html", "xhtml": "html", "ndjson": "jsonl",
     "text": "txt", "log": "txt", "mht": "mhtml", "fb2": "xml", "svg": "html", "asciidoc": "adoc", "ltx": "tex",
@@ -211,6 +224,8 @@ def _convert(path: str, data: bytes, reading: _Reading) -> Converted:
 def _convert_text(path: str, text: str, kind: str, reading: _Reading) -> Converted:
     if not text.strip():
         return iter(())  # an empty file is not a problem: package markers are empty on purpose
+    if text.startswith("-----BEGIN PGP MESSAGE-----"):
+        raise InputError("encrypted with PGP; decrypt it")
     if kind in CODE_ENDINGS:
         return iter((converters.code.code(path, text, kind),))
     if kind == "ipynb":
@@ -234,12 +249,30 @@ def _with_words(path: str, items: Converted) -> Converted:
 
 
 def format_of(path: str, data: bytes) -> str:
-    """Return the format of a file: by its first bytes if unambiguous, else by its extension, else by its text."""
-    if data.startswith((b"%PDF-", b"{\\rtf")):
-        return "pdf" if data.startswith(b"%") else "rtf"
+    """Return the format of a file: by its first bytes if unambiguous, else by its extension, else by its text.
+
+    Programs of companies export web pages and tables under the names of Office, and messages under that of Outlook.
+    """
     name = PurePosixPath(path).name.lower()
     ending = PurePosixPath(name).suffix[1:] or name
     ending = _ALIASES.get(ending, ending)
+    if marked_format := _marked_format(ending, data):
+        return marked_format
+    is_known = any(ending in endings for endings in (_BINARY_FORMATS, _TEXT_FORMATS, CODE_ENDINGS, ("ipynb", "ics")))
+    if is_known and ending not in _OFTEN_TEXT:
+        return ending
+    head = data[:4096].removeprefix(BOM_UTF8).lstrip()
+    if text_format := next((kind for kind, start in _STARTS_OF_TEXT.items() if start.match(head)), None):
+        return "mhtml" if text_format == "eml" and ending in ("doc", "xls") else text_format
+    if ending == "xls" and b"\t" in head.partition(b"\n")[0]:
+        return "tsv"
+    return ending if is_known or (ending in _OLD_OFFICE and b"\0" in head) else "txt"
+
+
+def _marked_format(ending: str, data: bytes) -> str | None:
+    """Return the format of data that begin with the mark of one, or of archives."""
+    if data.startswith((b"%PDF-", b"{\\rtf")):
+        return "pdf" if data.startswith(b"%") else "rtf"
     if data.startswith(b"PK\x03\x04"):
         own_format = "xlsb" if ending == "xlsb" else _zipped_format(data)
         return own_format or (ending if ending in _BINARY_FORMATS else "txt")
@@ -247,10 +280,7 @@ def format_of(path: str, data: bytes) -> str:
         return ending if ending in ("xls", "msg", *_OLD_OFFICE) else "txt"
     if data.startswith(_PICTURE_MARKS) or (data.startswith(b"RIFF") and data[8:12] == b"WEBP"):
         return ending if ending in PICTURES else "png"
-    if ending in _BINARY_FORMATS or ending in _TEXT_FORMATS or ending in CODE_ENDINGS or ending in ("ipynb", "ics"):
-        return ending
-    head = data[:1024].lstrip().lower()
-    return "html" if head.startswith((b"<!doctype html", b"<html")) else "xml" if head.startswith(b"<?xml") else "txt"
+    return None
 
 
 def _zipped_format(data: bytes) -> str | None:

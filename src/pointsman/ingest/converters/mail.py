@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -22,6 +23,8 @@ from pointsman.tools.errors import InputError
 
 _HEADER_FIELDS = ("From", "To", "Cc", "Date")
 _ENVELOPE = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\r\n\r\n))From \S+[^\n]*\d{4}[^\n]*\n")
+_WORDLESS = frozenset({"pgp-signature", "pgp-keys", "pgp-encrypted", "pkcs7-signature", "x-pkcs7-signature"})
+_SEALED = ("pkcs7-mime", "x-pkcs7-mime")
 _WORD = re.compile(r"[^\W\u3040-\u9fff]+|[\u3040-\u9fff]")
 
 
@@ -37,7 +40,7 @@ def mail(
         convert_inner: Converts an attachment.
         encoding: See `PartDecoder`.
     """
-    message = message_from_bytes(data)
+    message = message_from_bytes(data.removeprefix(BOM_UTF8).lstrip())
     if not message.keys():
         raise InputError("not an e-mail: it has no header")
     yield from _message(path, message, most_files, convert_inner, PartDecoder(encoding))
@@ -105,7 +108,11 @@ def _message(
                 shown = _shown_fields(_header_fields(forwarded, decoder))
                 blocks += [Block(1, _header(forwarded, "Subject", decoder)), Block(0, shown)]
         content = None if entity.is_multipart() or id(entity) in hidden_twins else entity.get_payload(decode=True)
-        if not isinstance(content, bytes):
+        kind = entity.get_content_type().removeprefix("application/")
+        if not isinstance(content, bytes) or kind in _WORDLESS:
+            continue
+        if kind in _SEALED:
+            yield Problem(path, "a part of the message: encrypted, or signed as a whole; save its text elsewhere")
             continue
         if (name := _filename(entity)) is None or entity.get_content_type() == "text/calendar":
             try:
