@@ -185,11 +185,7 @@ def evaluate_workspace(
     """
     # A separate workspace is timed: the embedder of the other one remembers the vectors of all its queries.
     with Workspace(
-        workspace.path,
-        embedder=timed_with,
-        workflow=workspace.workflow,
-        llm=workspace.llm,
-        settings=workspace.settings,
+        workspace.path, embedder=timed_with, workflow=workspace.workflow, llm=workspace.llm, settings=workspace.settings
     ) as latency_workspace:
         reports = measure_strategies(
             workspace,
@@ -256,13 +252,7 @@ def measure_strategies(
         figures = measure(grades, rankings_by_query, k)
         names = latency_workspace.names() if datasets is None else datasets
         vectors = {latency_workspace.dataset(dataset, create=False).query_vectors for dataset in names}
-        times, times_without = _latencies(
-            partial(search_in_time, k=k),
-            queries,
-            vectors,
-            report,
-            f"{name}: timing",
-        )
+        times, times_without = _latencies(partial(search_in_time, k=k), queries, vectors, report, f"{name}: timing")
         count = max(len(queries), 1)
         reports[name] = StrategyReport(
             figures.means,

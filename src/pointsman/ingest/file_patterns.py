@@ -219,10 +219,7 @@ def _lines_of(path: Path) -> tuple[list[str], str]:
         if not stat.S_ISREG(status.st_mode):
             return [], "not a regular file; it leaves nothing out"  # opening a pipe would block forever
         if status.st_size > _MAX_BYTES:
-            return (
-                [],
-                f"{status.st_size} bytes are more than the limit of {_MAX_BYTES} bytes; it leaves nothing out",
-            )
+            return ([], f"{status.st_size} bytes are more than the limit of {_MAX_BYTES} bytes; it leaves nothing out")
         content = path.read_bytes()
     except (OSError, RuntimeError) as error:
         return [], f"cannot be read: {getattr(error, 'strerror', None) or error}; it leaves nothing out"

@@ -230,12 +230,7 @@ def stated_title(title: str) -> str:
 
 
 def outline(
-    path: str,
-    kind: str,
-    blocks: Iterable[Block],
-    *,
-    title: str = "",
-    metadata: Mapping[str, Any] | None = None,
+    path: str, kind: str, blocks: Iterable[Block], *, title: str = "", metadata: Mapping[str, Any] | None = None
 ) -> ParsedDocument:
     """Assemble a source from headings (level 1 and up) and blocks of text (level 0), in order.
 

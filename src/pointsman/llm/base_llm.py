@@ -116,12 +116,7 @@ RAISE_TIMEOUT: Final = "raise the timeout"
 
 
 def ask(
-    llm: Any,
-    prompt: str,
-    *,
-    schema: Schema | None = None,
-    timeout: float | None = None,
-    remedy: str = RAISE_TIMEOUT,
+    llm: Any, prompt: str, *, schema: Schema | None = None, timeout: float | None = None, remedy: str = RAISE_TIMEOUT
 ) -> Completion:
     """Call any model.
 

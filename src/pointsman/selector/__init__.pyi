@@ -14,10 +14,7 @@ from pointsman.selector.combined_selectors import (
 )
 from pointsman.selector.description_selector import DescriptionSelector as DescriptionSelector
 from pointsman.selector.embedding_selector import EmbeddingSelector as EmbeddingSelector
-from pointsman.selector.heuristic_route import (
-    ROUTER_SELECT_TOOL as ROUTER_SELECT_TOOL,
-    router_select as router_select,
-)
+from pointsman.selector.heuristic_route import ROUTER_SELECT_TOOL as ROUTER_SELECT_TOOL, router_select as router_select
 from pointsman.selector.llm_selector import LLMSelector as LLMSelector
 from pointsman.selector.rule_selector import RuleSelector as RuleSelector
 from pointsman.selector.predefined_rules import (

@@ -253,11 +253,7 @@ class _Labels:
 
 
 def learn(
-    selector: _Learner,
-    queries: Sequence[str],
-    labels: Sequence[Label],
-    choices: tuple[ToolMetadata, ...],
-    folds: int,
+    selector: _Learner, queries: Sequence[str], labels: Sequence[Label], choices: tuple[ToolMetadata, ...], folds: int
 ) -> Fitted:
     """Implement `DescriptionSelector.fit`.
 
@@ -383,11 +379,7 @@ def _checked_labels(
 
 
 def _examples(
-    training: _Labels,
-    choices: tuple[ToolMetadata, ...],
-    mask: NDArray[np.bool_],
-    mean: NDArray[np.float32],
-    limit: int,
+    training: _Labels, choices: tuple[ToolMetadata, ...], mask: NDArray[np.bool_], mean: NDArray[np.float32], limit: int
 ) -> LabelledExamples:
     """Return the examples from the training queries."""
     by_choice: dict[int, list[int]] = {}

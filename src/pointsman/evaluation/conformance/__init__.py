@@ -26,11 +26,4 @@ from pointsman.evaluation.conformance.selector_suite import SelectorConformance
 from pointsman.evaluation.conformance.stores.store_suite import StoreConformance
 from pointsman.evaluation.conformance.suite_samples import DOCUMENTS, FILTERS, ODD_TEXTS
 
-__all__ = [
-    "DOCUMENTS",
-    "FILTERS",
-    "ODD_TEXTS",
-    "RetrieverConformance",
-    "SelectorConformance",
-    "StoreConformance",
-]
+__all__ = ["DOCUMENTS", "FILTERS", "ODD_TEXTS", "RetrieverConformance", "SelectorConformance", "StoreConformance"]

@@ -62,12 +62,7 @@ class _PdfReader:
     """Reads the pages of one PDF, and records what was not read."""
 
     def __init__(
-        self,
-        path: str,
-        document: PdfDocument,
-        data: bytes,
-        limits: FileLimits,
-        before_picture: Callable[[], None],
+        self, path: str, document: PdfDocument, data: bytes, limits: FileLimits, before_picture: Callable[[], None]
     ) -> None:
         self._path, self._document, self._data = path, document, data
         self._limits, self._before_picture = limits, before_picture

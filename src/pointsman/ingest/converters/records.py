@@ -378,8 +378,7 @@ class _Records:
         record_id = clean(str(record[id_field])).strip() if id_field else None
         if record_id is not None and (first := self._ids.setdefault(record_id, number)) != number:
             yield Problem(
-                self._path,
-                f"{self._unit} {number}: the id {record_id!r} is already used by {self._unit} {first}",
+                self._path, f"{self._unit} {number}: the id {record_id!r} is already used by {self._unit} {first}"
             )
             return
         inner_metadata = other_fields.pop("metadata", None)

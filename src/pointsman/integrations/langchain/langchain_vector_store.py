@@ -279,12 +279,7 @@ class PointsmanVectorStore(VectorStore):
         return documents_with_scores(hits_from_score(hits, score_threshold)[offset:])
 
     def max_marginal_relevance_search(
-        self,
-        query: str,
-        k: int = 4,
-        fetch_k: int = 20,
-        lambda_mult: float = 0.5,
-        **kwargs: Any,
+        self, query: str, k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
     ) -> list[theirs.Document]:
         """Return nearest documents, each unlike those before it; see `max_marginal_relevance_search_by_vector`."""
         options = {"strategy": "vector", **{name: kwargs.pop(name, None) for name in ("filter", "score_threshold")}}

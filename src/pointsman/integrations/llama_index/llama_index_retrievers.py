@@ -37,12 +37,7 @@ class PointsmanRetriever(TheirRetriever):
     """
 
     def __init__(
-        self,
-        source: Any,
-        similarity_top_k: int = 5,
-        *,
-        filters: MetadataFilters | Filter | None = None,
-        **options: Any,
+        self, source: Any, similarity_top_k: int = 5, *, filters: MetadataFilters | Filter | None = None, **options: Any
     ) -> None:
         check_source(source)
         self.source, self.similarity_top_k, self.options = source, check_top_k(similarity_top_k), options

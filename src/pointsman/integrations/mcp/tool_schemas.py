@@ -158,8 +158,7 @@ class SearchArguments(Searching):
     """Arguments of `search`."""
 
     max_chars: Annotated[
-        int,
-        Field(ge=100, le=MAX_CHARS, description="Maximum characters of each result's text; longer texts are cut."),
+        int, Field(ge=100, le=MAX_CHARS, description="Maximum characters of each result's text; longer texts are cut.")
     ] = _USUAL_CHARS
 
 
@@ -484,8 +483,7 @@ class VerifyAnswer(Noticed):
     """Answer of `verify`."""
 
     supported: Annotated[
-        bool,
-        Field(description="Whether every quote and number is in a document; other sentences are not checked."),
+        bool, Field(description="Whether every quote and number is in a document; other sentences are not checked.")
     ]
     claims: list[ClaimCheck]
 
