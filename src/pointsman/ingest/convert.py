@@ -99,7 +99,9 @@ _BINARY_FORMATS: dict[str, Callable[[str, bytes, _Reading], Converted]] = {
     "ods": lambda path, data, _: iter((office.open_formats.opendocument(path, data, "ods"),)),
     "odp": lambda path, data, _: iter((office.open_formats.opendocument(path, data, "odp"),)),
     "rtf": lambda path, data, _: iter((converters.rich_text.rtf(path, data),)),
-    "msg": lambda path, data, reading: converters.rich_text.msg(path, data, reading.limits.pages, reading.inner),
+    "msg": lambda path, data, reading: converters.mail.outlook(
+        path, data, reading.limits.pages, reading.inner, reading.encoding
+    ),
     "epub": lambda path, data, reading: office.open_formats.epub(path, data, reading.encoding),
     "eml": lambda path, data, reading: converters.mail.mail(
         path, data, reading.limits.pages, reading.inner, reading.encoding

@@ -1,18 +1,24 @@
-"""E-mail: addresses, date, text and attachments."""
+"""E-mail, of Outlook, too: addresses, date, text and attachments."""
 
 from __future__ import annotations
 
+import io
 import re
+import struct
 from codecs import BOM_UTF8
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from email import message_from_bytes
+from datetime import UTC, datetime, timedelta
+from email import message_from_bytes, message_from_string
 from email.errors import MessageError
 from email.header import decode_header, make_header
 from email.message import Message
 from email.utils import parsedate_to_datetime
+from importlib.util import find_spec
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from pointsman.ingest.converters.inner_files import ConvertInner, attached_files
 from pointsman.ingest.converters.light_markup import calendar_blocks
@@ -20,6 +26,9 @@ from pointsman.ingest.converters.web_page import html_blocks
 from pointsman.ingest.encoding import PartDecoder, decode_declared
 from pointsman.ingest.source_text import TOO_DEEP, Block, ParsedDocument, Problem, clean, outline, text_digest
 from pointsman.tools.errors import InputError
+
+if TYPE_CHECKING:
+    from oxmsg.storage import Storage
 
 _HEADER_FIELDS = ("From", "To", "Cc", "Date")
 _ENVELOPE = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\r\n\r\n))From \S+[^\n]*\d{4}[^\n]*\n")
@@ -121,8 +130,8 @@ def _message(
                 yield Problem(path, f"a part of the message: {error}")
             continue
         files.append((name, content))
-    metadata = {name.lower(): value for name, value in fields.items() if value} | _date(message)
-    source = outline(path, "eml", blocks, title=_header(message, "Subject", decoder), metadata=metadata)
+    metadata = {name.lower(): value[:1000] for name, value in fields.items() if value} | _date(message)
+    source = outline(path, "eml", blocks, title=_header(message, "Subject", decoder)[:1000], metadata=metadata)
     yield source
     yield from (Problem(path, remark) for remark in decoder.remarks)
     yield from attached_files(source, files, most_files, convert_inner)
@@ -151,21 +160,21 @@ def _body(entity: Message, content: bytes, decoder: PartDecoder) -> list[Block]:
 
 def _header(message: Message, name: str, decoder: PartDecoder) -> str:
     value = next((str(value) for key, value in message.raw_items() if key.lower() == name.lower()), "")
-    return " ".join(clean(_decode(_unescape(message, name, value, decoder))).split())[:1000]
+    return " ".join(clean(_decode(_unescape(value, message.get_charsets(), f"header {name}", decoder))).split())
 
 
-def _unescape(message: Message, name: str, value: str, decoder: PartDecoder) -> str:
-    """Decode a header's raw bytes: as UTF-8, in an encoding that the message declares, or as its decoder does."""
+def _unescape(value: str, charsets: Sequence[str | None], label: str, decoder: PartDecoder) -> str:
+    """Decode a text's raw bytes: as UTF-8, in an encoding that the message declares, or as its decoder does."""
     if value.isascii():
         return value
     data = value.encode("utf-8", "surrogateescape")
-    for encoding in ("utf-8", *message.get_charsets()):
+    for encoding in ("utf-8", *charsets):
         try:
             return decode_declared(data, encoding or "utf-8")
         except (LookupError, ValueError):
             pass  # the next encoding, or the bytes, decide
     try:
-        return decoder.decode(data, f"header {name}")
+        return decoder.decode(data, label)
     except InputError:
         return data.decode("utf-8", "replace")  # an unreadable header is no reason to lose the message
 
@@ -234,3 +243,116 @@ def _words_of(entities: list[Message], decoder: PartDecoder) -> set[str]:
                 blocks = _body(entity, content, decoder)
                 words.update(_WORD.findall("\n".join(block.text for block in blocks).lower()))
     return words
+
+
+_NUMBERS = "__properties_version1.0"
+_COMPOUND_FILE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+# Properties of Outlook: https://learn.microsoft.com/openspecs/exchange_server_protocols/ms-oxprops
+_SUBJECT, _HEADERS, _SENT, _RECIPIENT_KIND = 0x0037, 0x007D, 0x0039, 0x0C15
+_SENDER, _RECIPIENT = ((0x0C1A, 0x0042), (0x5D01, 0x0C1F, 0x0065)), ((0x3001,), (0x39FE, 0x3003))  # names, addresses
+_TEXTS, _FILE, _FILE_NAMES = ((0x1000, "plain"), (0x1013, "html")), 0x3701, (0x3707, 0x3704)
+_NAME_PAGE, _TEXT_PAGE, _LOCALE = 0x3FFD, 0x3FDE, 0x3FF1
+_WESTERN = frozenset({3, 6, 7, 10, 11, 12, 15, 16, 19, 20, 22, 29})  # languages of locales; English is used anywhere
+
+
+def outlook(
+    path: str, data: bytes, most_files: int, convert_inner: ConvertInner, encoding: str | None
+) -> Iterator[ParsedDocument | Problem]:
+    """Yield a message of Outlook (``msg``) as `mail` does, which has the same arguments.
+
+    Raises:
+        InputError: The file is no message, or the package that reads it is not installed.
+    """
+    if find_spec("oxmsg") is None:
+        raise InputError("a message of Outlook; to read it: pip install 'pointsman[outlook]'")
+    from olefile import OleFileIO  # type: ignore[import-untyped]  # it ships no types; these two are an extra
+    from oxmsg.storage import Storage
+
+    decoder = PartDecoder(encoding)
+    try:
+        with OleFileIO(io.BytesIO(data)) as container:
+            message = _OutlookItem(Storage.from_ole(container), decoder, 32).mail()
+    except (ValueError, LookupError, OSError, AttributeError) as error:
+        raise InputError(f"damaged message of Outlook: {error}") from error
+    for item in _message(path, message, most_files, convert_inner, decoder):
+        yield replace(item, kind="msg") if isinstance(item, ParsedDocument) and not item.member else item
+
+
+class _OutlookItem:
+    """A message of Outlook, or a person or a file in it, by its properties; see [MS-OXMSG].
+
+    Args:
+        storage: What holds the properties, and other items.
+        decoder: Reads texts that are in no code page of the message.
+        header: Bytes before the properties that are numbers.
+        charsets: The code pages of the message around it.
+    """
+
+    def __init__(self, storage: Storage, decoder: PartDecoder, header: int, charsets: Sequence[str] = ()) -> None:
+        self._decoder, self._storages = decoder, {inner.name: inner for inner in storage.storages}
+        self._streams = {stream.name: stream.bytes_ for stream in storage.streams}
+        rows = self._streams[_NUMBERS][header:]
+        self.numbers = dict(struct.iter_unpack("<2xH4xQ", rows[: len(rows) // 16 * 16]))
+        pages = [self.numbers.get(pid, 0) & 0xFFFF for pid in (_NAME_PAGE, _TEXT_PAGE)]
+        if self.numbers.get(_LOCALE, 0) & 0x3FF in _WESTERN:
+            pages.insert(1, 1252)
+        names = (f"iso8859-{page - 28590}" if 28590 < page < 28606 else f"cp{page}" for page in pages if page)
+        self._charsets = charsets or [*names]  # that of names first
+
+    def _text(self, pid: int, *, is_body: bool = False) -> str:
+        wide, *narrow = (self._streams.get(f"__substg1.0_{pid:04X}{kind}") for kind in ("001F", "001E", "0102"))
+        raw = next(filter(None, narrow), b"").decode("utf-8", "surrogateescape")
+        text = raw if wide is None else wide.decode("utf-16-le", "replace")
+        charsets = self._charsets[:: -1 if is_body else 1]
+        return _unescape(text, charsets, "a text of the message", self._decoder).strip("\0 ")
+
+    def shown_as(self, names: Sequence[int], addresses: Sequence[int]) -> str:
+        """Return a name and the address beside it; addresses within Exchange (``/O=…``) are none to a reader."""
+        name = next(filter(None, map(self._text, names)), "")
+        address = next((text for text in map(self._text, addresses) if re.match("[^/].*@", text)), "")
+        return f"{name} <{address}>" if name and address and name.strip("'") != address else address or name
+
+    def _items(self, kind: str) -> Iterator[_OutlookItem]:
+        for name, storage in self._storages.items():
+            if name.startswith(kind):
+                yield _OutlookItem(storage, self._decoder, 8, self._charsets)
+
+    def mail(self) -> Message:
+        """Return a message as other mail programs would send it."""
+        people: dict[int, list[str]] = defaultdict(list)
+        for person in self._items("__recip"):
+            people[person.numbers.get(_RECIPIENT_KIND, 1) & 3].append(person.shown_as(*_RECIPIENT))
+        texts = ((self._text(pid, is_body=True).encode(), kind) for pid, kind in _TEXTS)
+        twins = _entity("multipart/alternative", [_entity(f"text/{kind}; charset=utf-8", text) for text, kind in texts])
+        files = (item.attachment() for item in self._items("__attach"))
+        message = _entity("multipart/mixed", [twins, *files])
+        message["Subject"] = self._text(_SUBJECT)
+        message["From"] = message_from_string(self._text(_HEADERS))["From"] or self.shown_as(*_SENDER)
+        message["To"], message["Cc"] = (", ".join(filter(None, people[kind])) for kind in (1, 2))
+        message["Date"] = _outlook_date(self.numbers.get(_SENT, 0))
+        return message
+
+    def attachment(self) -> Message:
+        """Return an attachment as a part of a message."""
+        name = next(filter(None, map(self._text, _FILE_NAMES)), "attachment")
+        content = self._streams.get(f"__substg1.0_{_FILE:04X}0102", b"")
+        if inner := self._storages.get(f"__substg1.0_{_FILE:04X}000D"):
+            if any(stream.name == _NUMBERS for stream in inner.streams):
+                return _entity("message/rfc822", [_OutlookItem(inner, self._decoder, 24).mail()])
+            name, content = f"{name}.bin", _COMPOUND_FILE  # which is said to be unread
+        entity = _entity("application/octet-stream", content)
+        entity.add_header("Content-Disposition", "attachment", filename=("utf-8", "", name))
+        return entity
+
+
+def _entity(kind: str, content: bytes | list[Message | str]) -> Message:
+    entity = Message()
+    entity["Content-Type"] = kind
+    entity.set_payload(content.decode("ascii", "surrogateescape") if isinstance(content, bytes) else content)
+    return entity
+
+
+def _outlook_date(ticks: int) -> str:
+    """Return a time of Windows, in units of .1 µs since 1601; empty if there is none, or none before the year 9998."""
+    is_date = 0 < ticks < 265 * 10**16
+    return str(datetime(1601, 1, 1, tzinfo=UTC) + timedelta(seconds=ticks // 10**7)) if is_date else ""

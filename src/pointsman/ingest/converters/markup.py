@@ -94,10 +94,7 @@ def _front_fields(text: str, *, is_toml: bool) -> dict[str, str | list[str]]:
     except (tomllib.TOMLDecodeError, yaml.YAMLError, RecursionError):
         values = dict(_FRONT_LINE.findall(text))
     values = values if isinstance(values, dict) else {}
-    tables = [
-        *(values.get(name) for name in ("params", "taxonomies", "extra")),
-        values,
-    ]  # of Hugo and Zola; the last wins
+    tables = [*map(values.get, _FRONT_TABLES), values]  # the last wins
     fields: dict[str, str | list[str]] = {}
     for key, value in (field for table in tables if isinstance(table, dict) for field in table.items()):
         if isinstance(value, list):
