@@ -338,6 +338,44 @@ def test_text_under_the_name_of_another_program(name: str, data: bytes, kind: st
     assert words in source.text
 
 
+WORD_2003 = """<?xml version="1.0" encoding="windows-1251"?><?mso-application progid="Word.Document"?>
+<w:wordDocument xmlns:w="http://schemas.microsoft.com/office/word/2003/wordml" xmlns:wx="http://x/auxHint">
+<w:fonts><w:font w:name="Courier"/></w:fonts>
+<w:styles><w:style w:styleId="1"><w:name w:val="heading 1"/></w:style></w:styles>
+<w:body><wx:sect><wx:sub-section><w:p><w:pPr><w:pStyle w:val="1"/></w:pPr><w:r><w:t>Насосы</w:t></w:r></w:p>
+<w:tbl><w:tr><w:tc><w:p><w:r><w:t>Н-7</w:t></w:r></w:p></w:tc><w:tc><w:p><w:r><w:t>120</w:t></w:r></w:p></w:tc></w:tr></w:tbl>
+</wx:sub-section></wx:sect></w:body></w:wordDocument>"""
+EXCEL_2003 = """<?xml version="1.0"?>
+<Workbook xmlns="urn:schemas-microsoft-com:office:spreadsheet" xmlns:ss="urn:schemas-microsoft-com:office:spreadsheet">
+<Styles><Style ss:ID="s62"><Font ss:FontName="Arial"/></Style></Styles>
+<Worksheet ss:Name="泵"><Table><Row><Cell><Data ss:Type="String">泵号</Data></Cell><Cell/><Cell><Data>日期</Data></Cell></Row>
+<Row ss:Index="4"><Cell ss:Index="2"><Data ss:Type="Number">1.1000000000000001</Data></Cell>
+<Cell ss:Index="x"/><Cell><Data ss:Type="DateTime">2024-03-04T00:00:00.000</Data></Cell></Row></Table></Worksheet></Workbook>"""
+
+
+def flat(parts: dict[str, str]) -> str:
+    sections = (f'<p:part p:name="/{name}"><p:xmlData>{text}</p:xmlData></p:part>' for name, text in parts.items())
+    picture = '<p:part p:name="/word/media/a.png"><p:binaryData>AAAA</p:binaryData></p:part>'
+    package = 'xmlns:p="http://schemas.microsoft.com/office/2006/xmlPackage"'
+    return f'<?xml version="1.0"?><p:package {package}>{"".join(sections)}{picture}</p:package>'
+
+
+def test_an_office_document_that_is_one_xml_file_is_read_as_what_it_is() -> None:
+    source = convert_one("приказ.doc", WORD_2003.encode("cp1251"))
+    assert (source.kind, outline_of(source)) == ("docx", [(("Насосы",), "Н-7 | 120")])
+    passage = convert_one("export.xls", EXCEL_2003.encode())
+    assert outline_of(passage) == [(("泵",), "泵号 |  | 日期\n | 1.1 |  | 2024-03-04")]
+    assert chunk(passage)[0].metadata["last_line"] == 4
+    namespace = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+    document = f"<w:document {namespace}><w:body><w:p><w:r><w:t>Pump P-7</w:t></w:r></w:p></w:body></w:document>"
+    assert convert_one("flat.xml", flat({"word/document.xml": document}).encode()).text == "Pump P-7"
+
+
+@pytest.mark.parametrize("text", [flat({})[:-20], flat({}).replace("AAAA", "A"), flat({"a": ""})])
+def test_xml_that_looks_like_an_office_document_is_read_as_xml(text: str) -> None:
+    assert {item.kind for item in convert("a.xml", text.encode()) if isinstance(item, ParsedDocument)} == {"xml"}
+
+
 @pytest.mark.parametrize("start", [b"a:\n", b"a:\n ", b"-----", b"<", b"\t", b"mime-version", b"a"])
 def test_a_format_is_told_by_the_first_characters_alone(start: bytes) -> None:
     assert convert_one("a", start * 20_000 + b"The pump.").kind == "txt"

@@ -228,6 +228,8 @@ def _convert_text(path: str, text: str, kind: str, reading: _Reading) -> Convert
         return iter(())  # an empty file is not a problem: package markers are empty on purpose
     if text.startswith("-----BEGIN PGP MESSAGE-----"):
         raise InputError("encrypted with PGP; decrypt it")
+    if kind == "xml" and (office_file := office.archive.packed(text)):
+        return _convert(path, office_file, reading)
     if kind in CODE_ENDINGS:
         return iter((converters.code.code(path, text, kind),))
     if kind == "ipynb":

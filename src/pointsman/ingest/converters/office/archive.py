@@ -7,6 +7,7 @@ import posixpath
 import re
 import zipfile
 import zlib
+from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -29,6 +30,9 @@ _STRICT = re.compile(
     rb"http://purl\.oclc\.org/ooxml/(officeDocument|(?:wordprocessing|spreadsheet|presentation|drawing)ml)/"
 )
 _RELATIONS = "{http://schemas.openxmlformats.org/package/2006/relationships}"
+_MAIN_PARTS = ("word/document.xml", "xl/workbook.xml", "ppt/presentation.xml")
+_WORD_2003 = "http://schemas.microsoft.com/office/word/2003/wordml"
+_FLAT = "{http://schemas.microsoft.com/office/2006/xmlPackage}"
 _DC_TITLE = "{http://purl.org/dc/elements/1.1/}title"
 
 
@@ -49,7 +53,7 @@ class Archive:
             raise InputError(f"damaged {description}: {error}") from error
         self.names = self._zip.namelist()
         self._is_strict = False
-        for name in ("word/document.xml", "xl/workbook.xml", "ppt/presentation.xml"):
+        for name in _MAIN_PARTS:
             if name in self.names:
                 with self.open(name) as stream:
                     self._is_strict = _STRICT.search(stream.read(4000)) is not None
@@ -147,6 +151,42 @@ class Archive:
                 is_too_deep = "depth" in error.msg
                 reason = f"{self._description} {TOO_DEEP}" if is_too_deep else f"damaged {self._description}: {error}"
                 raise InputError(reason) from error
+
+
+def packed(text: str) -> bytes | None:
+    """Return an Office document that is one XML file as the zip file of its parts; None if it is no such document.
+
+    Such are documents of Word 2003, whose names are those of today in another namespace, and "flat" ones of today.
+    """
+    from lxml import etree  # only these formats need it
+
+    text = re.sub(r"\A\s*<\?xml[^>]*>", "", text)  # the encoding that it declares is decoded
+    members: dict[str, bytes] = {"[Content_Types].xml": b""}
+    if _WORD_2003 in text[:4000]:
+        text = text.replace(_WORD_2003, "http://schemas.openxmlformats.org/wordprocessingml/2006/main")
+        members["word/document.xml"] = members["word/styles.xml"] = text.encode("utf-8", "replace")
+    elif _FLAT[1:-1] in text[:4000]:
+        parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True)
+        try:
+            for element in etree.fromstring(text.encode("utf-8", "replace"), parser).iter(f"{_FLAT}part"):
+                name, content = element.get(f"{_FLAT}name", "").lstrip("/"), element.find(f"{_FLAT}xmlData/*")
+                binary = element.findtext(f"{_FLAT}binaryData", "")
+                members[name] = b64decode(binary) if content is None else etree.tostring(content, encoding="utf-8")
+        except (etree.XMLSyntaxError, ValueError):
+            return None  # it is read as the XML that it is
+    if not any(name in members for name in _MAIN_PARTS):
+        return None
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as zip_file:
+        for name, content in members.items():
+            zip_file.writestr(name, content)
+    return buffer.getvalue()
+
+
+def whole_number(element: _Element, attribute: str, most: int) -> int:
+    """Return the whole number in an attribute, at most so large; 1 if there is none."""
+    value = element.get(attribute)
+    return 1 if value is None or not value.isdecimal() or len(value) > 11 else min(int(value), most)
 
 
 def document_title(archive: Archive, member: str = "docProps/core.xml") -> str:

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from pointsman.ingest.converters.office.archive import Archive, document_title
+from pointsman.ingest.converters.office.archive import Archive, document_title, whole_number
 from pointsman.ingest.converters.paragraphs import Paragraphs
 from pointsman.ingest.converters.web_page import html_blocks
 from pointsman.ingest.encoding import PartDecoder
@@ -91,7 +91,7 @@ def _odf_blocks(archive: Archive, kind: str, member: str = "content.xml") -> Ite
             yield from text.open("tc") if is_start else _close_cell(text, element)
         elif tag == _ODF_ROW:
             if not is_start:
-                number += _whole_number(element, _ODF_EQUAL_ROWS, 1 << 30)
+                number += whole_number(element, _ODF_EQUAL_ROWS, 1 << 30)
                 yield from text.close("tr", number=number if kind == "ods" else None)
         elif tag == _ODF_OBJECT:
             yield from _inner_document(archive, element.get(_ODF_HREF, ""), page) if is_start else ()
@@ -106,22 +106,17 @@ def _odf_blocks(archive: Archive, kind: str, member: str = "content.xml") -> Ite
 
 def _paragraph(text: Paragraphs, element: _Element, page: int) -> Iterator[Block]:
     text.add(_comment_author(element) + _odf_text(element))
-    return text.paragraph(_whole_number(element, _ODF_LEVEL, 99) if element.tag == _ODF_HEADING else 0, page=page)
+    return text.paragraph(whole_number(element, _ODF_LEVEL, 99) if element.tag == _ODF_HEADING else 0, page=page)
 
 
 def _close_cell(text: Paragraphs, cell: _Element) -> Iterator[Block]:
-    tall, repeated = _whole_number(cell, _ODF_TALL, 1 << 20), _whole_number(cell, _ODF_EQUAL, 1 << 20)
+    tall, repeated = whole_number(cell, _ODF_TALL, 1 << 20), whole_number(cell, _ODF_EQUAL, 1 << 20)
     return text.close("tc", rows=tall, repeated=repeated, is_covered=cell.tag == _ODF_COVERED)
 
 
 _ODF_COUNT = f"{_ODF['text']}c"
 _ODF_LEVEL, _ODF_TALL = f"{_ODF['text']}outline-level", f"{_ODF['table']}number-rows-spanned"
 _ODF_EQUAL, _ODF_EQUAL_ROWS = f"{_ODF['table']}number-columns-repeated", f"{_ODF['table']}number-rows-repeated"
-
-
-def _whole_number(element: _Element, attribute: str, most: int) -> int:
-    value = element.get(attribute)
-    return 1 if value is None or not value.isdecimal() or len(value) > 11 else min(int(value), most)
 
 
 def _inner_document(archive: Archive, folder: str, page: int) -> Iterator[Block]:
@@ -145,7 +140,7 @@ def _odf_text(paragraph: _Element) -> str:
             mark_depth += 1
         elif event == "start" and not mark_depth:
             if node.tag == _ODF_SPACES:
-                texts.append(" " * _whole_number(node, _ODF_COUNT, 100))
+                texts.append(" " * whole_number(node, _ODF_COUNT, 100))
             texts.append(_ODF_CHARACTERS.get(node.tag, "") + (node.text or ""))
         elif event == "end":
             mark_depth -= is_mark

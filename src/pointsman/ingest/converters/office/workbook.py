@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from pointsman.ingest.converters.office.archive import Archive, document_title, drawing_blocks
+from pointsman.ingest.converters.office.archive import Archive, document_title, drawing_blocks, whole_number
 from pointsman.ingest.converters.office.number_formats import BUILT_IN_FORMATS, FIRST_DAY, shown
 from pointsman.ingest.converters.paragraphs import MOST_COLUMNS
 from pointsman.ingest.source_text import Block, ParsedDocument, Row, outline, table_blocks
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _SHEET = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 _BY_ID = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
+_XML_SHEET = "{urn:schemas-microsoft-com:office:spreadsheet}"
+_XML_INDEX = f"{_XML_SHEET}Index"  # of a row or cell that is not the next one
 _MERGED = re.compile(rb"<(?:\w+:)?mergeCell\s[^>]{0,200}?ref=[\"']([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})[\"']")
 _ESCAPE = re.compile(r"_x([0-9A-Fa-f]{4})_")
 _HEADER_TAGS = tuple(f"{_SHEET}{which}{part}" for which in ("odd", "even", "first") for part in ("Header", "Footer"))
@@ -181,6 +183,25 @@ class _Cells:
         style = cell.get("s", "")
         has_format = style.isdecimal() and int(style) < len(self._formats)
         return shown(value, self._formats[int(style)] if has_format else "", self._begin)
+
+
+def xml_sheets(book: _Element) -> Iterator[Block]:
+    """Yield the sheets of a workbook that is one XML file (Excel 2003) as pages, as `xlsx` does; without formats."""
+    for page, sheet in enumerate(book.iter(f"{_XML_SHEET}Worksheet"), start=1):
+        yield Block(1, sheet.get(f"{_XML_SHEET}Name", ""), page=page)
+        yield from table_blocks(_xml_rows(sheet), page=page)
+
+
+def _xml_rows(sheet: _Element) -> Iterator[Row]:
+    number = 0
+    for row in sheet.iter(f"{_XML_SHEET}Row"):
+        number = number + 1 if row.get(_XML_INDEX) is None else whole_number(row, _XML_INDEX, 1 << 30)
+        cells: list[str] = []
+        for cell in row.iter(f"{_XML_SHEET}Cell"):
+            cells += [""] * (whole_number(cell, _XML_INDEX, MOST_COLUMNS) - 1 - len(cells))
+            words = " ".join(str(value.xpath("string()")) for value in cell.iter(f"{_XML_SHEET}Data"))
+            cells.append(shown(" ".join(words.removesuffix("T00:00:00.000").split()), "", FIRST_DAY))
+        yield Row(tuple(cells[:MOST_COLUMNS]), number)
 
 
 def old_workbook(path: str, data: bytes, kind: str) -> ParsedDocument:
