@@ -16,9 +16,9 @@ from pointsman.evaluation.conformance.suite_samples import (
     Conformance,
     TextConformance,
     answering,
-    is_number,
 )
 from pointsman.tools.errors import PointsmanError
+from pointsman.values.argument_checks import is_number
 from pointsman.values.types import Document
 
 if TYPE_CHECKING:

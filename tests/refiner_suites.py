@@ -18,12 +18,12 @@ from pointsman.evaluation.conformance.suite_samples import (
     TwinConformance,
     answering,
     is_name,
-    is_number,
     refused,
 )
 from pointsman.retrieval.refine.base_refiner import BaseRefiner
 from pointsman.tools.errors import ModelError, PointsmanError
 from pointsman.tools.sync_and_async import wait_for
+from pointsman.values.argument_checks import is_number
 from pointsman.values.types import Document, Hit, Provenance, Query, Ranked
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from pointsman.evaluation.conformance.suite_samples import (
     TwinConformance,
     answering,
     is_name,
-    is_number,
     refused,
 )
 from pointsman.retrieval.plan.routers import RouteDecision
 from pointsman.tools.sync_and_async import wait_for
+from pointsman.values.argument_checks import is_number
 from pointsman.values.types import Query
 
 if TYPE_CHECKING:

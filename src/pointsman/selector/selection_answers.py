@@ -10,7 +10,6 @@ Russian (`pointsman.selector.prose_choices`). Parsing is pure and linear in the 
 from __future__ import annotations
 
 import itertools
-import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from pointsman.selector.base_selector import SingleSelection, ToolMetadata
 from pointsman.selector.prose_choices import AMBIGUOUS, Names, ProseVerdict, read_prose
 from pointsman.text import fold, repair
 from pointsman.tools.errors import InputError
+from pointsman.values.argument_checks import is_number
 
 
 class Defect(StrEnum):
@@ -519,9 +519,7 @@ def _number(value: Any) -> float | None:
         if percent := _PERCENT.fullmatch(value):
             return float(percent[1]) / 100
         value = literal(value.strip())
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)
+    return float(value) if is_number(value) else None
 
 
 _CHOICE_KEYS = """choice choices index indices indexes idx id ids option options number numbers num no tool tools name

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
+from typing import TypeGuard
 
 from pointsman.tools.errors import InputError
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether it is a finite int or float, within the range of a float, and no bool."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def check_id(id: str, what: str = "a document's id") -> str:  # noqa: A002  (the field's word)

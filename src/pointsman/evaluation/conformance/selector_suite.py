@@ -5,10 +5,11 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final
 
-from pointsman.evaluation.conformance.suite_samples import TwinConformance, answering, is_name, is_number, refused
+from pointsman.evaluation.conformance.suite_samples import TwinConformance, answering, is_name, refused
 from pointsman.selector.base_selector import SelectorResult, ToolMetadata
 from pointsman.tools.errors import PointsmanError
 from pointsman.tools.sync_and_async import wait_for
+from pointsman.values.argument_checks import is_number
 from pointsman.values.types import Query
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -11,6 +10,7 @@ from unittest import SkipTest
 
 from pointsman.tools.errors import InputError, PointsmanError
 from pointsman.tools.sync_and_async import wait_for
+from pointsman.values.argument_checks import is_number
 from pointsman.values.filters import And, Filter, Or, parse_filter
 from pointsman.values.types import Document, Hit
 
@@ -132,11 +132,6 @@ def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:
         raise errors[0]
     assert len(answers) == len(calls), f"{len(calls) - len(answers)} of {len(calls)} threads got no answer: they hang"
     return [answers[index] for index in range(len(calls))]
-
-
-def is_number(value: object) -> bool:
-    """Whether a value is a finite number."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def is_name(value: object) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -30,7 +29,7 @@ from pointsman.service.client import RemoteDataset
 from pointsman.tools.errors import InputError
 from pointsman.tools.sync_and_async import async_twin, in_thread
 from pointsman.tools.system.locations import is_service, redacted
-from pointsman.values.argument_checks import check_top_k
+from pointsman.values.argument_checks import check_top_k, is_number
 from pointsman.values.filters import And, Filter
 from pointsman.workspace.dataset import Dataset
 
@@ -411,6 +410,6 @@ def _score_threshold(options: dict[str, Any]) -> float | None:
     threshold = options.pop("score_threshold", None)
     if threshold is None:
         return None
-    if not isinstance(threshold, int | float) or isinstance(threshold, bool) or not math.isfinite(threshold):
+    if not is_number(threshold):
         raise InputError(f"score_threshold is a finite number, not {threshold!r:.80}")
     return threshold

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, get_args
 
 from pointsman.retrieval.judge.relevance import Form, Relevance
 from pointsman.tools.errors import ConflictError, InputError
+from pointsman.values.argument_checks import is_number
 from pointsman.values.reasons import Reason
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ class Reranking:
             raise InputError("name, questions and problem of a reranking are strings")
         if not isinstance(self.adopted, bool):
             raise InputError(f"adopted of a reranking is true or false, not {self.adopted!r:.80}")
-        if not all(map(_is_finite, (self.before, self.after, self.lower, self.milliseconds))):
+        if not all(map(is_number, (self.before, self.after, self.lower, self.milliseconds))):
             raise InputError("before, after, lower and milliseconds of a reranking are finite numbers")
 
     @property
@@ -372,9 +373,5 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _is_finite(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def _is_share(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+    return is_number(value) and 0 <= value <= 1

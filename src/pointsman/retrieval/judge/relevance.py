@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
 from pointsman.retrieval.fusion import KAPPA
 from pointsman.retrieval.judge.languages import SCRIPTS, Languages, Script
 from pointsman.tools.errors import InputError
+from pointsman.values.argument_checks import is_number
 
 if TYPE_CHECKING:
     import numpy as np
@@ -407,7 +408,7 @@ class Relevance:
             raise InputError(f"form of a calibration is one of {', '.join(get_args(Form))}, not {form!r:.80}")
         if (embedder is None) != (form == "words") or not isinstance(embedder, str | None):
             raise InputError(f"a calibration for {form} {'has no' if form == 'words' else 'names its'} embedder")
-        if not _is_number(minimum) or not 0 <= minimum <= 1:
+        if not is_number(minimum) or not 0 <= minimum <= 1:
             raise InputError(f"minimum of a calibration is a probability from 0 to 1, not {minimum!r:.80}")
         features_of = {"question": QUESTION_FEATURES[form], "hit": HIT_FEATURES[form]}
         parts = {name: _logistic(values[name], name, features) for name, features in features_of.items()}
@@ -588,10 +589,6 @@ def _logistic(values: Any, name: str, features: Sequence[str]) -> Logistic:
     if set(values["slopes"]) != set(features):
         raise InputError(f"{name} of a calibration has slopes for {', '.join(features)}, not {values['slopes']!r:.200}")
     for what, number in numbers.items():
-        if not _is_number(number) or not math.isfinite(number):
+        if not is_number(number):
             raise InputError(f"{what} in {name} of a calibration is a finite number, not {number!r:.80}")
     return Logistic(float(values["intercept"]), {feature: float(values["slopes"][feature]) for feature in features})
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -5,7 +5,6 @@ Questions that are searched together share as many budgets as they are.
 
 from __future__ import annotations
 
-import math
 import threading
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pointsman.llm.base_llm import ACCOUNT, BookedCall, Completion
 from pointsman.retrieval.parallel_calls import Breaker, Deadline
 from pointsman.tools.errors import InputError, ModelError
+from pointsman.values.argument_checks import is_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,8 +53,7 @@ class Budget:
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
                 raise InputError(f"{name} of a budget is an int from 0 up, not {value!r:.80}")
         for name, seconds in (("seconds", self.seconds), ("call_seconds", self.call_seconds)):
-            is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-            if seconds is not None and not (is_number and math.isfinite(seconds) and seconds > 0):
+            if seconds is not None and not (is_number(seconds) and seconds > 0):
                 raise InputError(f"{name} of a budget is a number above 0, or None, not {seconds!r:.80}")
 
     def for_questions(self, count: int) -> Budget:

@@ -20,7 +20,6 @@ acts.
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -33,6 +32,7 @@ from pointsman.text.designations import designations, holds_one
 from pointsman.text.unicode import fold
 from pointsman.tools.errors import InputError
 from pointsman.tools.late_regex import late
+from pointsman.values.argument_checks import is_number
 from pointsman.values.reasons import Reason
 from pointsman.values.types import Hit, HitKey, Provenance, Query, Ranked, Refusal
 
@@ -100,7 +100,7 @@ class Threshold:
                 "query, so the best hit scores the same however bad it is; use 'probability', 'calibrated', 'bm25', "
                 "'cosine' or 'rerank:<model>'"
             )
-        if not (_is_number(self.minimum) and math.isfinite(self.minimum)):
+        if not is_number(self.minimum):
             raise InputError(f"the minimum of a threshold is a finite number, not {self.minimum!r:.80}")
         if self.scale == PROBABILITY and not 0 <= self.minimum <= 1:
             raise InputError(f"a probability is a number from 0 to 1, not {self.minimum!r}")
@@ -139,9 +139,9 @@ class Refuser(BaseRefiner):
                 raise InputError(f"thresholds are of type Threshold, not {threshold!r:.80}")
         if len({threshold.scale for threshold in self.thresholds}) < len(self.thresholds):
             raise InputError(f"two thresholds are on one scale; give one each: {self.thresholds!r:.200}")
-        if minimum is not None and not (_is_number(minimum) and 0 <= minimum <= 1):
+        if minimum is not None and not (is_number(minimum) and 0 <= minimum <= 1):
             raise InputError(f"minimum is a probability from 0 to 1, or None, not {minimum!r:.80}")
-        if not (_is_number(at_least) and 0 <= at_least <= 1):
+        if not (is_number(at_least) and 0 <= at_least <= 1):
             raise InputError(f"at_least is a probability from 0 to 1, not {at_least!r:.80}")
         self.minimum, self.at_least = minimum, at_least
 
@@ -340,7 +340,3 @@ def _refused(
 ) -> Ranked:
     refusal = replace(refusal, near_misses=ranking.hits[:top_k])
     return replace(ranking, hits=(), detail="; ".join(notes), dropped=reasons_by_key, refused=refusal)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from unittest import SkipTest
 
 from pointsman.evaluation.conformance.stores.store_samples import EMBEDDER, bm25, odd_documents, vector_of, vectors_of
-from pointsman.evaluation.conformance.suite_samples import TwinConformance, answering, is_number
+from pointsman.evaluation.conformance.suite_samples import TwinConformance, answering
 from pointsman.store.store_values import NEAR, WORDS, Capability, Lists, Page, Scale, StoreQuery
 from pointsman.text import DEFAULT_ANALYZER
+from pointsman.values.argument_checks import is_number
 from pointsman.values.types import AddResult, Document
 
 if TYPE_CHECKING:

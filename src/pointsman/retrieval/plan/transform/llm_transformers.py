@@ -121,21 +121,28 @@ class _LLMTransformer(BaseTransformer):
         """Parses the answer; returns None and the reason if it is unusable."""
         raise NotImplementedError
 
-    def _texts(
-        self,
-        answer: Completion,
-        query: Query,
-        template: str,
-        *,
-        limit: int,
-        kind: str,
-        weight: float,
-        may_be_none: bool,
-    ) -> tuple[Transformed | None, str]:
-        """Makes variants from an answer that lists queries."""
+
+class _QueryWriter(_LLMTransformer):
+    """Has a model list queries of one kind, at most ``_number`` of them."""
+
+    _template: str  # the field of `TransformPrompts`
+    _kind: str
+    _may_be_none = False
+
+    def __init__(self, llm: Any, name: str, number: int, weight: float, options: TransformerOptions) -> None:
+        super().__init__(llm, **options)
+        if number < 1:
+            raise InputError(f"{name} is at least 1, not {number}")
+        self._number, self.weight = number, weight
+
+    def _prompt(self, prompts: TransformPrompts, query: Query) -> tuple[str, str]:
+        template: str = getattr(prompts, self._template)
+        return template, fill(template, query=fenced(quoted(with_earlier_question(query))), most=self._number)
+
+    def _read(self, answer: Completion, query: Query, template: str) -> tuple[Transformed | None, str]:
         texts = strings(_text(answer), answer.data)
         if not texts:
-            if may_be_none and _empty_list(answer):
+            if self._may_be_none and _empty_list(answer):
                 return Transformed(query, detail="the model considers it a simple question"), ""
             return None, usable(answer.text, query.text, template) or "it lists no queries"
         problems: dict[str, None] = {}
@@ -145,28 +152,25 @@ class _LLMTransformer(BaseTransformer):
             if problem is None:
                 problem = _no_query(text, query.text)
             if problem is None:
-                good.append(Variant(text, kind, weight, by_model=True))
+                good.append(Variant(text, self._kind, self.weight, by_model=True))
             else:
                 problems[problem] = None
         if not good:
             return None, ", ".join(problems)
-        variants = distinct(good, query.text)[:limit]
+        variants = distinct(good, query.text)[: self._number]
         degraded = (
             (f"{type(self).__name__}: dropped some of the model's queries: {', '.join(problems)}",) if problems else ()
         )
         return Transformed(query, variants, f"{len(variants)} written by the model", degraded), ""
 
 
-class LLMDecomposer(_LLMTransformer):
+class LLMDecomposer(_QueryWriter):
     """Decomposes a complex question with a language model; a simple one gets no variants."""
 
+    _template, _kind, _may_be_none = "decompose", "subquestion", True
+
     def __init__(
-        self,
-        llm: Any,
-        max_subqueries: int = 5,
-        *,
-        weight: float = 1.0,
-        **options: Unpack[TransformerOptions],
+        self, llm: Any, max_subqueries: int = 5, *, weight: float = 1.0, **options: Unpack[TransformerOptions]
     ) -> None:
         """Choose the model.
 
@@ -179,49 +183,21 @@ class LLMDecomposer(_LLMTransformer):
         Raises:
             InputError: an argument is out of range, or ``llm`` is not a language model.
         """
-        super().__init__(llm, **options)
-        if max_subqueries < 1:
-            raise InputError(f"max_subqueries is at least 1, not {max_subqueries}")
-        self.max_subqueries, self.weight = max_subqueries, weight
-
-    def _prompt(self, prompts: TransformPrompts, query: Query) -> tuple[str, str]:
-        prompt = fill(prompts.decompose, query=fenced(quoted(with_earlier_question(query))), most=self.max_subqueries)
-        return prompts.decompose, prompt
-
-    def _read(self, answer: Completion, query: Query, template: str) -> tuple[Transformed | None, str]:
-        return self._texts(
-            answer, query, template, limit=self.max_subqueries, kind="subquestion", weight=self.weight, may_be_none=True
-        )
+        super().__init__(llm, "max_subqueries", max_subqueries, weight, options)
 
 
-class LLMExpander(_LLMTransformer):
+class LLMExpander(_QueryWriter):
     """Has a language model write other queries for the same thing."""
 
-    def __init__(
-        self,
-        llm: Any,
-        num: int = 3,
-        *,
-        weight: float = 1.0,
-        **options: Unpack[TransformerOptions],
-    ) -> None:
+    _template, _kind = "expand", "expansion"
+
+    def __init__(self, llm: Any, num: int = 3, *, weight: float = 1.0, **options: Unpack[TransformerOptions]) -> None:
         """Choose the model; same arguments as `LLMDecomposer`, with ``num`` queries.
 
         Raises:
             InputError: an argument is out of range, or ``llm`` is not a language model.
         """
-        super().__init__(llm, **options)
-        if num < 1:
-            raise InputError(f"num is at least 1, not {num}")
-        self.num, self.weight = num, weight
-
-    def _prompt(self, prompts: TransformPrompts, query: Query) -> tuple[str, str]:
-        return prompts.expand, fill(prompts.expand, query=fenced(quoted(with_earlier_question(query))), most=self.num)
-
-    def _read(self, answer: Completion, query: Query, template: str) -> tuple[Transformed | None, str]:
-        return self._texts(
-            answer, query, template, limit=self.num, kind="expansion", weight=self.weight, may_be_none=False
-        )
+        super().__init__(llm, "num", num, weight, options)
 
 
 class LLMDisambiguator(_LLMTransformer):

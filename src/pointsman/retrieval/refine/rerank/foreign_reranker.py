@@ -14,6 +14,7 @@ from pointsman.retrieval.refine.rerank.chosen_reranker import load_reranker
 from pointsman.retrieval.refine.rerank.library_rerankers import LibraryReranker, is_of_library
 from pointsman.tools.errors import InputError, ModelError
 from pointsman.tools.sync_and_async import wait_for
+from pointsman.values.argument_checks import is_number
 from pointsman.values.types import Document, Hit, Query, Ranked
 
 T = TypeVar("T")
@@ -92,7 +93,7 @@ class ForeignReranker(BaseRefiner):
             pairs.append((duplicates.pop(0), document.metadata.get("score")))
         if not pairs:
             raise ModelError(f"{self.name} returned no documents")
-        scores = [float(score) if _is_finite(score) else math.nan for _, score in pairs]
+        scores = [float(score) if is_number(score) else math.nan for _, score in pairs]
         if any(math.isnan(score) for score in scores) or scores != sorted(scores, reverse=True):
             scores = [1 / rank for rank in range(1, len(pairs) + 1)]  # only the order is usable
         return [(hit, score, given) for (hit, given), score in zip(pairs, scores, strict=True)]
@@ -135,10 +136,6 @@ class _Ordering:
 
     def __init__(self, reranker: BaseReranker) -> None:
         self.rerank, self.name = reranker.rerank, reranker.name
-
-
-def _is_finite(score: Any) -> bool:
-    return isinstance(score, (int, float)) and not isinstance(score, bool) and math.isfinite(score)
 
 
 def _wait_for_value(value: T | Awaitable[T]) -> T:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
@@ -15,7 +14,7 @@ from pointsman.tools.batching import batched
 from pointsman.tools.errors import InputError, ModelError
 from pointsman.tools.network.http_addresses import address, one_line
 from pointsman.tools.network.json_client import JSONClient, UnknownShapeError, UnusableAnswerError
-from pointsman.values.argument_checks import check_count
+from pointsman.values.argument_checks import check_count, is_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -195,7 +194,7 @@ def _read(answer: Any, count: int) -> list[float]:
             raise UnusableAnswerError(f"a result has the index {one_line(repr(index))}; it is from 0 to {count - 1}")
         if index in scores:
             raise UnusableAnswerError(f"two results have the index {index}")
-        if not isinstance(score, int | float) or isinstance(score, bool) or not _finite(score):
+        if not is_number(score):
             raise UnusableAnswerError(
                 f"result {index} has the score {one_line(repr(score))}; a score is a finite number"
             )
@@ -203,13 +202,6 @@ def _read(answer: Any, count: int) -> list[float]:
     if len(scores) != count:
         raise UnusableAnswerError(f"it has {len(scores)} results for {count} documents")
     return [scores[index] for index in range(count)]
-
-
-def _finite(score: float) -> bool:
-    try:
-        return math.isfinite(score)
-    except OverflowError:  # an integer larger than any float
-        return False
 
 
 def _sendable(text: str) -> str:
