@@ -24,7 +24,6 @@ NO_MESSAGES = {
     "relevance.py": "columns of a form",
     "request.py": "descriptions of parameters",
     "russian_follow_ups.py": "patterns of questions",
-    "strategy_prompts.py": "prompts",
     "substitution.py": "patterns of questions",
 }
 """Files whose texts are not what a search says to people."""

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import pointsman
 from clauses_kit import CLAUSES, QUESTION, REASON
 from pointsman.service.server.access.api_keys import FILE, KeyStore
-from pointsman.service.server.routes import dify, openai_filters
+from pointsman.service.server.routes import dify, vector_stores
 from pointsman.tools.errors import FilterError
 from server_kit import Served
 
@@ -256,7 +256,7 @@ def test_the_openai_client_understands_errors(client: openai.OpenAI) -> None:
 )
 def test_malformed_filters_are_refused(filters: Any) -> None:
     with pytest.raises(FilterError):
-        openai_filters.filter_of_openai(filters, 1)
+        vector_stores.filter_of_openai(filters, 1)
 
 
 def test_a_filter_without_end_is_refused() -> None:
@@ -264,7 +264,7 @@ def test_a_filter_without_end_is_refused() -> None:
     for _ in range(100):
         filters = {"type": "or", "filters": [filters]}
     with pytest.raises(FilterError, match="nested at most"):
-        openai_filters.filter_of_openai(filters, 1)
+        vector_stores.filter_of_openai(filters, 1)
 
 
 # ── every call of OpenAI's client ────────────────────────────────────────────────────────────────────────────────────

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from pointsman.llm.scripted_llm import Delay, ScriptedLLM
 from pointsman.retrieval.refine.rerank import LLMReranker
+from pointsman.retrieval.refine.rerank.llm_reranker import RERANK, RerankPrompts
 from pointsman.retrieval.refine.rerank.rerank_answers import OrderDefectError, read_grade, read_order
-from pointsman.retrieval.refine.rerank.rerank_prompts import RERANK, RerankPrompts
 from pointsman.tools.errors import InputError, ModelError
 from pointsman.values.types import Document, Hit, Query, Ranked
 

@@ -48,9 +48,8 @@ from pointsman.retrieval.strategies import (
     register_strategy,
 )
 from pointsman.retrieval.strategies.context_strategies import AutoMerger
-from pointsman.retrieval.strategies.generated_texts import PassageWriter
+from pointsman.retrieval.strategies.generated_texts import PASSAGE, PassageWriter
 from pointsman.retrieval.strategies.sparse_vectors import SparseIndex
-from pointsman.retrieval.strategies.strategy_prompts import PASSAGE
 from pointsman.store import sampled_texts as store_texts
 from pointsman.store.local.truth.truth_rows import Truth
 from pointsman.tools.errors import InputError, RetrievalError, StoreError, UnknownNameError

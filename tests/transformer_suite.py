@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pointsman.evaluation.conformance.suite_samples import FILTERS, ODD_TEXTS, TwinConformance, answering, is_number
+from pointsman.evaluation.conformance.suite_samples import FILTERS, ODD_TEXTS, TwinConformance, answering
 from pointsman.retrieval.plan.transform.base_transformer import Transformed, same
+from pointsman.values.argument_checks import is_number
 from pointsman.values.types import Query
 
 if TYPE_CHECKING:

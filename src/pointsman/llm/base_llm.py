@@ -7,6 +7,7 @@ takes one, limit the time, and translate every failure into `ModelError`.
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -53,6 +54,11 @@ class Completion:
     text: str
     data: Any = None
     usage: Usage | None = None
+
+    @property
+    def text_or_json(self) -> str:
+        """The text; the data as JSON if there is none."""
+        return self.text or ("" if self.data is None else json.dumps(self.data, ensure_ascii=False))
 
 
 class BaseLLM(Twins, needs=("complete", "acomplete")):

@@ -102,6 +102,21 @@ def fill(template: str, **values: Any) -> str:
     return Template(template).substitute(values)
 
 
+def corrected(prompt: str, retry: str, problem: str, **values: Any) -> str:
+    """Return a prompt followed by what was wrong with the answer.
+
+    It is named in our own words: no part of an answer is sent back as if it were ours.
+
+    Args:
+        prompt: what was asked.
+        retry: the template that asks again.
+        problem: what was wrong.
+        values: of its other placeholders; they are left blank by default.
+    """
+    blanks = dict.fromkeys(("text", "query", "options", "count", "most", "nothing"), "")
+    return f"{prompt}\n\n{fill(retry, **{**blanks, **values, 'problem': problem})}"
+
+
 def read_templates(kind: Callable[..., T], path: Path) -> Mapping[str, T]:
     """Return the templates in a file: for each language, a table of the fields of a dataclass."""
     return {language: kind(**fields) for language, fields in tomllib.loads(path.read_text("utf-8")).items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +11,7 @@ from pointsman.llm.base_llm import Completion, Schema, Talk, aconverse, converse
 from pointsman.llm.prompt_templates import (
     SELECTION,
     SelectionPrompts,
+    corrected,
     fenced,
     fill,
     for_language_of,
@@ -158,7 +158,7 @@ class _SelectionAttempts:
                 self.hear(answer)
 
     def hear(self, answer: Completion) -> None:
-        text = answer.text or ("" if answer.data is None else json.dumps(answer.data))
+        text = answer.text_or_json
         if self.parse is not None:
             self.result = self.parse(text)
             return
@@ -188,16 +188,10 @@ class _SelectionAttempts:
             self.result = _result(Parsed(self.named[:limit], (note,)))
             return
         _log.info("a model's answer cannot be followed (%s); %d more attempts", complaint, self.attempts_left)
-        # The problem is described in our own words: no part of an answer is sent back as ours.
-        message = fill(
-            self.prompts.retry,
-            problem=self.prompts.problems.get(problem, problem),
-            options="",
-            query="",
-            count=len(self.choices),
-            most=self.selector.max_outputs,
-        )
-        self.prompt = f"{self.first_prompt}\n\n{message}" if problem != "failed" else self.first_prompt
+        words = self.prompts.problems.get(problem, problem)
+        counts = {"count": len(self.choices), "most": self.selector.max_outputs}
+        correction = corrected(self.first_prompt, self.prompts.retry, words, **counts)
+        self.prompt = self.first_prompt if problem == "failed" else correction
 
     def delegate(self, result: SelectorResult) -> SelectorResult:
         """Return another selector's result, marked as a fallback."""

@@ -20,13 +20,13 @@ from pointsman.store.local.folder_backend import holds_workspace, no_workspace
 from pointsman.tools import byte_cache
 from pointsman.tools.errors import ReplacedError, RetrievalError
 from pointsman.tools.json_forms import form_of, plain_form
+from pointsman.tools.network.retries import Retries
 from pointsman.tools.sync_and_async import async_twin, in_thread
 from pointsman.tools.system.memory import memory_use
 from pointsman.values.reasons import Reason, language_of
 from pointsman.values.types import Plan, Query
 from pointsman.workspace.dataset import Dataset
 from pointsman.workspace.dataset.dataset_lifecycle import changed_bm25
-from pointsman.workspace.retry_search import Attempts
 from pointsman.workspace.workspace_lifecycle import StoredWorkspace, existing
 
 if TYPE_CHECKING:
@@ -49,6 +49,45 @@ __all__ = ["BUILT_IN", "Routing", "Workspace", "existing"]
 
 BUILT_IN: Final = "built-in calibration"
 """What most datasets have, in `Workspace.status`."""
+
+
+_PATIENCE: Final = 5.0
+"""Seconds for which a search without a time limit is repeated."""
+_FIRST_PAUSE: Final = 0.005
+_LONGEST_PAUSE: Final = 0.1
+
+
+class _FurtherSearches:
+    """The further attempts at a search that has failed, within its time limit.
+
+    Args:
+        request: the search.
+        usual: the time limit of requests without one of their own; None for none.
+        start: when the first attempt began, by ``monotonic``.
+
+    Attributes:
+        request: what the next attempt is to search for, in the time that is left.
+        pause: seconds to wait before it.
+    """
+
+    def __init__(self, request: SearchRequest, usual: float | None, start: float) -> None:
+        self.request, self.pause = request, 0.0
+        self._limit = usual if request.timeout is None else request.timeout
+        self._end = start + (_PATIENCE if self._limit is None else self._limit)
+        self._retries = Retries(self._end, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
+
+    def another(self, error: Exception) -> bool:
+        """Whether to search again: every cause of the failure is a dataset that was replaced, and time is left."""
+        causes = error.causes.values() if isinstance(error, RetrievalError) else (error,)
+        if not all(isinstance(cause, ReplacedError) for cause in causes):
+            return False
+        pause = self._retries.pause()
+        if pause is None:
+            return False
+        self.pause = pause
+        if self._limit is not None:
+            self.request = replace(self.request, timeout=max(self._end - monotonic() - pause, 0.001))
+        return True
 
 
 class Workspace(StoredWorkspace):
@@ -239,7 +278,7 @@ class Workspace(StoredWorkspace):
             try:
                 return search(request if attempts is None else attempts.request)
             except (ReplacedError, RetrievalError) as error:
-                attempts = attempts or Attempts(request, self.workflow.timeout, start)
+                attempts = attempts or _FurtherSearches(request, self.workflow.timeout, start)
                 if not attempts.another(error):
                     raise
             self._forget_records()
@@ -252,7 +291,7 @@ class Workspace(StoredWorkspace):
             try:
                 return await search(request if attempts is None else attempts.request)
             except (ReplacedError, RetrievalError) as error:
-                attempts = attempts or Attempts(request, self.workflow.timeout, start)
+                attempts = attempts or _FurtherSearches(request, self.workflow.timeout, start)
                 if not attempts.another(error):
                     raise
             self._forget_records()

@@ -22,7 +22,6 @@ from typing import Final, Literal, Self, get_args
 
 from pointsman.retrieval.fusion import LISTS
 from pointsman.tools.errors import InputError
-from pointsman.values.argument_checks import is_number
 from pointsman.values.reasons import Reason
 
 EffortName = Literal["fast", "balanced", "thorough"]
@@ -96,7 +95,7 @@ class Policy:
             ("vector_weight", 0.0, 1000.0),
         ):
             value = getattr(self, name)
-            if not is_number(value) or not minimum <= value <= maximum:
+            if not isinstance(value, int | float) or isinstance(value, bool) or not minimum <= value <= maximum:
                 raise InputError(f"{name} of a policy is a number from {minimum:g} to {maximum:g}, not {value!r:.80}")
         if not isinstance(self.name, str):
             raise InputError(f"name of a policy is a string, not {self.name!r:.80}")

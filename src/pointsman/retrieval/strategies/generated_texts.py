@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
-import logging
+import tomllib
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pointsman.llm.base_llm import Talk, aconverse, converse
-from pointsman.llm.prompt_templates import fenced, fill, for_language_of, quoted
+from pointsman.llm.prompt_templates import fenced, fill, quoted
 from pointsman.retrieval.plan.transform.base_transformer import BaseTransformer, Transformed
 from pointsman.retrieval.plan.transform.disambiguate_by_rules import with_earlier_question
-from pointsman.retrieval.plan.transform.llm_transformers import LLMExpander
+from pointsman.retrieval.plan.transform.llm_transformers import LLMExpander, LLMTransformer
 from pointsman.retrieval.plan.transform.parallel_transformers import Together
 from pointsman.retrieval.plan.transform.transform_answers import _answer as without_thinking
 from pointsman.retrieval.plan.transform.transform_answers import usable
 from pointsman.retrieval.run.variant import Variant
 from pointsman.retrieval.strategies.base_strategy import BaseRetrievalStrategy
-from pointsman.retrieval.strategies.strategy_prompts import PASSAGE
-from pointsman.tools.errors import InputError, ModelError
+from pointsman.tools.errors import InputError
 from pointsman.values.argument_checks import check_count
-from pointsman.values.types import Query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-log = logging.getLogger(__name__)
+    from pointsman.llm.base_llm import Completion
+    from pointsman.values.types import Query
 
-_LONGEST_QUERY = 4_000
-"""The longest query, in characters, for which a passage is written; longer ones already read like a passage."""
+PASSAGE: Mapping[str, str] = tomllib.loads(Path(__file__).with_name("passage_prompts.toml").read_text("utf-8"))
+"""Prompts by language; ``$query`` is replaced by fenced data."""
 
 _REPEATS = 5
 """How often Query2Doc repeats the query before the passage in keyword search: §2 of the paper."""
 
 
-class PassageWriter(BaseTransformer):
+class PassageWriter(LLMTransformer):
     """Has a language model write a passage that might answer the query, and makes variants from it.
 
     Args:
@@ -42,38 +41,27 @@ class PassageWriter(BaseTransformer):
         timeout: seconds for the call, unless the budget leaves less.
     """
 
+    _schema = None
+
     def __init__(
         self, llm: Any, make: Callable[[str, str], Sequence[Variant]], *, timeout: float | None = 30.0
     ) -> None:
-        self.llm, self.make, self.timeout = llm, make, timeout
+        super().__init__(llm, timeout=timeout)
+        self.make, self.prompts = make, PASSAGE
 
-    def transform(self, query: str | Query) -> Transformed:
-        """The query with the variants; without variants, and marked, if the model's answer is unusable."""
-        return converse(self.llm, self._talk(Query.of(query)), timeout=self.timeout)
+    def _prompt(self, prompts: str, query: Query) -> tuple[str, str]:
+        return prompts, fill(prompts, query=fenced(quoted(with_earlier_question(query))))
 
-    async def atransform(self, query: str | Query) -> Transformed:
-        """Async version of `transform`."""
-        return await aconverse(self.llm, self._talk(Query.of(query)), timeout=self.timeout)
+    def _read(self, answer: Completion, query: Query, template: str) -> tuple[Transformed | None, str]:
+        passage = " ".join(without_thinking(answer.text).split())
+        problem = usable(passage, query.text, template)
+        if problem is not None:
+            return None, problem
+        variants = tuple(replace(variant, by_model=True) for variant in self.make(query.text, passage))
+        return Transformed(query, variants, f"a passage of {len(passage)} characters written by the model"), ""
 
-    def _talk(self, query: Query) -> Talk[Transformed]:
-        if not query.text.strip():
-            return Transformed(query, detail="the query is empty")
-        if len(query.text) > _LONGEST_QUERY:
-            reason = f"the model was not called: the query has {len(query.text)} characters, more than {_LONGEST_QUERY}"
-            return Transformed(query, degraded=(reason,))
-        template = for_language_of(query.text, PASSAGE)
-        answer = yield fill(template, query=fenced(quoted(with_earlier_question(query))))
-        if isinstance(answer, ModelError):
-            problem: str | None = str(answer)
-        else:
-            passage = " ".join(without_thinking(answer.text).split())
-            problem = usable(passage, query.text, template)
-            if problem is None:
-                variants = tuple(replace(variant, by_model=True) for variant in self.make(query.text, passage))
-                return Transformed(query, variants, f"a passage of {len(passage)} characters written by the model")
-        message = f"the model wrote no usable passage ({problem}); the query is searched unchanged"
-        log.warning("%s", message)
-        return Transformed(query, degraded=(message,))
+    def _unusable(self, problem: str) -> str:
+        return f"the model wrote no usable passage ({problem}); the query is searched unchanged"
 
 
 class HyDEStrategy(BaseRetrievalStrategy):

@@ -15,12 +15,10 @@ from pointsman.retrieval.plan.transform.disambiguate_by_rules import RuleDisambi
 from pointsman.retrieval.plan.transform.expand_by_rules import RuleExpander as RuleExpander
 from pointsman.retrieval.plan.transform.transform_answers import usable as usable
 from pointsman.retrieval.plan.transform.llm_transformers import (
+    TRANSFORM as TRANSFORM,
     LLMDecomposer as LLMDecomposer,
     LLMDisambiguator as LLMDisambiguator,
     LLMExpander as LLMExpander,
-)
-from pointsman.retrieval.plan.transform.transform_prompts import (
-    TRANSFORM as TRANSFORM,
     TransformPrompts as TransformPrompts,
 )
 

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from pointsman.llm.base_llm import Completion, Talk, aconverse, checked_model, converse, object_schema
-from pointsman.llm.prompt_templates import fenced, fill, for_language_of, quoted, templates
+from pointsman.llm.base_llm import Completion, Schema, Talk, aconverse, checked_model, converse, object_schema
+from pointsman.llm.prompt_templates import (
+    check_template,
+    fenced,
+    fill,
+    for_language_of,
+    quoted,
+    read_templates,
+    templates,
+)
 from pointsman.retrieval.plan.transform.base_transformer import BaseTransformer, Transformed, distinct, same
 from pointsman.retrieval.plan.transform.disambiguate_by_rules import with_earlier_question
 from pointsman.retrieval.plan.transform.transform_answers import one, strings, usable
-from pointsman.retrieval.plan.transform.transform_prompts import TRANSFORM, TransformPrompts
 from pointsman.retrieval.run.variant import Variant
 from pointsman.tools.errors import InputError, ModelError
 from pointsman.values.types import Message, Query
@@ -34,6 +41,34 @@ _LIST_SCHEMA = object_schema({"queries": {"type": "array", "items": {"type": "st
 _ONE_SCHEMA = object_schema({"query": {"type": "string"}})
 
 
+@dataclass(frozen=True, slots=True)
+class TransformPrompts:
+    """Templates; external text is inserted as fenced data.
+
+    Attributes:
+        decompose: asks for sub-questions; needs ``$query``, may use ``$most``.
+        expand: asks for other ways to ask the same; needs ``$query``, may use ``$most``.
+        disambiguate: asks for a self-contained question; needs ``$query`` and ``$history``.
+    """
+
+    decompose: str
+    expand: str
+    disambiguate: str
+
+    def __post_init__(self) -> None:
+        for name, required_names, allowed_names in (
+            ("decompose", {"query"}, {"query", "most"}),
+            ("expand", {"query"}, {"query", "most"}),
+            ("disambiguate", {"query", "history"}, {"query", "history"}),
+        ):
+            check_template(name, getattr(self, name), required_names, allowed_names)
+
+
+TRANSFORM: Mapping[str, TransformPrompts] = read_templates(
+    TransformPrompts, Path(__file__).with_name("transform_prompts.toml")
+)
+
+
 class TransformerOptions(TypedDict, total=False):
     """What every transformer that asks a model takes.
 
@@ -48,7 +83,7 @@ class TransformerOptions(TypedDict, total=False):
     prompts: TransformPrompts | Mapping[str, TransformPrompts] | None
 
 
-class _LLMTransformer(BaseTransformer):
+class LLMTransformer(BaseTransformer):
     """Asks a model once, and once more if its answer is unusable and ``retries`` is 1.
 
     Args:
@@ -61,7 +96,7 @@ class _LLMTransformer(BaseTransformer):
         InputError: an argument is out of range, or ``llm`` is not a language model.
     """
 
-    _schema = _LIST_SCHEMA
+    _schema: Schema | None = _LIST_SCHEMA
 
     def __init__(
         self,
@@ -73,10 +108,8 @@ class _LLMTransformer(BaseTransformer):
     ) -> None:
         if retries not in {0, 1}:
             raise InputError(f"retries is 0 or 1, not {retries}")
-        self.llm = checked_model(llm)
-        self.timeout = timeout
-        self.retries = retries
-        self.prompts = templates(prompts, TRANSFORM)
+        self.llm, self.timeout, self.retries = checked_model(llm), timeout, retries
+        self.prompts: Mapping[str, Any] = templates(prompts, TRANSFORM)
 
     def transform(self, query: str | Query) -> Transformed:
         """Ask the model; unusable answers are reported in ``degraded``, and the query stays unchanged."""
@@ -105,7 +138,7 @@ class _LLMTransformer(BaseTransformer):
             result, problem = self._read(answer, query, template)
             if result is not None:
                 return result
-        message = f"{type(self).__name__}: the model's answer was unusable ({problem}); the query is searched unchanged"
+        message = self._unusable(problem)
         _log.warning("%s", message)
         return Transformed(query, degraded=(message,))
 
@@ -113,7 +146,10 @@ class _LLMTransformer(BaseTransformer):
         """Why the model need not be asked; None if it must be."""
         return None if query.text.strip() else "the query is empty"
 
-    def _prompt(self, prompts: TransformPrompts, query: Query) -> tuple[str, str]:
+    def _unusable(self, problem: str) -> str:
+        return f"{type(self).__name__}: the model's answer was unusable ({problem}); the query is searched unchanged"
+
+    def _prompt(self, prompts: Any, query: Query) -> tuple[str, str]:
         """Return the template and the prompt."""
         raise NotImplementedError
 
@@ -122,7 +158,7 @@ class _LLMTransformer(BaseTransformer):
         raise NotImplementedError
 
 
-class _QueryWriter(_LLMTransformer):
+class _QueryWriter(LLMTransformer):
     """Has a model list queries of one kind, at most ``_number`` of them."""
 
     _template: str  # the field of `TransformPrompts`
@@ -140,7 +176,7 @@ class _QueryWriter(_LLMTransformer):
         return template, fill(template, query=fenced(quoted(with_earlier_question(query))), most=self._number)
 
     def _read(self, answer: Completion, query: Query, template: str) -> tuple[Transformed | None, str]:
-        texts = strings(_text(answer), answer.data)
+        texts = strings(answer.text_or_json, answer.data)
         if not texts:
             if self._may_be_none and _empty_list(answer):
                 return Transformed(query, detail="the model considers it a simple question"), ""
@@ -200,7 +236,7 @@ class LLMExpander(_QueryWriter):
         super().__init__(llm, "num", num, weight, options)
 
 
-class LLMDisambiguator(_LLMTransformer):
+class LLMDisambiguator(LLMTransformer):
     """Has a language model fill in what the conversation leaves implicit; without a history it is not called.
 
     The model sees the first 1,000 characters of each of the last 8 messages.
@@ -217,7 +253,7 @@ class LLMDisambiguator(_LLMTransformer):
         )
 
     def _read(self, answer: Completion, query: Query, template: str) -> tuple[Transformed | None, str]:
-        text = one(_text(answer), answer.data)
+        text = one(answer.text_or_json, answer.data)
         longest = max(_LONGEST_VARIANT, 2 * len(query.text))
         problem = usable(text or answer.text, query.text, template, longest=longest)
         if problem is None and not text:
@@ -248,13 +284,9 @@ def _no_query(text: str, query: str) -> str | None:
     return None if chatter is None or chatter[0].lower() in query.lower() else "it is small talk"
 
 
-def _text(answer: Completion) -> str:
-    return answer.text or ("" if answer.data is None else json.dumps(answer.data, ensure_ascii=False))
-
-
 def _empty_list(answer: Completion) -> bool:
     """Whether the answer is JSON with an empty list."""
-    bare = "".join(_text(answer).split())
+    bare = "".join(answer.text_or_json.split())
     return bare.endswith(("[]", "[]}", "[]}```", "[]```"))
 
 

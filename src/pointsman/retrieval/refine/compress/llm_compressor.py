@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import json
 import logging
 import math
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import anyio
 
 from pointsman.llm.base_llm import Completion, Schema, Talk, aconverse, checked_model, converse, object_schema
-from pointsman.llm.prompt_templates import fenced, fill, for_language_of, quoted, templates
+from pointsman.llm.prompt_templates import corrected, fenced, fill, for_language_of, quoted, templates
 from pointsman.retrieval.refine.compress import compress_answers as model_answers
 from pointsman.retrieval.refine.compress.base_compressor import BaseCompressor, Compressed
 from pointsman.retrieval.refine.compress.compress_answers import DefectError, References
@@ -159,9 +158,8 @@ class _Attempts:
                 self.hear(answer)
 
     def hear(self, answer: Completion) -> None:
-        text = answer.text or ("" if answer.data is None else json.dumps(answer.data))
         try:
-            self.result = self.read(text)
+            self.result = self.read(answer.text_or_json)
         except DefectError as error:
             self.unusable(error.defect, str(error))
         else:
@@ -171,10 +169,9 @@ class _Attempts:
         self.left -= 1
         self.complaint = reason
         _log.info("a model's answer cannot be used for compression (%s); %d more attempts", reason, self.left)
-        # The problem is named in our own words: no part of an answer is sent back as if it were ours.
-        values = dict.fromkeys(("text", "query", "count", "most", "nothing"), "")
-        correction = fill(self.prompts.retry, problem=self.prompts.problems.get(problem, problem), **values)
-        self.prompt = self.first_prompt if problem == "failed" else f"{self.first_prompt}\n\n{correction}"
+        words = self.prompts.problems.get(problem, problem)
+        correction = corrected(self.first_prompt, self.prompts.retry, words)
+        self.prompt = self.first_prompt if problem == "failed" else correction
 
 
 class _Task:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, get_args
 
 import anyio
 
 from pointsman.llm.base_llm import Completion, Schema, aask, ask, checked_model, object_schema
-from pointsman.llm.prompt_templates import fenced, fill, for_language_of, quoted, templates
+from pointsman.llm.prompt_templates import (
+    check_template,
+    corrected,
+    fenced,
+    fill,
+    for_language_of,
+    quoted,
+    read_templates,
+    templates,
+)
 from pointsman.retrieval.refine.rerank.base_reranker import BaseReranker
 from pointsman.retrieval.refine.rerank.rerank_answers import HIGHEST, OrderDefectError, read_grade, read_order
-from pointsman.retrieval.refine.rerank.rerank_prompts import RERANK, RerankPrompts
 from pointsman.retrieval.refine.rerank.rerank_scores import PartialScores
 from pointsman.retrieval.refine.rerank.text_length import shortened
 from pointsman.tools.errors import InputError, ModelError
@@ -31,6 +40,36 @@ Ask = Callable[[str, Schema], Awaitable[Completion]]
 WINDOW: Final = 20
 
 _GRADE_SCHEMA: Final = object_schema({"grade": {"type": "integer", "enum": list(range(HIGHEST + 1))}})
+
+
+@dataclass(frozen=True, slots=True)
+class RerankPrompts:
+    """The prompts for ranking documents.
+
+    Attributes:
+        pointwise: asks for a grade from 0 to 10. ``$query`` and ``$passage`` are fenced data.
+        listwise: asks for an order. ``$query`` and ``$passages`` are fenced data; ``$count`` is their number.
+        retry: added after an unusable answer; ``$problem`` says why.
+        problems: the defects by name, in words, for ``$problem``.
+    """
+
+    pointwise: str
+    listwise: str
+    retry: str
+    problems: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        for name, required_names, allowed_names in (
+            ("pointwise", {"query", "passage"}, {"query", "passage"}),
+            ("listwise", {"query", "passages"}, {"query", "passages", "count"}),
+            ("retry", {"problem"}, {"problem", "count"}),
+        ):
+            check_template(name, getattr(self, name), required_names, allowed_names)
+
+
+RERANK: Final[Mapping[str, RerankPrompts]] = read_templates(
+    RerankPrompts, Path(__file__).with_name("rerank_prompts.toml")
+)
 
 
 class LLMReranker(BaseReranker):
@@ -191,12 +230,10 @@ class LLMReranker(BaseReranker):
         for _ in range(2):
             try:
                 answer = await ask_model(prompt, schema)
-                return reader(answer.text or ("" if answer.data is None else json.dumps(answer.data)))
+                return reader(answer.text_or_json)
             except OrderDefectError as error:
                 complaint = f"the answer cannot be used ({error})"
-                # The problem is named in our own words: no part of an answer is sent back as if it were ours.
-                message = fill(prompts.retry, problem=prompts.problems.get(str(error), str(error)), count="")
-                prompt = f"{first}\n\n{message}"
+                prompt = corrected(first, prompts.retry, prompts.problems.get(str(error), str(error)))
             except ModelError as error:
                 complaint, prompt = str(error), first
             _log.info("%s: %s", self.name, complaint)
