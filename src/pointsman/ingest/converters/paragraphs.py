@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from pointsman.ingest.source_text import Block, Row, table_blocks
+
+_NUMBER = re.compile(r"\s*[-+−–]?\d")
+_UNIT = re.compile(r"(?<![^\W\d_])(?:[cdkKmnсдкКмн]?[mм]|ft|in|yd|mi)\Z")  # m2 is how people write m²
+
+
+def superscript_mark(words: str, superscript: str) -> str:
+    """Return what keeps a superscript apart from what it hangs on: ``10^2``, ``fees^1``; ``18th``, ``25 m2``."""
+    is_apart = not words[-1:].isalnum() or not _NUMBER.match(superscript) or _UNIT.search(words[-9:])
+    return "" if is_apart else "^"
 
 
 class Paragraphs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from pointsman.ingest.converters.paragraphs import Paragraphs
+from pointsman.ingest.converters.paragraphs import Paragraphs, superscript_mark
 from pointsman.ingest.source_text import TOO_DEEP, Block, ParsedDocument, join_wrapped, outline, stated_title
 from pointsman.tools.errors import InputError
 
@@ -127,6 +127,8 @@ class _Collector:
             number = _whole_number(element.get("value"), number)
             self._number, self._next_numbers[-1] = f"{number}. ", number + 1
         self._buffer.append(_BREAK if tag == "br" else "  " if tag in _SPACED else "")
+        if tag == "sup":
+            self._buffer.append(superscript_mark("".join(self._buffer[-9:]), next(map(str, element.itertext()), "")))
         self._buffer.append(_words(element))
 
     def _close(self, element: _Element) -> None:

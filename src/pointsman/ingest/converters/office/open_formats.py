@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from pointsman.ingest.converters.office.archive import Archive, document_title, whole_number
-from pointsman.ingest.converters.paragraphs import Paragraphs
+from pointsman.ingest.converters.paragraphs import Paragraphs, superscript_mark
 from pointsman.ingest.converters.web_page import html_blocks
 from pointsman.ingest.encoding import PartDecoder
 from pointsman.ingest.source_text import Block, ParsedDocument, Problem, clean, outline
@@ -26,7 +26,9 @@ _ODF = {
     "table": "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}",
     "draw": "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}",
     "office": "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}",
+    "style": "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}",
 }
+_ODF_LETTERS, _ODF_POSITION = f"{_ODF['style']}text-properties", f"{_ODF['style']}text-position"
 _ODF_OBJECT, _ODF_HREF = f"{_ODF['draw']}object", "{http://www.w3.org/1999/xlink}href"
 _FORMULA = "{http://www.w3.org/1998/Math/MathML}annotation"  # as its author wrote it
 _ODF_PAGE, _ODF_TABLE, _ODF_ROW = f"{_ODF['draw']}page", f"{_ODF['table']}table", f"{_ODF['table']}table-row"
@@ -65,8 +67,7 @@ def _odf_headers(archive: Archive) -> Iterator[Block]:
     pages = data[max(data.find(b"master-styles"), 0) :]
     if not any(mark in pages for mark in _ODF_HEADER_ENDS):
         return  # most have none, and large styles
-    style = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
-    tags = [f"{style}{place}{of}" for place in ("header", "footer") for of in ("", "-left", "-first")]
+    tags = [f"{_ODF['style']}{place}{of}" for place in ("header", "footer") for of in ("", "-left", "-first")]
     texts: dict[str, None] = {}
     for element in archive.ends(member, *tags):
         for field in element.iter(f"{_ODF['text']}page-number", f"{_ODF['text']}page-count"):
@@ -81,18 +82,20 @@ def _odf_blocks(archive: Archive, kind: str, member: str = "content.xml") -> Ite
     text = Paragraphs()
     page = number = 0
     page_tag = _ODF_TABLE if kind == "ods" else _ODF_PAGE
-    tags = (*_ODF_TAGS, _ODF_OBJECT if member == "content.xml" else _FORMULA)
+    tags = (*_ODF_TAGS, _ODF_OBJECT if member == "content.xml" else _FORMULA, _ODF_LETTERS)
+    raised_styles: set[str | None] = set()
     for event, element in archive.elements(member, *tags, skipped=_ODF_SKIPPED):
         tag = element.tag
         is_start = event == "start"
         if tag in (_ODF_PARAGRAPH, _ODF_HEADING, _FORMULA):
-            yield from () if is_start else _paragraph(text, element, page)
+            yield from () if is_start else _paragraph(text, element, page, raised_styles)
         elif tag in _ODF_CELLS:
             yield from text.open("tc") if is_start else _close_cell(text, element)
-        elif tag == _ODF_ROW:
-            if not is_start:
-                number += whole_number(element, _ODF_EQUAL_ROWS, 1 << 30)
-                yield from text.close("tr", number=number if kind == "ods" else None)
+        elif tag == _ODF_ROW and not is_start:
+            number += whole_number(element, _ODF_EQUAL_ROWS, 1 << 30)
+            yield from text.close("tr", number=number if kind == "ods" else None)
+        elif tag == _ODF_LETTERS:
+            raised_styles |= _raised_style(element)
         elif tag == _ODF_OBJECT:
             yield from _inner_document(archive, element.get(_ODF_HREF, ""), page) if is_start else ()
         elif is_start:
@@ -104,7 +107,18 @@ def _odf_blocks(archive: Archive, kind: str, member: str = "content.xml") -> Ite
             yield from text.close("tbl", page=page)
 
 
-def _paragraph(text: Paragraphs, element: _Element, page: int) -> Iterator[Block]:
+def _raised_style(letters: _Element) -> set[str | None]:
+    style = letters.getparent()
+    is_raised = not letters.get(_ODF_POSITION, "0").startswith(("sub", "-", "0"))
+    return {style.get(f"{_ODF['style']}name")} if is_raised and style is not None else set()
+
+
+def _paragraph(text: Paragraphs, element: _Element, page: int, raised_styles: set[str | None]) -> Iterator[Block]:
+    for span in element.iter(f"{_ODF['text']}span") if raised_styles else ():
+        if span.get(f"{_ODF['text']}style-name") in raised_styles and span.text:
+            sibling, parent = span.getprevious(), span.getparent()
+            words = sibling.tail or sibling.text if sibling is not None else parent.text if parent is not None else ""
+            span.text = superscript_mark(words or "", span.text) + span.text
     text.add(_comment_author(element) + _odf_text(element))
     return text.paragraph(whole_number(element, _ODF_LEVEL, 99) if element.tag == _ODF_HEADING else 0, page=page)
 

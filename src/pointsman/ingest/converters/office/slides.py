@@ -11,7 +11,7 @@ from pointsman.ingest.converters.office.archive import (
     drawing_blocks,
     formula_text,
 )
-from pointsman.ingest.converters.paragraphs import Paragraphs
+from pointsman.ingest.converters.paragraphs import Paragraphs, superscript_mark
 from pointsman.ingest.source_text import Block, ParsedDocument, Problem, outline
 
 _DRAW = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
@@ -66,8 +66,13 @@ def _slide_blocks(
             continue
         elif tag == "p":
             if event == "end":
+                words = ""
                 for node in element.iter(f"{_DRAW}t", f"{_DRAW}br", *FORMULA_TAGS):
-                    text.add("\n" if node.tag.endswith("br") else formula_text(node))
+                    piece = "\n" if node.tag.endswith("br") else formula_text(node)
+                    properties = node.getprevious()  # of a run
+                    is_raised = properties is not None and properties.get("baseline", "-") > "0"
+                    words += superscript_mark(words, piece) + piece if is_raised else piece
+                text.add(words)
                 for block in text.paragraph(1 if holder in ("title", "ctrTitle") else 0, page=page):
                     if holder not in ("dt", "ftr") or block.text not in footers:
                         yield block

@@ -15,7 +15,7 @@ from pointsman.ingest.converters.office.archive import (
     drawing_blocks,
     formula_text,
 )
-from pointsman.ingest.converters.paragraphs import Paragraphs
+from pointsman.ingest.converters.paragraphs import Paragraphs, superscript_mark
 from pointsman.ingest.converters.web_page import html_blocks
 from pointsman.ingest.encoding import PartDecoder
 from pointsman.ingest.source_text import Block, ParsedDocument, Problem, clean, outline
@@ -63,6 +63,7 @@ class _WordReader:
             raise InputError("damaged Word document: it has no word/document.xml")
         self._archive, self._decoder, self._main = archive, decoder, mains[0]
         self._hidden_runs: set[_Element | None] = set()
+        self._raised_runs: set[_Element | None] = set()
         self._hidden = 0
         self._unread: list[str] = []
 
@@ -112,15 +113,15 @@ class _WordReader:
 
     def _part(self, member: str) -> Iterator[Block]:
         text = Paragraphs()
-        tags = (*_TAGS, f"{_WORD}altChunk", f"{_WORD}vanish")
+        tags = (*_TAGS, f"{_WORD}altChunk", f"{_WORD}vanish", f"{_WORD}vertAlign")
         for event, element in self._archive.elements(member, *tags, skipped=_SKIPPED):
             tag = element.tag.removeprefix(_WORD)
             if tag == "p":
                 yield from text.paragraph(self._paragraph(element, text)) if event == "end" else ()
-            elif tag == "vanish":
-                properties = element.getparent()
-                if properties is not None and element.get(_VALUE, "1") not in ("0", "false"):
-                    self._hidden_runs.add(properties.getparent())
+            elif tag in ("vanish", "vertAlign"):
+                properties, form = element.getparent(), element.get(_VALUE, "1")
+                if properties is not None and form not in ("0", "false", "baseline", "subscript"):
+                    (self._hidden_runs if tag == "vanish" else self._raised_runs).add(properties.getparent())
             elif tag == "altChunk":
                 name = self._relations.get(element.get(_BY_ID, ""), "")
                 yield from self._imported_files(name) if event == "end" else ()
@@ -149,15 +150,18 @@ class _WordReader:
             elif tag != _RUN or child in self._hidden_runs:
                 segments += self._texts(child) if len(child) else ()
             else:
+                is_raised = child in self._raised_runs
                 for node in child:
                     if node.tag == _LETTERS:
-                        segments.append(node.text or "")
+                        letters = node.text or ""
+                        segments.append(superscript_mark("".join(segments[-9:]), letters) if is_raised else "")
+                        segments.append(letters)
                     elif node.tag in _CHARACTERS:
                         segments.append(_CHARACTERS[node.tag])
                     elif len(node) and node.tag != _RUN_PROPERTIES:
                         segments += self._texts(node)
-        if self._hidden_runs:  # those of a paragraph around this one are still to be met
-            self._hidden_runs.difference_update(paragraph.iter())
+        for runs in filter(None, (self._hidden_runs, self._raised_runs)):
+            runs.difference_update(paragraph.iter())  # those of a paragraph around this one are still to be met
         words = "".join(segments)
         text.add(self._numbers.next(*numbering) if numbering and words.strip() else "")
         text.add(words)
