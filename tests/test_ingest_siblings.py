@@ -362,7 +362,22 @@ MATH = "http://schemas.openxmlformats.org/officeDocument/2006/math"
         ("<m:f><m:num>{a}</m:num><m:den>{b}</m:den></m:f>", "speed a/b here"),
         ("<m:sSup><m:e>{a}</m:e><m:sup>{b}</m:sup></m:sSup>", "speed a^b here"),
         ("<m:sSub><m:e>{a}</m:e><m:sub>{b}</m:sub></m:sSub>", "speed a_b here"),
-        ("<m:nary><m:sub>{a}</m:sub><m:sup></m:sup><m:e>{b}</m:e></m:nary>", "speed _ab here"),
+        ("<m:nary><m:sub>{a}</m:sub><m:sup></m:sup><m:e>{b}</m:e></m:nary>", "speed ∫_a b here"),
+        (
+            '<m:nary><m:naryPr><m:chr m:val="∑"/></m:naryPr><m:sub>{a}{eq}</m:sub><m:sup>{b}</m:sup><m:e>{a}</m:e></m:nary>',
+            "speed ∑_(a=)^b a here",
+        ),
+        ("<m:rad><m:radPr/><m:deg/><m:e>{a}{eq}{b}</m:e></m:rad>", "speed √(a=b) here"),
+        ("<m:rad><m:deg>{b}</m:deg><m:e>{a}</m:e></m:rad>", "speed √[b]a here"),
+        ("<m:f><m:num>{a}{eq}</m:num><m:den>{b}</m:den></m:f>", "speed (a=)/b here"),
+        ("<m:d><m:dPr/><m:e>{a}</m:e><m:e>{b}</m:e></m:d>", "speed (a|b) here"),
+        ('<m:d><m:dPr><m:begChr m:val="["/><m:endChr m:val=""/></m:dPr><m:e>{a}</m:e></m:d>', "speed [a here"),
+        ("<m:sSubSup><m:e>{a}</m:e><m:sub>{b}</m:sub><m:sup>{a}</m:sup></m:sSubSup>", "speed a_b^a here"),
+        (
+            "<m:func><m:fName><m:limLow><m:e>{a}</m:e><m:lim>{b}</m:lim></m:limLow></m:fName><m:e>{b}</m:e></m:func>",
+            "speed a_b b here",
+        ),
+        ("<m:m><m:mr><m:e>{a}</m:e><m:e>{b}</m:e></m:mr><m:mr><m:e>{b}</m:e></m:mr></m:m>", "speed a b; b here"),
     ],
 )
 def test_formulas_of_word_and_powerpoint_are_read(formula: str, expected: str) -> None:
@@ -370,7 +385,7 @@ def test_formulas_of_word_and_powerpoint_are_read(formula: str, expected: str) -
     import pptx
     from lxml import etree
 
-    letters = {letter: f"<m:r><m:t>{letter}</m:t></m:r>" for letter in "ab"}
+    letters = {name: f"<m:r><m:t>{letter}</m:t></m:r>" for name, letter in {"a": "a", "b": "b", "eq": "="}.items()}
     math = f'<m:oMath xmlns:m="{MATH}">{formula.format(**letters)}</m:oMath>'
     document = docx.Document()
     paragraph = document.add_paragraph("speed ")

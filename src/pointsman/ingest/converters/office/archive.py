@@ -197,15 +197,33 @@ def document_title(archive: Archive, member: str = "docProps/core.xml") -> str:
 
 
 _MATH = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
-_FORMULA_MARKS = {f"{_MATH}den": "/", f"{_MATH}sup": "^", f"{_MATH}sub": "_"}
-FORMULA_TAGS = (f"{_MATH}t", *_FORMULA_MARKS)
-"""Elements of formulas that `formula_text` writes."""
+_FORMULA_MARKS = {"num": "", "den": "/", "sup": "^", "sub": "_", "lim": "_", "rad e": ""}
+_SIMPLE_TERM = re.compile(r"[-−+]?[\w.,′∞°]*|.|\([^()]*\)")
+_FORMULA_GAPS = {"func": " ", "mr": " ", "m": "; ", "eqArr": "; "}
+FORMULA = f"{_MATH}oMath"
+"""The tag of formulas."""
 
 
-def formula_text(node: _Element) -> str:
-    """Return what stands in a formula where an element begins, in one line as Office writes it: ``a/b``, ``x^2``."""
-    mark = _FORMULA_MARKS.get(node.tag, "")
-    return mark if mark and any(letters.text for letters in node.iter(f"{_MATH}t")) else node.text or ""
+def formula_text(formula: _Element) -> str:
+    """Return a formula, or a part of one, in one line: ``(a+b)/2``, ``∑_(i=1)^n x_i``, ``√[3](a-b)``."""
+    name = formula.tag.rpartition("}")[2]
+    if name == "t":
+        return formula.text or ""
+    signs = {
+        sign.tag.rpartition("}")[2]: sign.get(f"{_MATH}val", "") for sign in formula.iterfind(f"{_MATH}{name}Pr/*")
+    }
+    terms: list[str] = []
+    for child in formula:
+        place = child.tag.rpartition("}")[2]
+        place = f"{name} e" if place == "e" else place
+        if term := formula_text(child):
+            is_simple = place not in _FORMULA_MARKS or _SIMPLE_TERM.fullmatch(term)
+            term = term if is_simple else f"({term})"
+            terms.append({"deg": f"[{term}]", "nary e": f" {term}"}.get(place, _FORMULA_MARKS.get(place, "") + term))
+    if name == "d":
+        return signs.get("begChr", "(") + signs.get("sepChr", "|").join(terms) + signs.get("endChr", ")")
+    sign = {"nary": signs.get("chr", "∫"), "rad": "√"}.get(name, "")
+    return sign + _FORMULA_GAPS.get(name, "").join(terms)
 
 
 _CHART = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"

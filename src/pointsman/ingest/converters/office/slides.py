@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pointsman.ingest.converters.office.archive import (
-    FORMULA_TAGS,
+    FORMULA,
     Archive,
     document_title,
     drawing_blocks,
@@ -67,7 +67,7 @@ def _slide_blocks(
         elif tag == "p":
             if event == "end":
                 words = ""
-                for node in element.iter(f"{_DRAW}t", f"{_DRAW}br", *FORMULA_TAGS):
+                for node in element.iter(f"{_DRAW}t", f"{_DRAW}br", FORMULA):
                     piece = "\n" if node.tag.endswith("br") else formula_text(node)
                     properties = node.getprevious()  # of a run
                     is_raised = properties is not None and properties.get("baseline", "-") > "0"

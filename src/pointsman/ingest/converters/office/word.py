@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pointsman.ingest.converters.office.archive import (
-    FORMULA_TAGS,
+    FORMULA,
     Archive,
     document_title,
     drawing_blocks,
@@ -29,7 +29,7 @@ _DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDraw
 _BY_ID = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _HEADING_STYLE = re.compile(r"heading ([1-9])", re.IGNORECASE)
 _TAGS = tuple(_WORD + name for name in ("p", "tbl", "tr", "tc"))
-_TEXT = (*(_WORD + name for name in ("t", "tab", "br", "cr", "noBreakHyphen")), f"{_DRAWING}docPr", *FORMULA_TAGS)
+_TEXT = (*(_WORD + name for name in ("t", "tab", "br", "cr", "noBreakHyphen")), f"{_DRAWING}docPr", FORMULA)
 _CHARACTERS = dict(zip(_TEXT[1:5], "\t\n\n-", strict=True))
 _SKIPPED = (
     f"{_WORD}moveFrom",
