@@ -283,11 +283,7 @@ def _member(metadata: Mapping[str, Any]) -> str | None:
 
 
 def _place(
-    source: str,
-    member: str | None,
-    pages: tuple[int, int] | None,
-    kind: PageKind | None,
-    lines: tuple[int, int] | None,
+    source: str, member: str | None, pages: tuple[int, int] | None, kind: PageKind | None, lines: tuple[int, int] | None
 ) -> str:
     """Return a place in words."""
     ranges = ((kind, pages), ("row" if kind == "sheet" else "line", lines))

@@ -67,10 +67,7 @@ def variables(environ: Mapping[str, str], names: Collection[str]) -> dict[str, s
     return result
 
 
-_FLAGS: Final = {
-    **dict.fromkeys(("1", "true", "yes", "on"), True),
-    **dict.fromkeys(("0", "false", "no", "off"), False),
-}
+_FLAGS: Final = {**dict.fromkeys(("1", "true", "yes", "on"), True), **dict.fromkeys(("0", "false", "no", "off"), False)}
 
 
 def parse_setting(setting: Field[Any], text: str) -> Any:

@@ -217,9 +217,7 @@ class Settings:
     """
 
     enable_reranker_by_default: bool = _setting(
-        True,
-        _flag,
-        "use the reranker of the settings, 'auto' unless measured not to gain; searches may say otherwise",
+        True, _flag, "use the reranker of the settings, 'auto' unless measured not to gain; searches may say otherwise"
     )
 
     synonyms: str = _setting(

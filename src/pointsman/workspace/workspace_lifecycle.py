@@ -226,14 +226,7 @@ class StoredWorkspace(FittedWorkspace, Lifecycle):
         if name in self.names():
             raise InputError(f"there is a dataset {name!r} here already; give the collection another name")
         attachment = Attachment(
-            url,
-            table,
-            id,
-            text,
-            vector,
-            tuple(metadata),
-            spec=embedder if vector else None,
-            description=description,
+            url, table, id, text, vector, tuple(metadata), spec=embedder if vector else None, description=description
         )
         attachment = measured_attachment(attachment, self._embedder_of(attachment) if vector else None)
         self.backend.put_record(ATTACHED, name, attachment.to_json(), NEW)

@@ -96,12 +96,7 @@ class Collection:
         self._underived = 0  # about how many documents were written since
         self.columns = FollowedColumns(directory / COLUMNS, self.truth)
         self.keyword = KeywordIndex(
-            directory / "keyword",
-            self.truth,
-            columns=self.columns,
-            k1=k1,
-            b=b,
-            refresh=self.refresh,
+            directory / "keyword", self.truth, columns=self.columns, k1=k1, b=b, refresh=self.refresh
         )
         self.permissions = PermissionTable(self.truth)
         self.best_cosines = BestCosines()

@@ -67,8 +67,7 @@ def disk_full_error(path: Path, note: str = "") -> StorageFullError:
     """Return the error for a full disk."""
     note = note or "earlier acknowledged writes are kept"
     return StorageFullError(
-        f"{path}: the disk (or the quota) is full; {note}; searching continues; free some space and try again",
-        note,
+        f"{path}: the disk (or the quota) is full; {note}; searching continues; free some space and try again", note
     )
 
 

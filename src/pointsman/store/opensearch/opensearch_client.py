@@ -124,11 +124,7 @@ class NodeConnection(Connection):
     """
 
     def __init__(
-        self,
-        *,
-        http_auth: tuple[str, str] | None = None,
-        certificates: ssl.SSLContext | bool = True,
-        **options: Any,
+        self, *, http_auth: tuple[str, str] | None = None, certificates: ssl.SSLContext | bool = True, **options: Any
     ) -> None:
         super().__init__(**options)
         self.headers.setdefault("accept-encoding", "identity")  # as asked for by ``http_compress``

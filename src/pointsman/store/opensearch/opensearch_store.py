@@ -103,11 +103,7 @@ class OpenSearchStore(OpenSearchReader):
         self._cluster.ask("POST", f"/{self._alias}/_refresh")
 
     def _write(
-        self,
-        pairs: Sequence[tuple[Prepared, NDArray[np.float32] | None]],
-        *,
-        stored_only: bool,
-        skip_identical: bool,
+        self, pairs: Sequence[tuple[Prepared, NDArray[np.float32] | None]], *, stored_only: bool, skip_identical: bool
     ) -> AddResult:
         """Write documents and their vectors, if any, and retry those that others have changed meanwhile."""
         pending = [(item, vector, _digest(item, vector)) for item, vector in pairs]

@@ -258,10 +258,7 @@ class PostgresRows(PostgresReader):
         return dimensions
 
     def _write_postings(
-        self,
-        cursor: Cursor[Any],
-        old: Sequence[tuple[int, Counter[str]]],
-        new: Sequence[tuple[int, Counter[str], int]],
+        self, cursor: Cursor[Any], old: Sequence[tuple[int, Counter[str]]], new: Sequence[tuple[int, Counter[str], int]]
     ) -> None:
         """Remove the postings of some documents and insert those of others; frequencies are updated."""
         tables = self._tables

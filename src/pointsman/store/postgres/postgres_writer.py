@@ -240,8 +240,7 @@ class PostgresWriter(PostgresRows):
         with connection.transaction(), connection.cursor(binary=True) as cursor:
             state = self._lock_state(cursor)
             cursor.execute(
-                f"{self._select} where d.key = any(%s::text[])",
-                ([escaped(id_) for id_ in changes if storable(id_)],),
+                f"{self._select} where d.key = any(%s::text[])", ([escaped(id_) for id_ in changes if storable(id_)],)
             )
             rows = cursor.fetchall()
             stored_documents = {document.id: document for document in (document_of(*row[1:]) for row in rows)}

@@ -141,10 +141,7 @@ class Range(_Leaf):
                 raise FilterError(f"{self.key!r}: give {strict} or {inclusive}, not both")
         low, high = (
             None if bound is None else typed_operand(self.key, bound)
-            for bound in (
-                self.gt if self.gte is None else self.gte,
-                self.lt if self.lte is None else self.lte,
-            )
+            for bound in (self.gt if self.gte is None else self.gte, self.lt if self.lte is None else self.lte)
         )
         kinds = {bound[0] for bound in (low, high) if bound is not None}
         if not kinds:

@@ -203,10 +203,7 @@ def watch_paths(
             omissions = [item for item in items if isinstance(item, Omission)]
             items = [*files, *_explaining(items, deleted_ids), *omissions]
             run = _Run(dataset, sources, file_options, options, (changed_sources, items))
-        with (
-            dataset.writing(PATIENCE),
-            FileReader(**_reading(options), images=dataset.holds_images) as reader,
-        ):
+        with dataset.writing(PATIENCE), FileReader(**_reading(options), images=dataset.holds_images) as reader:
             run.index(reader)
         yield run.report()
 
