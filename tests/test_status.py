@@ -10,7 +10,7 @@ import pytest
 
 from pointsman import Document, Workspace
 from pointsman.embedders import HashingEmbedder
-from pointsman.store.local.disk_use import PARTS, bytes_by_part
+from pointsman.store.local.folder_backend import PARTS, bytes_by_part
 from pointsman.store.local.vectors import vector_index
 from pointsman.tools.system import memory as _memory
 from pointsman.tools.system.memory import memory_use

@@ -248,17 +248,18 @@ def index_report(
         )
     _print_truncated(dataset.name, report.truncations)
     for note in report.notes:
-        terminal.print(f"  {note}", style="yellow", markup=False, soft_wrap=True)
+        _warn(f"  {note}")
     _print_file_problems(report)
     if report.omissions:
         counts = ", ".join(f"{count:,} {_OMISSIONS[reason]}" for reason, count in report.omissions.items())
         terminal.print(f"  left out (a folder counts once): {counts}", style="dim", markup=False, soft_wrap=True)
     if sources := report.stored_omissions:
         remark = f", and {len(sources) - 5:,} more" if len(sources) > 5 else ""
-        terminal.print(
-            f"  left out now, but still stored: {', '.join(sources[:5])}{remark}; --prune deletes them",
-            style="yellow", markup=False, soft_wrap=True,
-        )  # fmt: skip
+        _warn(f"  left out now, but still stored: {', '.join(sources[:5])}{remark}; --prune deletes them")
+
+
+def _warn(text: str) -> None:
+    console().print(text, style="yellow", markup=False, soft_wrap=True)
 
 
 def _print_file_problems(report: IndexReport) -> None:
@@ -266,7 +267,6 @@ def _print_file_problems(report: IndexReport) -> None:
 
     A remedy that several reasons end with stands below them.
     """
-    terminal = console()
     paths_by_reason: dict[str, list[str]] = {}
     for problem in report.problems:
         paths_by_reason.setdefault(problem.reason, []).append(problem.path)
@@ -275,14 +275,12 @@ def _print_file_problems(report: IndexReport) -> None:
         start, _, remedy = reason.rpartition("; ")
         reason_alone = start if remedies[remedy] > 1 else reason
         remark = f" and {len(paths) - 3:,} more (--json lists them all)" if len(paths) > 3 else ""
-        terminal.print(
-            f"  problem: {', '.join(paths[:3])}{remark}: {reason_alone}", style="yellow", markup=False, soft_wrap=True
-        )
+        _warn(f"  problem: {', '.join(paths[:3])}{remark}: {reason_alone}")
     if len(paths_by_reason) > 20:
-        terminal.print(f"  … and {len(paths_by_reason) - 20} other reasons; --json lists them all", style="yellow")
+        _warn(f"  … and {len(paths_by_reason) - 20} other reasons; --json lists them all")
     for remedy, count in remedies.items():
         if count > 1:
-            terminal.print(f"  remedy: {remedy}", style="yellow", markup=False, soft_wrap=True)
+            _warn(f"  remedy: {remedy}")
 
 
 def _print_truncated(dataset: str, count: int | None) -> None:
@@ -290,7 +288,7 @@ def _print_truncated(dataset: str, count: int | None) -> None:
     if count:
         subject = f"{with_noun(count, 'document')} longer than the embedder reads"
         remedy = "only words find what follows its limit; add shorter documents, or index files, which are cut to fit"
-        console().print(f"{dataset}: {subject}: {remedy}", style="yellow", markup=False, soft_wrap=True)
+        _warn(f"{dataset}: {subject}: {remedy}")
 
 
 _OMISSIONS: Final = {
@@ -402,7 +400,7 @@ def status(workspace: Workspace, *, as_json: bool) -> bool:
 
 def _print_unused(keys: Mapping[str, str]) -> None:
     for reason in keys.values():
-        console().print(reason, style="yellow", markup=False, soft_wrap=True)
+        _warn(reason)
 
 
 def _print_sizes(rows: Sequence[Mapping[str, Any]]) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import replace
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
+from pointsman.retrieval.fusion import CosineSpread
+from pointsman.retrieval.judge.background import DRAWN, LIKELY
 from pointsman.retrieval.run.reading import are_opened_in_turn
 from pointsman.retrieval.run.source import TECHNIQUES, check_all_searchable
 from pointsman.store.backend import NEW, DatasetRecord
@@ -26,7 +29,6 @@ from pointsman.tools.sync_and_async import async_twin
 from pointsman.tools.system.file_descriptors import FEWEST_OPEN
 from pointsman.tools.system.lifecycle import Lifecycle
 from pointsman.values.views import ACCESS_RECORD, View
-from pointsman.workspace.attached_collections import measured_attachment
 from pointsman.workspace.dataset import ACCESS_IS_OFF, Dataset, check_name
 from pointsman.workspace.fitted_workspace import FittedWorkspace
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
     from pointsman.retrieval.request import SearchRequest
     from pointsman.retrieval.run.source import IndexingTechnique
+    from pointsman.store.base_store import Store
     from pointsman.values.protocols import Embedder
 
 log = logging.getLogger(__name__)
@@ -497,3 +500,39 @@ def _technique(record: DatasetRecord) -> IndexingTechnique:
         f"dataset {record.name!r} is indexed for {record.indexing_technique!r:.40}, which is none of "
         f"{', '.join(TECHNIQUES)}; restore it from a backup"
     )
+
+
+def measured_attachment(attachment: Attachment, embedder: Embedder | None) -> Attachment:
+    """Return what a workspace keeps of a collection: its embedder's name, and the spread of its cosines.
+
+    Args:
+        attachment: the collection.
+        embedder: of its vectors; None: it is searched by words only.
+
+    Raises:
+        InputError: there is no such table or column, or the dimensions of the vectors differ from the embedder's.
+        StoreUnavailableError: the server cannot be reached, or a file cannot be read.
+    """
+    if embedder is not None:
+        attachment = replace(attachment, embedder=embedder.name)
+    with closing(attachment.open()) as store:
+        dimensions = store.info.dimensions
+        if embedder is None or dimensions is None:
+            return attachment
+        if embedder.dimensions != dimensions:
+            raise InputError(
+                f"the vectors in {attachment.place} have {dimensions} dimensions, those of {embedder.name!r} "
+                f"{embedder.dimensions}; name the embedder that made them"
+            )
+        if not store.info.can(Capability.VECTORS):
+            return attachment
+        return replace(attachment, spread=_spread_of(store))
+
+
+def _spread_of(store: Store) -> tuple[float, float] | None:
+    """Return mean and deviation of a collection's cosines; its own vectors stand in for questions."""
+    sample = store.vectors(sample=DRAWN)
+    if len(sample) < 2:
+        return None
+    spread = CosineSpread.measured(sample[:: max(1, len(sample) // LIKELY)][:LIKELY], sample)
+    return spread.mean, spread.sigma

@@ -22,12 +22,13 @@ from pointsman.text.written_syntax import listed, read_syntax
 from pointsman.tools.errors import ModelError
 from pointsman.tools.sync_and_async import in_thread
 from pointsman.values.reasons import Reason
+from pointsman.values.trace import Span
 from pointsman.values.types import Decision
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pointsman.retrieval.parallel_calls import Mode
+    from pointsman.retrieval.parallel_calls import Breaker, Mode
     from pointsman.retrieval.plan.recipe import Recipe, RoutedRecipe
     from pointsman.retrieval.plan.routed_lookup import Search
     from pointsman.retrieval.run.branches import BranchAnswers
@@ -466,8 +467,6 @@ async def _measure(inquiries: Sequence[Inquiry], readings_of_each: Sequence[Sequ
         for reading in readings:
             lacking.setdefault(reading, []).append(inquiry.journal)
     if lacking:
-        from pointsman.retrieval.run.missing_backgrounds import measure_backgrounds
-
         first = inquiries[0]
         seconds = first.journal.deadline.for_measuring()
         await measure_backgrounds(lacking, first.mode, first.recipe.breaker, seconds)
@@ -498,3 +497,42 @@ async def fill_groups(retrieval: Retrieval) -> Retrieval:
         inquiry.journal.failed(STAGE, perf_counter(), error, "hits of other groups may be missing")
         return retrieval
     return replace(retrieval, answers=answers)
+
+
+async def measure_backgrounds(
+    lacking: Mapping[Reading, Sequence[Journal]], mode: Mode, breaker: Breaker, limit: float | None
+) -> None:
+    """Measure backgrounds; whatever is missing in the end is said in the answers.
+
+    What is late is measured to its end in its thread, and known to the next search. A dataset whose measurement is late
+    again and again is left out for a while.
+
+    Args:
+        lacking: the datasets that lack one, each with the journals of the questions that wait for it.
+        mode: how to wait.
+        breaker: leaves out what keeps failing.
+        limit: seconds for all of them; None: no limit.
+    """
+    start, jobs = perf_counter(), []
+    for reading, journals in lacking.items():
+        name = f"background of {reading.name}"
+        if (reason := breaker.why_not(name)) is not None:
+            _say_unmeasured(journals, name, f"it is {reason}")
+        else:
+            jobs.append((reading, journals, name))
+    calls = [DualCall(reading.measure, partial(in_thread, reading.measure)) for reading, _, _ in jobs]
+    outcomes = await mode.all(calls, limit) if calls else []
+    for (reading, journals, name), outcome in zip(jobs, outcomes, strict=True):
+        error = outcome.error if reading.lacks_background else None
+        breaker.record(name, error)
+        cause = None if error is None else describe(error)
+        for journal in journals:
+            journal.add(Span("measure", name, outcome.milliseconds, None, cause, journal.at(start)))
+        if cause is not None:
+            _say_unmeasured(journals, name, cause)
+
+
+def _say_unmeasured(journals: Sequence[Journal], name: str, cause: str) -> None:
+    for journal in journals:
+        journal.degrade(f"{name}: {cause}; until it is measured, its hits have no relevance by vectors")
+    log.warning("%s was not measured: %s", name, cause)

@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote
 from filelock import FileLock, Timeout
 
 from pointsman.store.backend import NEW, SURROGATE, Backend, DatasetRecord, Record, bm25_of, check_record, check_version
+from pointsman.store.local.manifest import TRUTH
 from pointsman.tools.errors import CorruptStoreError, FormatVersionError, InputError, LockedError
 from pointsman.tools.system.locations import with_home
 
@@ -126,8 +127,6 @@ class LocalBackend(Backend):
 
     def bytes_by_part(self, name: str) -> dict[str, int]:
         """See `Backend`."""
-        from pointsman.store.local.disk_use import bytes_by_part
-
         return bytes_by_part(self.folder(name))
 
     def record(self, kind: str, name: str = "") -> Record | None:
@@ -342,3 +341,35 @@ def temporary_backend() -> Iterator[LocalBackend]:
 
 def _version(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=12).hexdigest()
+
+
+_PART_OF_FILE: Final = {
+    TRUTH: "documents",
+    f"{TRUTH}-wal": "documents",
+    f"{TRUTH}-shm": "documents",
+    "keyword": "keyword_index",
+    "vectors.bin": "vector_index",
+    "vectors.codes": "vector_index",
+    "columns.bin": "columns",
+    "words.bin": "words",
+}
+_OTHER: Final = "other"
+PARTS: Final = (*dict.fromkeys(_PART_OF_FILE.values()), _OTHER)
+"""What `bytes_by_part` tells apart: the truth, what is derived from it, and all else, such as locks."""
+
+
+def bytes_by_part(folder: Path) -> dict[str, int]:
+    """Return the bytes of each of `PARTS` of a dataset; files that another process deletes meanwhile count nothing."""
+    sizes = dict.fromkeys(PARTS, 0)
+    for directory, _, names in os.walk(folder):
+        for name in names:
+            path = Path(directory, name)
+            sizes[_PART_OF_FILE.get(path.relative_to(folder).parts[0], _OTHER)] += _size(path)
+    return sizes
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:  # an index file that was just replaced
+        return 0

@@ -20,7 +20,7 @@ from pointsman.tools.errors import InputError, StoreError
 from pointsman.tools.system.locations import unquoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from psycopg import Connection
 
@@ -183,22 +183,15 @@ class PostgresBackend(Backend):
 
     def _rows(self, sql: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
         """Return rows; none if the workspace does not exist yet."""
-
-        def rows(connection: Connection[Any]) -> list[Any]:
-            return connection.execute(sql, parameters).fetchall()
-
-        return self._run_if_made(rows)
-
-    def _run_if_made(self, work: Callable[[Connection[Any]], list[Any]]) -> list[Any]:
         import psycopg
 
-        def careful(connection: Connection[Any]) -> list[Any]:
+        def rows(connection: Connection[Any]) -> list[Any]:
             try:
-                return work(connection)
+                return connection.execute(sql, parameters).fetchall()
             except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
                 return []
 
-        return self._connections.run(careful)
+        return self._connections.run(rows)
 
     def _vector_schema(self) -> str:
         """Return the schema that contains pgvector.
