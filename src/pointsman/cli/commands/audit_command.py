@@ -14,8 +14,7 @@ from pointsman.cli.shared_options import (
 )
 
 app = command_group(
-    "audit",
-    "Find questions in the audit log.\n\nThe setting audit_log names its file; without it, there is none.",
+    "audit", "Find questions in the audit log.\n\nThe setting audit_log names its file; without it, there is none."
 )
 
 
@@ -25,12 +24,7 @@ def audit() -> None:
 
 
 @app.command()
-def digest(
-    words: QuestionArgument = None,
-    *,
-    workspace: WorkspaceOption,
-    as_json: JsonOption = False,
-) -> None:
+def digest(words: QuestionArgument = None, *, workspace: WorkspaceOption, as_json: JsonOption = False) -> None:
     """Print the digest of a question or a receipt, as the audit log of this workspace has it."""
     check_no_service(workspace)
     text = question_of(words)

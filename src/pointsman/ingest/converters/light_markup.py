@@ -71,6 +71,14 @@ _CALENDAR_NAMES = {
     "X-WR-CALNAME": "", "X-WR-CALDESC": "",
 }  # fmt: skip
 _STRUCTURED = ("N", "ORG", "ADR")  # fields whose parts are separated by semicolons
+_PERIODS = {"YEARLY": "year", "MONTHLY": "month", "WEEKLY": "week", "DAILY": "day", "HOURLY": "hour"}
+_REPETITIONS = frozenset({"FREQ", "INTERVAL", "BYDAY", "BYMONTHDAY", "BYMONTH", "COUNT", "UNTIL", "WKST"})
+_ORDINALS = {"": "", "1": "the first ", "2": "the second ", "3": "the third ", "4": "the fourth ", "-1": "the last "}
+_DATE_NAMES = {
+    "MO": "Monday", "TU": "Tuesday", "WE": "Wednesday", "TH": "Thursday", "FR": "Friday", "SA": "Saturday",
+    "SU": "Sunday", "1": "January", "2": "February", "3": "March", "4": "April", "5": "May", "6": "June", "7": "July",
+    "8": "August", "9": "September", "10": "October", "11": "November", "12": "December",
+}  # fmt: skip
 _TIME = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)\d\d(Z?))?$")
 _CUE_TIME = re.compile(r"\s*(?:\d+:)?\d+:\d+[.,]\d+ +--> ")
 
@@ -213,7 +221,7 @@ def calendar_blocks(text: str, decoder: PartDecoder) -> Iterator[Block]:
                 value = " ".join(re.sub(r"(?<!\\);", " ", value).split())
             person = next((part[3:].strip('"') for part in parameters if part[:3] == "CN="), "")
             label = _CALENDAR_NAMES[name]
-            value = _calendar_value(f"{person} {value}".strip())
+            value = _calendar_value(f"{person} {value}".strip()) if name != "RRULE" else _repetition(value)
             entry_lines.append((name, f"{label}: {value}" if label else value))
 
 
@@ -241,6 +249,24 @@ def _unfold(text: str) -> Iterator[NumberedLine]:
             fragments, begin = [line], number
             is_quoted = "QUOTED-PRINTABLE" in line.partition(":")[0].upper()
     yield begin, "".join(fragments)
+
+
+def _repetition(rule: str) -> str:
+    """Write a rule of repetition in words, ``every 2 weeks on Monday, Friday``; one with other parts stays as it is."""
+    fields = dict(part.partition("=")[::2] for part in rule.strip().upper().split(";"))
+    period, interval = _PERIODS.get(fields.get("FREQ", "")), fields.get("INTERVAL", "1")
+    if period is None or not fields.keys() <= _REPETITIONS:
+        return rule
+    days, dates, months = (
+        [item for item in fields.get(name, "").split(",") if item] for name in ("BYDAY", "BYMONTHDAY", "BYMONTH")
+    )
+    details = {
+        " on ": ", ".join(_ORDINALS.get(day[:-2], day[:-2]) + _DATE_NAMES.get(day[-2:], day[-2:]) for day in days),
+        " on day ": ", ".join(dates), " in ": ", ".join(_DATE_NAMES.get(month, month) for month in months),
+        " until ": _calendar_value(fields.get("UNTIL", "")), ", times: ": fields.get("COUNT"),
+    }  # fmt: skip
+    period_words = f"every {period}" if interval == "1" else f"every {interval} {period}s"
+    return period_words + "".join(word + detail for word, detail in details.items() if detail)
 
 
 def _calendar_value(value: str) -> str:

@@ -114,8 +114,8 @@ def _message(
         if entity is not message and entity.get_content_maintype() == "message" and entity.is_multipart():
             forwarded = entity.get_payload(0)
             if isinstance(forwarded, Message):
-                shown = _shown_fields(_header_fields(forwarded, decoder))
-                blocks += [Block(1, _header(forwarded, "Subject", decoder)), Block(0, shown)]
+                field_text = _shown_fields(_header_fields(forwarded, decoder))
+                blocks += [Block(1, _header(forwarded, "Subject", decoder)), Block(0, field_text)]
         content = None if entity.is_multipart() or id(entity) in hidden_twins else entity.get_payload(decode=True)
         kind = entity.get_content_type().removeprefix("application/")
         if not isinstance(content, bytes) or kind in _WORDLESS:
@@ -189,9 +189,9 @@ def _filename(entity: Message) -> str | None:
 
 def _decode(value: str) -> str:
     try:
-        unencoded = "ascii" if value.isascii() else "raw-unicode-escape"  # the codec that decode_header uses for it
+        default_codec = "ascii" if value.isascii() else "raw-unicode-escape"  # the codec that decode_header uses for it
         words = [
-            (word if isinstance(word, str) else decode_declared(word, encoding or unencoded), encoding and "utf-8")
+            (word if isinstance(word, str) else decode_declared(word, encoding or default_codec), encoding and "utf-8")
             for word, encoding in decode_header(value)
         ]
         return str(make_header(words))
@@ -248,7 +248,7 @@ def _words_of(entities: list[Message], decoder: PartDecoder) -> set[str]:
 _NUMBERS = "__properties_version1.0"
 _COMPOUND_FILE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 # Properties of Outlook: https://learn.microsoft.com/openspecs/exchange_server_protocols/ms-oxprops
-_SUBJECT, _HEADERS, _SENT, _RECIPIENT_KIND = 0x0037, 0x007D, 0x0039, 0x0C15
+_SUBJECT, _HEADERS, _SENDING_TIME, _RECIPIENT_KIND = 0x0037, 0x007D, 0x0039, 0x0C15
 _SENDER, _RECIPIENT = ((0x0C1A, 0x0042), (0x5D01, 0x0C1F, 0x0065)), ((0x3001,), (0x39FE, 0x3003))  # names, addresses
 _TEXTS, _FILE, _FILE_NAMES = ((0x1000, "plain"), (0x1013, "html")), 0x3701, (0x3707, 0x3704)
 _NAME_PAGE, _TEXT_PAGE, _LOCALE = 0x3FFD, 0x3FDE, 0x3FF1
@@ -329,7 +329,7 @@ class _OutlookItem:
         message["Subject"] = self._text(_SUBJECT)
         message["From"] = message_from_string(self._text(_HEADERS))["From"] or self.shown_as(*_SENDER)
         message["To"], message["Cc"] = (", ".join(filter(None, people[kind])) for kind in (1, 2))
-        message["Date"] = _outlook_date(self.numbers.get(_SENT, 0))
+        message["Date"] = _outlook_date(self.numbers.get(_SENDING_TIME, 0))
         return message
 
     def attachment(self) -> Message:
