@@ -14,6 +14,7 @@ import typer
 
 from pointsman.retrieval.request import OPTIONS, Option
 from pointsman.tools.errors import InputError, ServiceError, StoreError
+from pointsman.tools.sync_and_async import set_within
 from pointsman.tools.system.locations import is_service, is_url, path_of, redacted, with_home
 
 if TYPE_CHECKING:
@@ -176,12 +177,11 @@ def workspace_at(
     if not create:
         check_workspace(location)
     settings = Settings.load()
-    token = door.set("command line")
-    try:
-        with open_workspace(location, embedder=embedder, settings=settings) as workspace:
-            yield workspace
-    finally:
-        door.reset(token)
+    with (
+        set_within(door, "command line"),
+        open_workspace(location, embedder=embedder, settings=settings) as workspace,
+    ):
+        yield workspace
 
 
 def question_of(words: Sequence[str] | None) -> str:

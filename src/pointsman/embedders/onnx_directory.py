@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from pointsman.embedders.base_embedder import PrefixedEmbedder, Progress, length_of_head, names_for_people, unit_rows
-from pointsman.embedders.batches import equal_runs
-from pointsman.embedders.onnx_runtime import load_onnxruntime
+from pointsman.embedders.onnx_runtime import equal_runs, load_onnxruntime
 from pointsman.tools.errors import InputError, MissingDependencyError, ModelError
 
 if TYPE_CHECKING:

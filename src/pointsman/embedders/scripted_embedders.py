@@ -21,7 +21,18 @@ HASHING: Final = "hashing-"
 """The beginning of the names of hashing embedders, whatever wraps them."""
 
 
-class HashingEmbedder(BaseEmbedder):
+class _SymmetricEmbedder(BaseEmbedder):
+    """Embeds documents as it embeds queries."""
+
+    def embed_documents(self, texts: Sequence[str], *, on_progress: Progress | None = None) -> NDArray[np.float32]:
+        """Like ``embed_queries``."""
+        vectors = self.embed_queries(texts)
+        if on_progress is not None:
+            on_progress(len(vectors))
+        return vectors
+
+
+class HashingEmbedder(_SymmetricEmbedder):
     """A fake embedder for tests and examples: texts that share words and letters are close to each other.
 
     It hashes words and their character trigrams into ``dimensions`` signed counts. It has no notion of meaning,
@@ -63,13 +74,6 @@ class HashingEmbedder(BaseEmbedder):
                 row[(value >> 1) % self._dimensions] += 1 if value & 1 else -1
         return unit_rows(counts, self.name)
 
-    def embed_documents(self, texts: Sequence[str], *, on_progress: Progress | None = None) -> NDArray[np.float32]:
-        """Like ``embed_queries``."""
-        vectors = self.embed_queries(texts)
-        if on_progress is not None:
-            on_progress(len(vectors))
-        return vectors
-
 
 def _features(text: str) -> Iterator[str]:
     for word in text.lower().split():
@@ -89,7 +93,7 @@ _COLOURS = {
 }
 
 
-class ColourEmbedder(BaseEmbedder):
+class ColourEmbedder(_SymmetricEmbedder):
     """A fake multimodal embedder for tests and examples: a text is close to pictures of the colours that it names.
 
     A picture's vector is its mean colour; a text's, the mean of the colours named in it, in English, Chinese or
@@ -119,13 +123,6 @@ class ColourEmbedder(BaseEmbedder):
             for text in lower_texts
         ]
         return _of_colours([np.mean(colours, axis=0) for colours in colour_names])
-
-    def embed_documents(self, texts: Sequence[str], *, on_progress: Progress | None = None) -> NDArray[np.float32]:
-        """Like ``embed_queries``."""
-        vectors = self.embed_queries(texts)
-        if on_progress is not None:
-            on_progress(len(vectors))
-        return vectors
 
     def embed_images(self, images: Sequence[bytes]) -> NDArray[np.float32]:
         """Return vectors of shape ``(len(images), 4)``.

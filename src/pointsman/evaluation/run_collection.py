@@ -115,12 +115,12 @@ def strategy_names(strategies: str | Sequence[str]) -> tuple[str, ...]:
     """
     texts = strategies.split(",") if isinstance(strategies, str) else strategies
     names = tuple(dict.fromkeys(STRATEGY_ALIASES.get(text.strip(), text.strip()) for text in texts if text.strip()))
-    known = ("all", "auto", ROUTED, *LISTS, *STRATEGY_NAMES.names())
+    known_names = ("all", "auto", ROUTED, *LISTS, *STRATEGY_NAMES.names())
     if not names:
         raise InputError(f"no strategy to evaluate; name some of {', '.join(('auto', *LISTS))}, or all")
     for name in names:
-        if name.removesuffix(RERANKED) not in known or name == f"all{RERANKED}":
-            raise UnknownNameError("strategy", name, known)
+        if name.removesuffix(RERANKED) not in known_names or name == f"all{RERANKED}":
+            raise UnknownNameError("strategy", name, known_names)
     return ALL if "all" in names else names
 
 

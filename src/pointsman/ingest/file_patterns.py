@@ -230,9 +230,9 @@ def _lines_of(path: Path) -> tuple[list[str], str]:
     if not invalid_lines:
         return lines, ""
     named_lines = [f"line {number} ({lines[number - 1]!r:.40})" for number in invalid_lines[:3]]
-    more = f" and {len(invalid_lines) - 3:,} more" if len(invalid_lines) > 3 else ""
+    remark = f" and {len(invalid_lines) - 3:,} more" if len(invalid_lines) > 3 else ""
     valid_lines = [line for number, line in enumerate(lines, 1) if number not in invalid_lines]
-    return valid_lines, f"no pattern in {' and '.join(named_lines)}{more}; the others count"
+    return valid_lines, f"no pattern in {' and '.join(named_lines)}{remark}; the others count"
 
 
 def _as_people_see(text: str) -> str:

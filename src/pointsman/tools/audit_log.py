@@ -29,7 +29,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.tools.errors import AuditError, ConflictError, CorruptStoreError
-from pointsman.tools.sync_and_async import in_thread
+from pointsman.tools.sync_and_async import in_thread, set_within
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -142,18 +142,8 @@ def current_entry() -> AuditEntry | None:
 @contextmanager
 def without_record() -> Iterator[None]:
     """Within the block nothing is recorded, since nobody is shown anything."""
-    with _under_way(AuditEntry("", "", "", is_step=True)):
+    with set_within(_entry, AuditEntry("", "", "", is_step=True)):
         yield
-
-
-@contextmanager
-def _under_way(entry: AuditEntry | None) -> Iterator[None]:
-    """Within the block, this is the entry of the request under way."""
-    token = _entry.set(entry)
-    try:
-        yield
-    finally:
-        _entry.reset(token)
 
 
 def cite(hits: Sequence[Any], numbers: Iterable[int]) -> None:
@@ -231,7 +221,7 @@ class AuditLog:
             AuditError: the line cannot be written.
         """
         entry, is_whole = self._open(operation, who)
-        with _under_way(entry) if is_whole else nullcontext():
+        with set_within(_entry, entry) if is_whole else nullcontext():
             yield entry
         if is_whole:
             self.write(entry)
@@ -240,7 +230,7 @@ class AuditLog:
     async def arequest(self, operation: str, **who: Any) -> AsyncIterator[AuditEntry]:
         """Async version of `request`."""
         entry, is_whole = self._open(operation, who)
-        with _under_way(entry) if is_whole else nullcontext():
+        with set_within(_entry, entry) if is_whole else nullcontext():
             yield entry
         if is_whole:
             await in_thread(self.write, entry)
@@ -259,7 +249,7 @@ class AuditLog:
     @contextmanager
     def resume(self, entry: AuditEntry | None) -> Iterator[None]:
         """Within the block a request goes on that was answered in part; its line is written at the end."""
-        with _under_way(entry):
+        with set_within(_entry, entry):
             yield
         if entry is not None:
             self.write(entry)

@@ -13,6 +13,7 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial, wraps
 from time import monotonic, sleep
 from typing import Any, ClassVar, Concatenate, Final, ParamSpec, Self, TypeVar
@@ -53,6 +54,16 @@ def _let_daemons_end() -> None:
 
 if hasattr(os, "register_at_fork"):  # absent on systems without fork
     os.register_at_fork(after_in_child=_in_daemons.clear)  # a child has none of these threads
+
+
+@contextmanager
+def set_within(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """Give a context variable a value within the block."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

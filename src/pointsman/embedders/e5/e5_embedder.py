@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pointsman.embedders.base_embedder import BaseEmbedder, Progress, length_of_head, text_list, unit_rows
-from pointsman.embedders.batches import equal_runs
 from pointsman.embedders.e5.e5_graph import GRAPH_VERSION, INPUT, OUTPUT, VECTORS_VERSION, Graph
 from pointsman.embedders.e5.e5_tokens import LONGEST_PIECE, UnigramTokenizer
 from pointsman.embedders.e5.e5_weights import FILE_SHA256, E5Weights
 from pointsman.embedders.e5.prepared_files import artefact, cache_directory
-from pointsman.embedders.onnx_runtime import load_onnxruntime
+from pointsman.embedders.onnx_runtime import equal_runs, load_onnxruntime
 from pointsman.tools.errors import InputError, ModelError
 from pointsman.values.protocols import TokenVectors
 

@@ -9,16 +9,17 @@ import threading
 import weakref
 from collections import Counter
 from concurrent.futures import Future
-from contextlib import contextmanager
 from contextvars import ContextVar
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pointsman.retrieval.run.reading import reading_of
 from pointsman.store.sampled_texts import MOST_CHARACTERS, texts
+from pointsman.tools.sync_and_async import set_within
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from pointsman.retrieval.run.source import Source
     from pointsman.text.spelling import Speller
@@ -252,14 +253,9 @@ class Vocabulary:
 _given_words: ContextVar[Mapping[str, DatedWords | None] | None] = ContextVar("given_words", default=None)
 
 
-@contextmanager
-def with_words(words: Mapping[str, DatedWords | None]) -> Iterator[None]:
+def with_words(words: Mapping[str, DatedWords | None]) -> AbstractContextManager[None]:
     """Within the block, searches use these words of datasets, or none for None, and wait for others to be read."""
-    token = _given_words.set(words)
-    try:
-        yield
-    finally:
-        _given_words.reset(token)
+    return set_within(_given_words, words)
 
 
 class _FirstReading:

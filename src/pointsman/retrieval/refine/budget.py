@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pointsman.llm.base_llm import ACCOUNT, BookedCall, Completion
 from pointsman.retrieval.parallel_calls import Breaker, Deadline
 from pointsman.tools.errors import InputError, ModelError
+from pointsman.tools.sync_and_async import set_within
 from pointsman.values.argument_checks import is_number
 
 if TYPE_CHECKING:
@@ -145,11 +146,8 @@ _ACCOUNT_LIST: Final[ContextVar[list[Spending] | None]] = ContextVar("pointsman-
 def accounts() -> Iterator[list[Spending]]:
     """Collect the accounts of all searches of the ``with`` block, each with its ``calls`` and ``tokens``."""
     account_list: list[Spending] = []
-    token = _ACCOUNT_LIST.set(account_list)
-    try:
+    with set_within(_ACCOUNT_LIST, account_list):
         yield account_list
-    finally:
-        _ACCOUNT_LIST.reset(token)
 
 
 @contextmanager
@@ -171,11 +169,8 @@ def spending(budget: Budget, timeout: float | None = None, breaker: Breaker | No
     account = Spending(budget, timeout, breaker)
     if (account_list := _ACCOUNT_LIST.get()) is not None:
         account_list.append(account)
-    token = ACCOUNT.set(account)
-    try:
+    with set_within(ACCOUNT, account):
         yield account
-    finally:
-        ACCOUNT.reset(token)
 
 
 def estimated(text: str) -> int:

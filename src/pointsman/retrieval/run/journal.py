@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import partial
 from itertools import pairwise
@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from pointsman.retrieval.parallel_calls import SearchDeadline, describe
+from pointsman.tools.sync_and_async import set_within
 from pointsman.values.reasons import Reason, messages
 from pointsman.values.trace import HitKey, Span, StageRecord, Trace
 from pointsman.values.types import keys_of
@@ -29,17 +30,12 @@ Listener = Callable[["Plan | Span"], None]
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
-@contextmanager
-def listening(listener: Listener) -> Iterator[None]:
+def listening(listener: Listener) -> AbstractContextManager[None]:
     """Report the progress of searches that begin within the block to a listener.
 
     An error of the listener is logged, and the search goes on.
     """
-    token = _listener.set(listener)
-    try:
-        yield
-    finally:
-        _listener.reset(token)
+    return set_within(_listener, listener)
 
 
 class Journal:

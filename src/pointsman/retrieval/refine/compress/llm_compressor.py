@@ -145,12 +145,12 @@ class _Attempts:
         schema: Schema | None = None,
     ) -> None:
         self.prompts, self.first_prompt, self.prompt = prompts, prompt, prompt
-        self.read, self.left, self.schema = read, tries, schema
+        self.read, self.tries_left, self.schema = read, tries, schema
         self.result: Any = None
         self.complaint = ""
 
     def talk(self) -> Talk[None]:
-        while self.left:
+        while self.tries_left:
             answer = yield self.prompt
             if isinstance(answer, ModelError):
                 self.unusable("failed", str(answer))
@@ -163,12 +163,12 @@ class _Attempts:
         except DefectError as error:
             self.unusable(error.defect, str(error))
         else:
-            self.left, self.complaint = 0, ""
+            self.tries_left, self.complaint = 0, ""
 
     def unusable(self, problem: str, reason: str) -> None:
-        self.left -= 1
+        self.tries_left -= 1
         self.complaint = reason
-        _log.info("a model's answer cannot be used for compression (%s); %d more attempts", reason, self.left)
+        _log.info("a model's answer cannot be used for compression (%s); %d more attempts", reason, self.tries_left)
         words = self.prompts.problems.get(problem, problem)
         correction = corrected(self.first_prompt, self.prompts.retry, words)
         self.prompt = self.first_prompt if problem == "failed" else correction

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import numpy as np
 
-from pointsman.embedders.batches import equal_runs
 from pointsman.embedders.onnx_directory import OnnxTextModel
+from pointsman.embedders.onnx_runtime import equal_runs
 from pointsman.retrieval.refine.rerank.base_reranker import MAX_CANDIDATES, TIMEOUT, BaseReranker
 from pointsman.text import repair
 from pointsman.tools.batching import batched
