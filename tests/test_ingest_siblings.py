@@ -6,7 +6,7 @@ import io
 import json
 import zipfile
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,6 +16,9 @@ from pointsman.ingest import ParsedDocument, Problem, convert
 from pointsman.ingest.converters.office.number_formats import shown
 from pointsman.ingest.converters.pdf_layout import Piece, _lines, _rows
 from pointsman.tools.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def text_of_file(name: str, document: Any) -> str:
@@ -121,6 +124,100 @@ def test_columns_of_prose_are_read_one_after_the_other_and_rows_of_a_table_are_k
     ]
     table = rows_of(("Деталь", "2026"), ("Болт", "12"), ("Гайка", "7"))
     assert list(_lines(table)) == ["Деталь 2026", "Болт 12", "Гайка 7"]
+
+
+TABLES = [
+    [
+        ("07/01/2015", "09/02/2015", "Long Beach Medical Center", "90", "Closure"),
+        ("07/02/2015", "08/07/2015", "Signal Works", "1,060", "Layoff"),
+        ("06/30/2015", "09/15/2015", "Points and Crossings of the North", "7", "Layoff"),
+        ("07/08/2015", "09/06/2015", "Ballast", "129", "Closure"),
+    ],
+    [
+        ("Стрелка левая", "СП-6", "1 250,00 ₽", "12 шт."),
+        ("Рельс Р65, второй сорт", "Р-65", "96 400,50 ₽", "3 шт."),
+        ("Болт", "М24", "85,10 ₽", "400 шт."),
+        ("Накладка двухголовая для стыка", "1Р65", "2 310,00 ₽", "8 шт."),
+    ],
+    [
+        ("道岔 左开", "2026-03-01", "12,500.00"),
+        ("钢轨", "2026-03-14", "964.50"),
+        ("螺栓 高强度", "2026-04-02", "8.10"),
+        ("枕木", "2026-05-20", "330.00"),
+    ],
+]
+PROSE = [
+    ("The pointsman turns the", "On Sundays the lamps"),
+    ("points in the morning and", "are cleaned by whoever"),
+    ("writes down 3 times when", "has the shift, at 10 or"),
+    ("the train was late.", "after the last train."),
+]
+
+
+def page_of(*orders: list[tuple[float, float, str]]) -> str:
+    """The text of a page on which texts are drawn at their places, in the order given."""
+    from matplotlib import get_data_path
+    from reportlab.pdfbase import pdfmetrics
+    from reportlab.pdfbase.cidfonts import UnicodeCIDFont
+    from reportlab.pdfbase.ttfonts import TTFont
+    from reportlab.pdfgen.canvas import Canvas
+
+    pdfmetrics.registerFont(TTFont("DejaVu", f"{get_data_path()}/fonts/ttf/DejaVuSans.ttf"))
+    pdfmetrics.registerFont(UnicodeCIDFont("STSong-Light"))
+    buffer = io.BytesIO()
+    canvas = Canvas(buffer)
+    for left, bottom, text in (cell for order in orders for cell in order):
+        canvas.setFont("STSong-Light" if any("\u3400" < char < "\u9fff" for char in text) else "DejaVu", 8)
+        canvas.drawString(left, bottom, text)
+    canvas.save()
+    (source,) = convert("a.pdf", buffer.getvalue())
+    assert isinstance(source, ParsedDocument)
+    return source.text
+
+
+def by_columns(table: Sequence[tuple[str, ...]], top: float, width: float) -> list[tuple[float, float, str]]:
+    return [
+        (40 + width * column, top - 16 * row, cells[column])
+        for column in range(len(table[0]))
+        for row, cells in enumerate(table)
+    ]
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("order", ["columns", "rows from below, the first column before", "columns of two tables"])
+def test_rows_of_a_table_are_kept_whose_cells_the_file_has_in_another_order(
+    table: list[tuple[str, ...]], order: str
+) -> None:
+    cells = by_columns(table, 700, 150)
+    if order.startswith("rows"):
+        count = len(table)
+        cells = [*cells[:count], *sorted(cells[count:], key=lambda cell: (cell[1], cell[0]))]
+    second = by_columns(table, 400, 150) if order.endswith("tables") else []
+    rows = [" ".join(cells) for cells in table]
+    long_line = "Between the two tables stands a sentence that is longer than any of the cells of a table."
+    text = page_of(cells, [(40, 500, long_line)] if second else [], second)
+    assert text.split("\n") == ([*rows, long_line, *rows] if second else rows)
+
+
+def test_columns_of_prose_stay_columns_alone_and_above_a_table() -> None:
+    prose = by_columns(PROSE, 700, 260)
+    lines = [line for column in range(2) for line in (cells[column] for cells in PROSE)]
+    assert page_of(prose).split("\n") == lines
+    for table in TABLES[:2]:
+        text = page_of(prose, by_columns(table, 500, 150))
+        assert text.split("\n") == [*lines, *(" ".join(cells) for cells in table)]
+
+
+def test_numbers_of_lines_in_a_margin_are_no_column_of_a_table() -> None:
+    numbers = [(20.0, 700.0 - 16 * row, str(row + 1)) for row in range(8)]
+    sentences = [(60.0, 700.0 - 16 * row, text) for row, (text, _) in enumerate(PROSE * 2)]
+    lines = page_of(numbers, sentences).split("\n")
+    assert [line for line in lines if not line.isdigit()] == [text for text, _ in PROSE * 2]
+
+
+def test_columns_of_dates_and_times_are_no_prose() -> None:
+    times = [(f"2026-03-{day} 09:15", f"2026-04-{day} 18:40") for day in range(11, 16)]
+    assert list(_lines(rows_of(*times))) == [" ".join(cells) for cells in times]
 
 
 @pytest.mark.parametrize("size", [7, 12, 19])

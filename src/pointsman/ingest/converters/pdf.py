@@ -8,6 +8,7 @@ import re
 import threading
 import time
 import unicodedata
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from pointsman.ingest.converters import pictures as _pictures
@@ -51,10 +52,8 @@ def pdf(
             if "assword" in str(error):
                 raise InputError("encrypted PDF, protected by a password; remove its password first") from error
             raise InputError(f"damaged or unsupported PDF: {error}") from error
-        try:
+        with closing(document):
             items = list(_PdfReader(path, document, data, limits, before_picture).read())
-        finally:
-            document.close()
     yield from items
 
 
@@ -108,8 +107,7 @@ class _PdfReader:
         return Block(0, text, page=number, runs_on=bool(previous) and _runs_on(previous.text if previous else "", text))
 
     def _text(self, number: int) -> str:
-        page = self._document[number - 1]
-        try:
+        with closing(self._document[number - 1]) as page:
             text_page = page.get_textpage()
             if _is_unmapped(text_page):
                 return self._scan(page, number, "", "its font does not say which letters its characters are")
@@ -122,8 +120,6 @@ class _PdfReader:
             if letters <= _FEW_LETTERS and (covered_area := _covered_share(page)) > (0.3 if letters else 0.02):
                 return self._scan(page, number, text, "is a picture" if covered_area else "")
             return text
-        finally:
-            page.close()
 
     def _by_pypdf(self, number: int, text: str) -> str:
         """Return the text of a page whose fonts PDFium cannot read, such as Chinese ones that are not embedded.
@@ -169,6 +165,8 @@ class _PdfReader:
         """Return the values of a page's form fields, and its notes, where they stand."""
         from pypdfium2 import raw
 
+        text_fields = (raw.FPDF_FORMFIELD_TEXTFIELD, raw.FPDF_FORMFIELD_COMBOBOX, raw.FPDF_FORMFIELD_LISTBOX)
+        ignored_kinds = (raw.FPDF_ANNOT_WIDGET, raw.FPDF_ANNOT_LINK, raw.FPDF_ANNOT_POPUP)
         spans: list[Piece] = []
         for index in range(min(raw.FPDFPage_GetAnnotCount(page), 10_000)):
             annotation = raw.FPDFPage_GetAnnot(page, index)
@@ -177,15 +175,9 @@ class _PdfReader:
             kind = raw.FPDFAnnot_GetSubtype(annotation)
             form = self._document.formenv
             if kind == raw.FPDF_ANNOT_WIDGET and form:
-                field = raw.FPDFAnnot_GetFormFieldType(form, annotation)
-                is_text = field in (
-                    raw.FPDF_FORMFIELD_TEXTFIELD,
-                    raw.FPDF_FORMFIELD_COMBOBOX,
-                    raw.FPDF_FORMFIELD_LISTBOX,
-                )
+                is_text = raw.FPDFAnnot_GetFormFieldType(form, annotation) in text_fields
                 text = _wide(raw.FPDFAnnot_GetFormFieldValue, form, annotation) if is_text else ""
             else:
-                ignored_kinds = (raw.FPDF_ANNOT_WIDGET, raw.FPDF_ANNOT_LINK, raw.FPDF_ANNOT_POPUP)
                 text = "" if kind in ignored_kinds else _wide(raw.FPDFAnnot_GetStringValue, annotation, b"Contents")
             raw.FPDFPage_CloseAnnot(annotation)
             if text := clean(text).strip():
@@ -195,24 +187,20 @@ class _PdfReader:
     def _problems(self) -> Iterator[str]:
         """Yield what was not read, and why."""
         for reason, numbers in self._reasons.items():
-            pages = (
-                f"page {numbers[0]}" if len(numbers) == 1 else f"{len(numbers)} pages, the first is page {numbers[0]}"
-            )
+            first = f", the first is page {numbers[0]}"
             if reason == "is a picture":
                 are = "page is a picture" if len(numbers) == 1 else "pages are pictures"
-                first = f", the first is page {numbers[0]}" if len(self._document) > len(numbers) else ""
-                yield f"{len(numbers)} {are}{first}; {_pictures.INSTALL}"
+                yield f"{len(numbers)} {are}{first * (len(self._document) > len(numbers))}; {_pictures.INSTALL}"
             else:
-                yield f"{pages}: {reason}"
+                yield f"{f'{len(numbers)} pages{first}' if len(numbers) > 1 else f'page {numbers[0]}'}: {reason}"
         if _pictures.any_engine() and self._scans > self._limits.pictures:
             yield f"{self._scans} pages are pictures; only {self._limits.pictures} are read"
 
     def _attachments(self) -> Iterator[str]:
         count = self._document.count_attachments()
         if count:
-            names = ", ".join(
-                repr(self._document.get_attachment(index).get_name()[:80]) for index in range(min(count, 5))
-            )
+            attachments = map(self._document.get_attachment, range(min(count, 5)))
+            names = ", ".join(repr(attachment.get_name()[:80]) for attachment in attachments)
             yield f"{count} attached files are not read ({names}); save them beside it to index them"
 
 

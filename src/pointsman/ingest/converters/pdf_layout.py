@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
+from itertools import accumulate, groupby, pairwise
 from statistics import median, median_low
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,6 +17,8 @@ _LETTER_SPACED = re.compile(r"(?<!\S)\w(?: +\w){5,}(?!\S)")
 _WORD = re.compile(r"[0-9A-Za-z\u00c0-\u058f]{3,}")  # of scripts that write spaces between words
 _WORD_GAP = 0.08  # of a line's height: a gap wider than most of its word's by more is between two words
 _RIGHT_TO_LEFT = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+_FEWEST_ROWS = 3  # of a table, and of columns of prose
+_LONG_LINE = 60  # characters, which no cell of a table has
 _LOWER = re.compile(r"\s*[a-zа-яё]")
 
 
@@ -49,13 +51,17 @@ def page_text(page: PdfTextPage, added: Sequence[Piece] = (), *, is_upright: boo
     if not added and all(len(row) == 1 for row in rows):
         if not has_boxes:
             return str(text)
+        if rows and sum(map(_is_number, text.split("\r\n"))) >= _FEWEST_ROWS:
+            rows = _rows(_characters(page, text))
+            if (joined := _joined_columns(rows)) != rows:
+                return "\n".join(_lines(joined))
         chars = list(text)
         for index in _missing_spaces(page, text):
             chars[index] = f" {chars[index]}"
         for match in _LETTER_SPACED.finditer(text):
             chars[slice(*match.span())] = [_joined_letters(page, match), *[""] * (len(match[0]) - 1)]
         return "".join(chars)
-    rows = _rows(_characters(page, text)) if rows else [[Piece(0, 0, 0, 0, text)]]
+    rows = _joined_columns(_rows(_characters(page, text))) if rows else [[Piece(0, 0, 0, 0, text)]]
     for span in added:
         row = next((row for row in rows if _same_row(row[0], span)), None)
         rows.append([span]) if row is None else row.append(span)
@@ -124,6 +130,54 @@ def _rows(boxes: Iterator[Piece]) -> Rows:
     return rows
 
 
+def _joined_columns(rows: Rows) -> Rows:
+    """Return rows with each row of a table in one if the file has them by columns, of which some are of figures."""
+    figures = {index for index, row in enumerate(rows) if 2 * sum(_is_number(cell.text) for cell in row) >= len(row)}
+    lines: list[list[int]] = []
+    for index in sorted(range(len(rows)), key=lambda index: -rows[index][0].top):
+        is_beside = bool(lines) and _same_row(rows[lines[-1][0]][0], rows[index][0])
+        lines[-1].append(index) if is_beside else lines.append([index])
+    tables: dict[int, Rows] = {}
+    for _, line_run in groupby(lines, lambda line: len(rows[line[0]][0].text) > _LONG_LINE):
+        region = [(line, sorted(cell for index in line for cell in rows[index])) for line in line_run]
+        row_numbers = [number for number, (line, cells) in enumerate(region) if len(line) > 1 and _is_table_row(cells)]
+        if len(row_numbers) < _FEWEST_ROWS:
+            continue
+        region = region[row_numbers[0] : row_numbers[-1] + 1]
+        indices = sorted(index for line, _ in region for index in line)
+        figure_cells = sorted(cell for index in figures.intersection(indices) for cell in rows[index])
+        rights = accumulate((cell.right for cell in figure_cells), max)
+        column_count = 1 + sum(cell.left > right for cell, right in zip(figure_cells[1:], rights, strict=False))
+        runs = groupby(indices, figures.__contains__)
+        stretches = [[rows[index] for index in run] for is_of_figures, run in runs if not is_of_figures]
+        pairs = [(rows[index][0], rows[index + 1][0]) for index in indices if {index, index + 1} <= figures]
+        stacked_count = sum(first.left < second.right and second.left < first.right for first, second in pairs)
+        if (
+            len(figure_cells) >= _FEWEST_ROWS * column_count
+            and stacked_count >= 0.3 * len(figures.intersection(indices))
+            and len(row_numbers) >= 0.8 * sum(not figures.isdisjoint(line) for line, _ in region)
+            and len(indices) >= 0.7 * (indices[-1] - indices[0] + 1)
+            and median([len(row[0].text) for stretch in stretches for row in stretch] or [2]) > 1
+            and max(map(_likeness_to_prose, stretches), default=0) < 2
+        ):
+            tables |= {index: [] for index in indices} | {indices[0]: [cells for _, cells in region]}
+    return [row for index, own in enumerate(rows) for row in tables.get(index, [own])]
+
+
+def _is_table_row(cells: list[Piece]) -> bool:
+    """Whether cells stand side by side at one height, with figures among them, but not the number of a line alone."""
+    offsets = [min(abs(cell.top - cells[0].top), abs(cell.bottom - cells[0].bottom)) for cell in cells]
+    is_level = 2 * sum(offset < 2 for offset in offsets) > len(cells)  # points; not all letters are of one height
+    is_apart = all(first.right <= second.left for first, second in pairwise(cells))
+    texts = [cell.text for cell in cells]
+    return is_level and is_apart and len({*texts}) > 1 and any(map(_is_number, texts[1:]))
+
+
+def _is_number(text: str) -> bool:
+    """Whether a text is a number, a date or a code."""
+    return len(text) <= _LONG_LINE and 0 < sum(map(str.isdigit, text)) * 2 >= sum(map(str.isalnum, text))
+
+
 def _same_row(first: Piece, second: Piece) -> bool:
     """Whether two pieces stand side by side: at the same height, or a small one, as a full stop, within the other's."""
     first_height, second_height = first.top - first.bottom, second.top - second.bottom
@@ -146,10 +200,11 @@ def _lines(rows: Rows) -> Iterator[str]:
     index = 0
     while index < len(rows):
         stop, gutter = _band(rows, index)
-        if stop - index >= 3 and gutter:
+        if stop - index >= _FEWEST_ROWS and gutter:
             left = [cells for row in rows[index:stop] if (cells := [cell for cell in row if cell.right <= gutter])]
             right = [cells for row in rows[index:stop] if (cells := [cell for cell in row if cell.right > gutter])]
-            if _is_prose(left) and _is_prose(right):
+            left_likeness, right_likeness = _likeness_to_prose(left), _likeness_to_prose(right)
+            if min(left_likeness, right_likeness) > 0 and left_likeness + right_likeness > 3:
                 yield from _lines(left)
                 yield from _lines(right)
                 index = stop
@@ -173,16 +228,24 @@ def _band(rows: Rows, start: int) -> tuple[int, float]:
     return len(rows), (low + high) / 2
 
 
-def _is_prose(rows: Rows) -> bool:
-    """Whether lines are those of a column of sentences: most begin within a sentence, or fill the column."""
-    if len(rows) < 3:
-        return False
+def _likeness_to_prose(rows: Rows) -> int:
+    """Return how surely lines are those of a column of sentences.
+
+    Returns:
+        3 if most lines begin within a sentence, 2 if they fill the column, 1 if they do and are figures, else 0.
+    """
+    if len(rows) < _FEWEST_ROWS:
+        return 0
     lines = [" ".join(cell.text for cell in row) for row in rows]
+    if median(len(line) * (2 if any(char >= "\u2e80" for char in line) else 1) for line in lines) < 14:
+        return 0
+    if 2 * sum(_LOWER.match(line) is not None for line in lines[1:]) >= len(lines) - 1:
+        return 3
     widths = [row[-1].right - row[0].left for row in rows]
-    length = median(len(line) * (2 if any(char >= "\u2e80" for char in line) else 1) for line in lines)
-    within = sum(_LOWER.match(line) is not None for line in lines[1:])
-    full_line_count = sum(width > 0.85 * max(widths) for width in widths)
-    return length >= 14 and (within * 2 >= len(lines) - 1 or full_line_count * 3 >= len(lines) * 2)
+    full_lines = [line for line, width in zip(lines, widths, strict=True) if width > 0.85 * max(widths)]
+    if 3 * len(full_lines) < 2 * len(lines):
+        return 0
+    return 1 if 2 * sum(map(_is_number, full_lines)) >= len(full_lines) else 2
 
 
 def _joined_letters(page: PdfTextPage, match: re.Match[str]) -> str:
