@@ -152,14 +152,7 @@ class Link:
         transport: see there.
     """
 
-    def __init__(
-        self,
-        url: str,
-        key: str | None,
-        *,
-        insecure: bool,
-        transport: Transport | None,
-    ) -> None:
+    def __init__(self, url: str, key: str | None, *, insecure: bool, transport: Transport | None) -> None:
         url_parts = address(url)
         if url_parts.query:
             raise InputError("url must be the service's address without a query string")

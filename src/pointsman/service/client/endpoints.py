@@ -134,10 +134,7 @@ VECTORS: Final = Endpoint(
     lambda answer: [None if text is None else decode_vector(str(text)) for text in answer["vectors"]],
 )
 METADATA_KEYS: Final = Endpoint(
-    "GET",
-    "/api/datasets/{}/metadata_keys",
-    "list of keys",
-    lambda answer: [*map(str, answer["keys"])],
+    "GET", "/api/datasets/{}/metadata_keys", "list of keys", lambda answer: [*map(str, answer["keys"])]
 )
 PAGE: Final = Endpoint(
     "GET",
@@ -152,9 +149,4 @@ DELETE: Final = Endpoint(
     lambda answer: 0 if answer["deleted"] is None else number_of(answer["deleted"]),
     repeatable=False,
 )
-SET_METADATA: Final = Endpoint(
-    "PATCH",
-    "/api/datasets/{}/documents",
-    "list of numbers",
-    counts_of,
-)
+SET_METADATA: Final = Endpoint("PATCH", "/api/datasets/{}/documents", "list of numbers", counts_of)

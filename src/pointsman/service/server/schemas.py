@@ -318,8 +318,7 @@ class Memory(Open):
 
     resident: Annotated[int | None, Field(description="Bytes.")]
     files: Annotated[
-        int | None,
-        Field(description="Of these, pages of files: the system takes them back when others need the room."),
+        int | None, Field(description="Of these, pages of files: the system takes them back when others need the room.")
     ]
 
 

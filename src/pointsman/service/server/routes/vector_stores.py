@@ -82,10 +82,7 @@ class StorePage(schemas.Open):
 
 
 @router.post(
-    "/vector_stores/{name}/search",
-    response_model=StorePage,
-    responses=_SEARCHES,
-    operation_id="search_vector_store",
+    "/vector_stores/{name}/search", response_model=StorePage, responses=_SEARCHES, operation_id="search_vector_store"
 )
 async def search_store(state: Shared, access: Reader, name: StoreName, body: StoreSearchRequest) -> Response:
     """Search a dataset; with several queries, each hit has its best score."""
