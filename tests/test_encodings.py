@@ -240,3 +240,42 @@ def test_every_way_to_read_a_file_takes_it(tmp_path: Path) -> None:
         report = workspace.index(path, encoding="cp1250")
         assert report.problems == ()
         assert workspace.search("přestaví", refuse=False).hits[0].text == CZECH
+
+
+CENTRAL_EUROPEAN = [
+    "Kde je můj kufr? Nevím, viděl jsem ho naposledy večer. Příště si ho hlídej, už na tebe čekají.",
+    "Gdzie jest mój bagaż? Nie wiem, widziałem go wieczorem. Następnym razem uważaj, już na ciebie czekają.",
+    "Hol van a bőröndöm? Nem tudom, tegnap este láttam utoljára. Jövőre figyelj rá, mert már várnak rád, és idő sincs.",
+    "Kde je môj kufor? Neviem, večer som ho videl naposledy. Nabudúce si ho stráž, už na teba čakajú, ľúbim ťa.",
+    "Gdje je moj kovčeg? Ne znam, večer sam ga vidio. Idući put ga čuvaj, već te čekaju, žao mi je što kasniš.",
+]
+
+
+@pytest.mark.parametrize("text", CENTRAL_EUROPEAN)
+def test_central_european_texts_are_read_as_such_and_said_to_be_uncertain(text: str) -> None:
+    stored, problems = read("a.srt", f"1\n00:00:01,000 --> 00:00:04,000\n{text}\n".encode("cp1250"))
+    assert stored == text
+    assert [problem[:40] for problem in problems] == ["read as Windows-1250, which is not certa"]
+
+
+@pytest.mark.parametrize(
+    "word", ["Nevím, už přišel", "Dziękuję", "Őrült idő", "Ďakujem veľmi", "što želiš", "Łódź", "Příště"]
+)
+def test_a_central_european_word_or_two_are_right_or_said(word: str) -> None:
+    stored, remark = decode_file(word.encode("cp1250"))
+    assert stored == word or remark
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Hvor er min kuffert? Jeg ved det ikke, jeg så den sidst i går aftes. Pas på den næste gang, de øvrige rejser.",
+        "Onde está a minha mala? Não sei, vi-a pela última vez à noite. As informações são dadas na estação.",
+        "Où est ma valise ? Je ne sais pas, je l'ai vue hier à côté de l'entrée. Très bien, Noël et l'été sont passés.",
+        "Wo ist mein Köfferchen? Ich weiß es nicht; über Nacht stand es für alle hörbar schräg vor der Tür.",
+        "Hvar er taskan mín? Ég veit það ekki, ég sá hana síðast í gærkvöldi. Þú átt að gæta hennar næst.",
+        "Var är väskan? Jag såg den i går på kvällen, när vi åt på båten. Håll ögonen öppna nästa gång.",
+    ],
+)
+def test_western_texts_are_not_taken_for_central_european_ones(text: str) -> None:
+    assert decode_file(text.encode("cp1252")) == (text, "")
