@@ -106,6 +106,41 @@ def test_code_in_markdown_is_no_link(text: str, expected: str) -> None:
     assert text_of_file("a.md", text) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Der [Plan][p] und [Karte][].\n\n[p]: /a\n[KARTE]: <b> 'Die Karte'", "Der Plan und Karte."),
+        ("[![Сборка][знак]][p] `a[b][p]`\n\n  [знак]: c.svg\n[p]: /a", "Сборка `a[b][p]`"),
+        ("值是 rows[0][1]。\n\n[p]: /a\n\n尾。", "值是 rows[0][1]。\n\n尾。"),
+        ("A[^1] b.\n\n[^1]: word\n[//]: # (hidden)", "A[^1] b.\n\n[^1]: word"),
+        ("| [x][p] |\n|--|\n| y |\n\n# [Next][p]\n\nEnd.\n\n[p]: /a", "x\ny\n\nNext\n\nEnd."),
+    ],
+)
+def test_links_of_markdown_that_are_defined_elsewhere(text: str, expected: str) -> None:
+    assert text_of_file("a.md", text) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        (
+            "a.md",
+            "The ![pump](data:image/png;base64,{0}) is ![][1]old.\n\n[1]: <data:image/png;base64,{0}>",
+            "The pump is old.",
+        ),
+        ("a.adoc", "image::data:image/svg+xml;base64,{0}[Насос]", "Насос"),
+        ("a.json", '{{"name": "泵", "photo": "data:image/png;base64,{0}"}}', "name: 泵\nphoto: data:image/png;base64"),
+        (
+            "a.css",
+            "a {{ src: url('data:font/woff2;charset=utf-8;base64,{0}') }}",
+            "a {{ src: url('data:font/woff2;charset=utf-8;base64') }}",
+        ),
+    ],
+)
+def test_a_picture_written_into_a_text_is_no_word(name: str, text: str, expected: str) -> None:
+    assert text_of_file(name, text.format("iVBORw0KGgo+/AAA" * 500 + "==")) == expected.format()
+
+
 def test_substitutions_and_pictures_of_restructured_text() -> None:
     text = (
         "Версия |v| и |x| по модулю, a|b|c.\n\n.. |v| replace:: 2.1\n\n.. |лого| image:: a.png\n   :alt: знак\n\n"

@@ -41,6 +41,8 @@ _LINK = re.compile(
     r"""|!?\[(?P<words>[^\[\]\n]{0,500})\]\((?:<[^<>\n]{0,1000}>|[^()\s]{0,1000}(?:\([^()\s]{0,300}\)[^()\s]{0,300})?)"""
     r"""(?:[ ]"[^"\n]{0,300}")?\)"""
 )
+_REFERENCE = re.compile(rf"{_CODE}|!?\[(?P<words>[^\[\]\n]{{0,500}})\]\[(?P<label>[^\[\]\n]{{0,300}})\]")
+_DEFINITION = re.compile(r"^[ ]{0,3}\[(?!\^)[^\[\]\n]{1,500}\]:[ \t]*\S.*", re.MULTILINE)
 _TAG = re.compile(rf"{_CODE}|<[^<>]{{0,200}}>")
 _NO_CODE = re.compile(rf"{_CODE}|[^`]+|`+")
 
@@ -117,7 +119,9 @@ def _markdown_blocks(text: str, skipped: int) -> Iterator[Block]:
     parser = MarkdownIt("commonmark").enable("table")
     parser.core.ruler.enableOnly(["normalize", "block"])  # only block structure is needed
     lines = text.split("\n")
-    tokens = parser.parse(text)
+    definitions: dict[str, Any] = {}
+    tokens = parser.parse(text, definitions)
+    labels = frozenset(definitions.get("references", ()))
     position = 0
     for index, token in enumerate(tokens):
         if token.level or token.map is None or token.nesting < 0:
@@ -126,26 +130,31 @@ def _markdown_blocks(text: str, skipped: int) -> Iterator[Block]:
         if first < position:
             continue
         if first > position:
-            yield Block(0, _plain("\n".join(lines[position:first])), (skipped + position + 1, skipped + first))
+            yield Block(0, _between(lines[position:first]), (skipped + position + 1, skipped + first))
         if token.type == "table_open":
-            yield from _markdown_table(tokens[index:], skipped)
+            yield from _markdown_table(tokens[index:], skipped, labels)
             position = last
             continue
-        level, block = _markdown_block(token, tokens[index + 1 : index + 2], "\n".join(lines[first:last]))
+        level, block = _markdown_block(token, tokens[index + 1 : index + 2], "\n".join(lines[first:last]), labels)
         yield Block(level, block, (skipped + first + 1, skipped + last), token.type != "html_block")
         position = last
     if position < len(lines):
-        yield Block(0, _plain("\n".join(lines[position:])), (skipped + position + 1, skipped + len(lines)))
+        yield Block(0, _between(lines[position:]), (skipped + position + 1, skipped + len(lines)))
 
 
-def _markdown_table(tokens: list[Token], skipped: int) -> Iterator[Block]:
+def _between(lines: list[str]) -> str:
+    """Return what stands between blocks without the definitions of links, whose targets are not shown."""
+    return _plain(_DEFINITION.sub("", "\n".join(lines)))
+
+
+def _markdown_table(tokens: list[Token], skipped: int, labels: frozenset[str]) -> Iterator[Block]:
     """Yield the table with which the tokens begin, its header above the rows of each block."""
     rows: list[Row] = []
     cells: list[str] = []
     first_line = 0
     for token in tokens:
         if token.type == "inline":
-            cells.append(_plain(token.content))
+            cells.append(_plain(token.content, labels))
         elif token.type == "tr_close":
             rows.append(Row(tuple(cells), skipped + first_line + 1))
             cells = []
@@ -156,18 +165,26 @@ def _markdown_table(tokens: list[Token], skipped: int) -> Iterator[Block]:
     yield from table_blocks(rows)
 
 
-def _markdown_block(token: Token, following: list[Token], raw: str) -> tuple[int, str]:
+def _markdown_block(token: Token, following: list[Token], raw: str, labels: frozenset[str]) -> tuple[int, str]:
     if token.type == "heading_open":
         words = _TAG.sub(lambda tag: tag["code"] or "", following[0].content)
-        return int(token.tag[1:]), re.sub(r"[*`]", "", _plain(words))
+        return int(token.tag[1:]), re.sub(r"[*`]", "", _plain(words, labels))
     if token.type == "html_block":
         _, blocks = html_blocks(raw)
         return 0, "\n".join(block.text for block in blocks)
-    return 0, raw if token.type in ("fence", "code_block") else _plain(raw)
+    return 0, raw if token.type in ("fence", "code_block") else _plain(raw, labels)
 
 
-def _plain(text: str) -> str:
+def _plain(text: str, labels: frozenset[str] = frozenset()) -> str:
+    """Return Markdown without the targets of its links; ``labels`` are those of links that are defined elsewhere."""
+
+    def words_of(link: re.Match[str]) -> str:
+        is_defined = link["code"] is None and (link["label"] or link["words"]).strip().upper() in labels
+        return link["words"] if is_defined else link[0]
+
     text = _LINK.sub(lambda link: link["code"] or link["words"] or "", _BADGE.sub("", text))
+    for _ in range(2 if labels and "][" in text else 0):  # a picture may be the words of a link
+        text = _REFERENCE.sub(words_of, text)
     return _NO_CODE.sub(lambda part: part["code"] or unescape_entities(part[0]), text) if "&" in text else text
 
 
