@@ -386,10 +386,17 @@ def test_build_is_told_by_code_and_fitted_numbers_wherever_they_stand(tmp_path: 
     one = version_with_build(tmp_path / "one")
     version_with_build.cache_clear()
     assert version_with_build(tmp_path / "other") == one != version_with_build()
-    for name, text in {"judge/relevance.json": "{}", "judge/relevance.py": "FEW = 5\n", "judge/few.py": ""}.items():
+    changed = {
+        "relevance.json": "{}",
+        "relevance.py": "FEW = 5\n",
+        "few.py": "",
+        "prompts.toml": "",
+        "synonyms.txt": "",
+    }
+    for name, text in changed.items():
         version_with_build.cache_clear()
         before = version_with_build(tmp_path / "one")
-        (tmp_path / "one" / name).write_text(text, "utf-8")
+        (tmp_path / "one" / "judge" / name).write_text(text, "utf-8")
         version_with_build.cache_clear()
         assert version_with_build(tmp_path / "one") != before
 

@@ -40,6 +40,7 @@ _PREFIX: Final = "r1"
 _SEAL_BYTES: Final = 12
 _DIGEST_BYTES: Final = 12
 _LONGEST: Final = 200_000
+_DECIDING_ENDINGS: Final = frozenset({".py", ".json", ".toml", ".tsv", ".txt"})
 _OUTSIDE: Final = frozenset({"trace", "milliseconds", "receipt"})
 """Members of an answer that differ each time."""
 
@@ -208,8 +209,8 @@ def digest_of_answer(context: RetrievalContext) -> str:
 
 @cache
 def version_with_build(package: Path = Path(__file__).parents[1]) -> str:
-    """Return the version and a digest of the code, fitted numbers and words, which change between two releases, too."""
-    files = sorted(path for path in package.rglob("*.*") if path.suffix in {".py", ".json", ".tsv"})
+    """Return the version and a digest of code, prompts, words and fitted numbers: releases are not all that differ."""
+    files = sorted(path for path in package.rglob("*.*") if path.suffix in _DECIDING_ENDINGS)
     contents = [(path.relative_to(package).as_posix(), hashlib.sha256(path.read_bytes()).hexdigest()) for path in files]
     return f"{__version__}+{_digest(json.dumps(contents))}"
 
