@@ -126,7 +126,7 @@ def test_columns_of_prose_are_read_one_after_the_other_and_rows_of_a_table_are_k
     assert list(_lines(table)) == ["Деталь 2026", "Болт 12", "Гайка 7"]
 
 
-TABLES = [
+TABLES: list[list[tuple[str, ...]]] = [
     [
         ("07/01/2015", "09/02/2015", "Long Beach Medical Center", "90", "Closure"),
         ("07/02/2015", "08/07/2015", "Signal Works", "1,060", "Layoff"),
