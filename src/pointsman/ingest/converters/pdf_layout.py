@@ -51,7 +51,8 @@ def page_text(page: PdfTextPage, added: Sequence[Piece] = (), *, is_upright: boo
     if not added and all(len(row) == 1 for row in rows):
         if not has_boxes:
             return str(text)
-        if rows and sum(map(_is_number, text.split("\r\n"))) >= _FEWEST_ROWS:
+        are_numbers = [_is_number(line) for line in text.split("\r\n")] if rows else []
+        if sum(are_numbers) >= _FEWEST_ROWS and sum(map(all, pairwise(are_numbers))) >= 0.3 * sum(are_numbers):
             rows = _rows(_characters(page, text))
             if (joined := _joined_columns(rows)) != rows:
                 return "\n".join(_lines(joined))
@@ -134,7 +135,7 @@ def _joined_columns(rows: Rows) -> Rows:
     """Return rows with each row of a table in one if the file has them by columns, of which some are of figures."""
     figures = {index for index, row in enumerate(rows) if 2 * sum(_is_number(cell.text) for cell in row) >= len(row)}
     lines: list[list[int]] = []
-    for index in sorted(range(len(rows)), key=lambda index: -rows[index][0].top):
+    for index in sorted(range(len(rows)), key=lambda index: -rows[index][0].top) if len(figures) > 2 else ():
         is_beside = bool(lines) and _same_row(rows[lines[-1][0]][0], rows[index][0])
         lines[-1].append(index) if is_beside else lines.append([index])
     tables: dict[int, Rows] = {}
