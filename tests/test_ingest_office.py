@@ -350,7 +350,7 @@ EXCEL_2003 = """<?xml version="1.0"?>
 <Styles><Style ss:ID="s62"><Font ss:FontName="Arial"/></Style></Styles>
 <Worksheet ss:Name="泵"><Table><Row><Cell><Data ss:Type="String">泵号</Data></Cell><Cell/><Cell><Data>日期</Data></Cell></Row>
 <Row ss:Index="4"><Cell ss:Index="2"><Data ss:Type="Number">1.1000000000000001</Data></Cell>
-<Cell ss:Index="x"/><Cell><Data ss:Type="DateTime">2024-03-04T00:00:00.000</Data></Cell></Row></Table></Worksheet></Workbook>"""
+<Cell ss:Index="x"><Data ss:Type="String">00123</Data></Cell><Cell><Data ss:Type="DateTime">2024-03-04T00:00:00.000</Data></Cell></Row></Table></Worksheet></Workbook>"""
 
 
 def flat(parts: dict[str, str]) -> str:
@@ -364,7 +364,7 @@ def test_an_office_document_that_is_one_xml_file_is_read_as_what_it_is() -> None
     source = convert_one("приказ.doc", WORD_2003.encode("cp1251"))
     assert (source.kind, outline_of(source)) == ("docx", [(("Насосы",), "Н-7 | 120")])
     passage = convert_one("export.xls", EXCEL_2003.encode())
-    assert outline_of(passage) == [(("泵",), "泵号 |  | 日期\n | 1.1 |  | 2024-03-04")]
+    assert outline_of(passage) == [(("泵",), "泵号 |  | 日期\n | 1.1 | 00123 | 2024-03-04")]
     assert chunk(passage)[0].metadata["last_line"] == 4
     namespace = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
     document = f"<w:document {namespace}><w:body><w:p><w:r><w:t>Pump P-7</w:t></w:r></w:p></w:body></w:document>"

@@ -199,9 +199,14 @@ def _xml_rows(sheet: _Element) -> Iterator[Row]:
         cells: list[str] = []
         for cell in row.iter(f"{_XML_SHEET}Cell"):
             cells += [""] * (whole_number(cell, _XML_INDEX, MOST_COLUMNS) - 1 - len(cells))
-            words = " ".join(str(value.xpath("string()")) for value in cell.iter(f"{_XML_SHEET}Data"))
-            cells.append(shown(" ".join(words.removesuffix("T00:00:00.000").split()), "", FIRST_DAY))
+            words = " ".join(map(_xml_text, cell.iter(f"{_XML_SHEET}Data")))
+            cells.append(" ".join(words.removesuffix("T00:00:00.000").split()))
         yield Row(tuple(cells[:MOST_COLUMNS]), number)
+
+
+def _xml_text(content: _Element) -> str:
+    text = str(content.xpath("string()"))
+    return shown(text, "", FIRST_DAY) if content.get(f"{_XML_SHEET}Type") == "Number" else text
 
 
 def old_workbook(path: str, data: bytes, kind: str) -> ParsedDocument:
