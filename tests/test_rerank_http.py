@@ -253,6 +253,7 @@ BAD_ANSWERS: dict[str, tuple[Any, str]] = {
     "null score": ({"results": [result(0), result(1, None)]}, "has the score None"),
     "true score": ({"results": [result(0), result(1, True)]}, "has the score True"),
     "nan": (b'{"results": [{"index": 0, "score": 1}, {"index": 1, "score": NaN}]}', "has the score nan"),
+    "huge": (b'[{"index": 0, "score": 1}, {"index": 1, "score": 1' + b"0" * 400 + b"}]", "has the score 1000"),
     "infinite": (b'[{"index": 0, "score": 1}, {"index": 1, "score": -Infinity}]', "has the score -inf"),
     "beyond floats": (b'[{"index": 0, "score": 1}, {"index": 1, "score": 1%s}]' % (b"0" * 400), "has the score 1000"),
     "digits without end": (b'[{"index": 0, "score": 1%s}]' % (b"0" * 10_000), "not JSON"),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from pointsman.retrieval.refine.base_refiner import BaseRefiner
 from pointsman.text import DEFAULT_ANALYZER
 from pointsman.tools.errors import InputError
+from pointsman.values.argument_checks import is_number
 from pointsman.values.filters import In, Not
 from pointsman.values.metadata import values_of
 from pointsman.values.types import Decision, Hit, HitKey, Query, Ranked
@@ -280,6 +281,5 @@ def _text(hit: Hit) -> str:
 
 
 def _check_share(name: str, value: object, *, zero: bool) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not (0 <= value <= 1) or not (zero or value):  # type: ignore[operator]  # `number` comes first
+    if not (is_number(value) and 0 <= value <= 1 and (zero or value)):
         raise InputError(f"{name} is a number from 0{'' if zero else ' (excluded)'} to 1, not {value!r:.80}")
