@@ -242,7 +242,7 @@ def test_a_record_of_a_json_list_has_the_lines_on_which_it_stands(
     "text",
     [
         *("[]", "[1, 2]", "{}", '[{"a": 1}, 2]', '[{"a": 1}] x'),
-        *('[{"a": 1},]', '[{"a": 1} {"a": 2}]', '[{"a": 1}', "[[[["),
+        *('[{"a": 1} {"a": 2}]', '[{"a": 1}', "[[[["),
     ],
 )
 def test_what_is_no_list_of_records_is_read_or_refused_as_json_says(text: str) -> None:
@@ -253,6 +253,36 @@ def test_what_is_no_list_of_records_is_read_or_refused_as_json_says(text: str) -
             list(convert("a.json", text.encode()))
     else:
         assert len(list(convert("a.json", text.encode()))) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "texts"),
+    [
+        (
+            "tsconfig.json",
+            '{\n  // Ziel\n  "strict": true, /* ein\nKommentar, */\n  "url": "http://a/*b*/",\n}',
+            ["strict: true\nurl: http://a/*b*/"],
+        ),
+        (
+            "настройки.jsonc",
+            '[{"имя": "a // b, ]"}, // первый\n {"имя": "\\"в\\", }"},\n]\n',
+            ["имя: a // b, ]", 'имя: "в", }'],
+        ),
+        ("表.json", '// 泵\n[{"泵": "甲",}, {"泵": "乙"} /* 未完', None),
+    ],
+)
+def test_json_with_comments_and_commas_at_the_end(name: str, text: str, texts: list[str] | None) -> None:
+    if texts is None:
+        with pytest.raises(InputError, match="not JSON"):
+            list(convert(name, text.encode()))
+    else:
+        assert [source.text for source in sources(name, text)] == texts
+
+
+@pytest.mark.parametrize("noise", ['"\\', '"', "//", "/*", "/* */", ",", ", ", '",\n', "\\"])
+def test_broken_json_costs_time_in_proportion(noise: str) -> None:
+    with pytest.raises(InputError, match="not JSON"):
+        list(convert("a.json", b"[" + noise.encode() * 50_000))
 
 
 def test_records_that_share_a_line_have_that_line() -> None:

@@ -136,7 +136,7 @@ _STARTS_OF_TEXT = {
     ),
 }
 _ALIASES = {
-    "markdown": "md", "mdown": "md", "rest": "rst", "htm": "html", "xhtml": "html", "ndjson": "jsonl",
+    "markdown": "md", "mdown": "md", "rest": "rst", "htm": "html", "xhtml": "html", "ndjson": "jsonl", "jsonc": "json",
     "text": "txt", "log": "txt", "mht": "mhtml", "fb2": "xml", "svg": "html", "asciidoc": "adoc", "ltx": "tex",
     "ical": "ics", "vcf": "ics", "vtt": "srt", "fodt": "odt", "fods": "ods", "fodp": "odp",
 }  # fmt: skip

@@ -44,6 +44,9 @@ _LONGEST_NAME = 100
 _LONGEST_VALUE = 1000  # of a field that is also in the text
 _LONG_ROW = 1000  # lines after which a quote in a row is assumed to be unclosed
 _SAMPLE = 1 << 16  # characters of a table from which its form is told
+_JSON_STRING = r'("(?:[^"\\\n]|\\.)*+"?)'
+_JSON_COMMENT = re.compile(rf"{_JSON_STRING}|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_COMMA_BEFORE_END = re.compile(rf"{_JSON_STRING}|,(?=\s*+[\]}}])")
 _SEPARATOR_LINE = re.compile(r"sep=([^\n])[ \t]*\n", re.IGNORECASE)
 _NUMBER = re.compile(r"[-+$€£¥₽]{0,2}\d[\d .,'\u00a0\u202f]{0,40}[%$€£¥₽]?")
 _YEAR = re.compile(r"(?:19|20)\d\d")
@@ -78,8 +81,12 @@ def json_lines(path: str, text: str) -> Iterator[ParsedDocument | Problem]:
 
 
 def json_file(path: str, text: str) -> Iterator[ParsedDocument | Problem]:
-    """Yield a document for each object of a list, with its lines; anything else is one document."""
-    value = _parse(text)
+    """Yield a document for each object of a list, with its lines; anything else is one document; comments are none."""
+    try:
+        value = _parse(text)
+    except InputError:
+        text = _COMMA_BEFORE_END.sub(_blank, _JSON_COMMENT.sub(_blank, text))  # settings of programs have them
+        value = _parse(text)
     records = _Records(path, "json", unit="record")
     if _is_list_of_records(value):
         for number, (item, lines) in enumerate(zip(value, _item_lines(text), strict=False), start=1):
@@ -286,6 +293,11 @@ def _fields(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
         if cell or own_cells:
             own_cells.append(cell)
     return {name: "\n".join(own_cells) for name, own_cells in cells.items()}
+
+
+def _blank(match: re.Match[str]) -> str:
+    """Return a string of JSON as it is, and blanks for anything else, so that lines stay where they are."""
+    return match[1] or re.sub(r"[^\n]", " ", match[0])
 
 
 def _parse(text: str, decode: Callable[[str], Any] = json.loads) -> Any:
