@@ -134,8 +134,10 @@ def _rows(boxes: Iterator[Piece]) -> Rows:
 def _joined_columns(rows: Rows) -> Rows:
     """Return rows with each row of a table in one if the file has them by columns, of which some are of figures."""
     figures = {index for index, row in enumerate(rows) if 2 * sum(_is_number(cell.text) for cell in row) >= len(row)}
+    if len(figures) < _FEWEST_ROWS:
+        return rows
     lines: list[list[int]] = []
-    for index in sorted(range(len(rows)), key=lambda index: -rows[index][0].top) if len(figures) > 2 else ():
+    for index in sorted(range(len(rows)), key=lambda index: -rows[index][0].top):
         is_beside = bool(lines) and _same_row(rows[lines[-1][0]][0], rows[index][0])
         lines[-1].append(index) if is_beside else lines.append([index])
     tables: dict[int, Rows] = {}
@@ -145,24 +147,31 @@ def _joined_columns(rows: Rows) -> Rows:
         if len(row_numbers) < _FEWEST_ROWS:
             continue
         region = region[row_numbers[0] : row_numbers[-1] + 1]
+        are_table_rows = len(row_numbers) >= 0.8 * sum(not figures.isdisjoint(line) for line, _ in region)
         indices = sorted(index for line, _ in region for index in line)
-        figure_cells = sorted(cell for index in figures.intersection(indices) for cell in rows[index])
-        rights = accumulate((cell.right for cell in figure_cells), max)
-        column_count = 1 + sum(cell.left > right for cell, right in zip(figure_cells[1:], rights, strict=False))
-        runs = groupby(indices, figures.__contains__)
-        stretches = [[rows[index] for index in run] for is_of_figures, run in runs if not is_of_figures]
-        pairs = [(rows[index][0], rows[index + 1][0]) for index in indices if {index, index + 1} <= figures]
-        stacked_count = sum(first.left < second.right and second.left < first.right for first, second in pairs)
-        if (
-            len(figure_cells) >= _FEWEST_ROWS * column_count
-            and stacked_count >= 0.3 * len(figures.intersection(indices))
-            and len(row_numbers) >= 0.8 * sum(not figures.isdisjoint(line) for line, _ in region)
-            and len(indices) >= 0.7 * (indices[-1] - indices[0] + 1)
-            and median([len(row[0].text) for stretch in stretches for row in stretch] or [2]) > 1
-            and max(map(_likeness_to_prose, stretches), default=0) < 2
-        ):
+        if are_table_rows and _is_drawn_by_columns(rows, indices, figures):
             tables |= {index: [] for index in indices} | {indices[0]: [cells for _, cells in region]}
     return [row for index, own in enumerate(rows) for row in tables.get(index, [own])]
+
+
+def _is_drawn_by_columns(rows: Rows, indices: list[int], figures: set[int]) -> bool:
+    """Whether the file has a table column by column, and not, say, numbers of lines beside sentences."""
+    own_figures = figures.intersection(indices)
+    cells = sorted(cell for index in own_figures for cell in rows[index])
+    rights = accumulate((cell.right for cell in cells), max)
+    column_count = 1 + sum(cell.left > right for cell, right in zip(cells[1:], rights, strict=False))
+    neighbours = [(rows[index][0], rows[index + 1][0]) for index in own_figures if index + 1 in figures]
+    stacked_count = sum(first.left < second.right and second.left < first.right for first, second in neighbours)
+    runs = groupby(indices, own_figures.__contains__)
+    stretches = [[rows[index] for index in run] for is_of_figures, run in runs if not is_of_figures]
+    lengths = [len(row[0].text) for stretch in stretches for row in stretch]
+    return (
+        len(cells) >= _FEWEST_ROWS * column_count
+        and stacked_count >= 0.3 * len(own_figures)  # in a file by rows the next figure stands beside
+        and len(indices) >= 0.7 * (indices[-1] - indices[0] + 1)  # nothing else of the file lies between
+        and median(lengths or [2]) > 1  # nor are the cells single letters, as of a formula
+        and max(map(_likeness_to_prose, stretches), default=0) < 2
+    )
 
 
 def _is_table_row(cells: list[Piece]) -> bool:

@@ -158,14 +158,17 @@ def packed(text: str) -> bytes | None:
 
     Such are documents of Word 2003, whose names are those of today in another namespace, and "flat" ones of today.
     """
+    is_of_2003, is_flat = (namespace in text[:4000] for namespace in (_WORD_2003, _FLAT[1:-1]))
+    if not (is_of_2003 or is_flat):
+        return None
     from lxml import etree  # only these formats need it
 
     text = re.sub(r"\A\s*<\?xml[^>]*>", "", text)  # the encoding that it declares is decoded
     members: dict[str, bytes] = {"[Content_Types].xml": b""}
-    if _WORD_2003 in text[:4000]:
+    if is_of_2003:
         text = text.replace(_WORD_2003, "http://schemas.openxmlformats.org/wordprocessingml/2006/main")
         members["word/document.xml"] = members["word/styles.xml"] = text.encode("utf-8", "replace")
-    elif _FLAT[1:-1] in text[:4000]:
+    else:
         parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True)
         try:
             for element in etree.fromstring(text.encode("utf-8", "replace"), parser).iter(f"{_FLAT}part"):
