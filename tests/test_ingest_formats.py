@@ -463,6 +463,68 @@ def test_rtf_without_its_outer_group() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("code", "text", "pieces"),
+    [
+        (r"The frog{\v  of the draft} is worn{\v }.", "The frog is worn.", 1),
+        (r"\'d0\'e5\'eb\'fc\'f1\v  \'f2\'e0\'e9\'ed\'e0\v0 {\v x\plain  7.}", "Рельс 7.", 2),
+        (r"{\v {\b \u31192?\u23494?\par}\super 9\nosupersub }\u36947?\u23700?", "道岔", 2),
+        (r"Levers{\deleted  not} locked.{\xe {\v Levers}}", "Levers locked.", 0),
+        (r"\v1 gone \v0 Stays \v\u1234?}", "Stays", 2),
+        (r"C:\\v {\stylesheet{\s1\v\super n;}}kept}}{\v", "C:\\v kept", 0),
+    ],
+)
+def test_hidden_text_of_rtf_is_left_out_and_said(code: str, text: str, pieces: int) -> None:
+    items = list(convert("a.rtf", rf"{{\rtf1\ansi\ansicpg1251 {code}}}".encode()))
+    assert [item.text for item in items if isinstance(item, ParsedDocument)] == [text]
+    reasons = [item.reason for item in items if isinstance(item, Problem)]
+    assert reasons == [f"{pieces} pieces of hidden text are left out; show them in Word to index them"] * bool(pieces)
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (r"The fee is $500{\super 1} a year", "The fee is $500^1 a year"),
+        (r"\'c2\'ee\'e4\'e0\super 3\nosupersub  \'e4\'ee\'f0\'ee\'e6\'e0\'e5\'f2", "Вода^3 дорожает"),
+        (r"\u36153?\u29992?{\super 2}\u19978?", "费用^2上"),
+        (r"25 \'ec{\super 2}, 10{\super -3}, 18{\super th}, H{\sub 2}O", "25 м2, 10^-3, 18th, H2O"),
+    ],
+)
+def test_raised_numbers_of_rtf_stay_apart(code: str, text: str) -> None:
+    assert text_of_file("a.rtf", rf"{{\rtf1\ansi\ansicpg1251 {code}}}") == text
+
+
+def test_tables_of_rtf_are_rows_whatever_paragraphs_their_cells_hold() -> None:
+    row = r"\trowd\cellx1\cellx2{{\pard\intbl %s\par}\cell}{{\pard\intbl %s\par}\cell}\intbl\row"
+    rows = row % ("Depot", "Gauge") + row % (r"\'d2\'e2\'e5\'f0\'fc\par \'fe\'e3", "1520 | 1524")
+    text = text_of_file("a.rtf", rf"{{\rtf1\ansi\ansicpg1251 Before.\par {rows}\pard After.\par {rows}}}")
+    table = "Depot | Gauge\nТверь юг | 1520 | 1524"
+    assert text == f"Before.\n\n{table}\n\nAfter.\n\n{table}"
+
+
+def test_nested_tables_of_rtf_are_rows() -> None:
+    properties = r"{\*\nesttableprops\trowd\cellx9\nestrow}{\nonesttables\par}"
+    inner = "".join(rf"\intbl\itap2 {a}\nestcell {b}\nestcell{properties}" for a, b in (("RCA", 0), ("LM", 7)))
+    text = text_of_file("a.rtf", rf"{{\rtf1\trowd\cellx9\intbl Score\cell {inner}\intbl\itap1 \u21518?\cell\row Next}}")
+    assert text == "Score | RCA | 0\nLM | 7\n后\n\nNext"
+
+
+def test_a_long_table_of_rtf_repeats_its_header() -> None:
+    rows = "".join(rf"\trowd\intbl Lever {n} of the box\cell {n}\cell\row" for n in range(60))
+    sections = documents("a.rtf", rf"{{\rtf1\trowd Lever\cell Number\cell\row{rows}}}")[0].sections
+    assert len(sections) > 2
+    assert all(section.text.startswith("Lever | Number\n") for section in sections)
+
+
+@pytest.mark.parametrize(
+    "unit", [r"\trowd", r"\row", r"\cell", r"\v", r"{\v a", r"\v a\v0 ", r"{\super", "1\\super 1", "}"]
+)
+def test_marks_of_rtf_take_time_that_grows_with_the_text_alone(unit: str) -> None:
+    start = time.process_time()
+    list(convert("a.rtf", f"{{\\rtf1 Words.{unit * (20_000 // len(unit))}".encode()))
+    assert time.process_time() - start < 1
+
+
 def test_elements_of_many_attributes() -> None:
     for count in (100, 101, 20_000):
         names = [f"k{number}" for number in range(count - 1)]

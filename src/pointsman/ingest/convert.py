@@ -98,7 +98,7 @@ _BINARY_FORMATS: dict[str, Callable[[str, bytes, _Reading], Converted]] = {
     "odt": lambda path, data, _: iter((office.open_formats.opendocument(path, data, "odt"),)),
     "ods": lambda path, data, _: iter((office.open_formats.opendocument(path, data, "ods"),)),
     "odp": lambda path, data, _: iter((office.open_formats.opendocument(path, data, "odp"),)),
-    "rtf": lambda path, data, _: iter((converters.rich_text.rtf(path, data),)),
+    "rtf": lambda path, data, _: converters.rich_text.rtf(path, data),
     "msg": lambda path, data, reading: converters.mail.outlook(
         path, data, reading.limits.pages, reading.inner, reading.encoding
     ),

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from pointsman.ingest.source_text import Block, ParsedDocument, outline, stem
+from pointsman.ingest.converters.paragraphs import superscript_mark
+from pointsman.ingest.source_text import Block, ParsedDocument, Problem, Row, outline, stem, table_blocks
 from pointsman.tools.errors import InputError
 
 _LONGEST_RTF = 20 << 20  # bytes; the library takes time in proportion
-_NOTE = re.compile(r"\{(?:\\\*)?\\(?:header|footer|footnote|annotation)[lrf]?(?![a-z])")
 _CONTROL_WITHOUT_NUMBER = re.compile(r"(?<!\\)\\(?:bin|uc)(?![-0-9a-z]) ?")  # it means nothing
-_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+_SIGN = re.compile(
+    r"\{(?:\\\*)?\\(header|footer|footnote|annotation|nesttableprops)[lrf]?(?![a-z])|"
+    r"\\([a-z]{1,32})(-?\d{1,10})? ?|\\.|[{}]",
+    re.DOTALL,
+)
+# Characters that no RTF has tell the states of its text, and where rows and cells of tables begin or end.
+_HIDDEN, _DELETED, _RAISED, _IN_NOTE = 1, 2, 4, 8
+_STATES = {"v": _HIDDEN, "deleted": _DELETED, "super": _RAISED}
+_ENDED_STATES = {"plain": 7, "nosupersub": _RAISED, "sub": _RAISED}
+_FIRST_STATE, _IN_TABLE, _CELL, _ROW = 0xE000, "\ue010", "\ue011", "\ue012"
+_STATE, _TABLE_MARK = re.compile("([\ue000-\ue00f])"), re.compile("[\ue010-\ue012]")
+_CELLS_AND_ROWS = {"cell": _CELL, "nestcell": _CELL, "row": _ROW, "trowd": _IN_TABLE, "intbl": _IN_TABLE}
 
 
-def rtf(path: str, data: bytes) -> ParsedDocument:
-    """Convert RTF to its text; cells of a table are separated by bars.
+def rtf(path: str, data: bytes) -> Iterator[ParsedDocument | Problem]:
+    """Convert RTF: text, tables by rows, then headers, footers, footnotes and comments.
 
     Raises:
         InputError: The file is too large, or damaged.
@@ -26,31 +38,69 @@ def rtf(path: str, data: bytes) -> ParsedDocument:
     source = data.decode("latin-1")
     if not source.lstrip().startswith("{\\rtf"):
         source = f"{{{source}}}"  # a fragment of several groups, of which the library would read the first
-    source = _CONTROL_WITHOUT_NUMBER.sub("", _with_notes(source))
     try:
-        text = rtf_to_text(source, errors="replace")  # type: ignore[no-untyped-call]  # it ships no types
+        text = rtf_to_text(_with_marks(_CONTROL_WITHOUT_NUMBER.sub("", source)), errors="replace")  # type: ignore[no-untyped-call]  # it ships no types
     except (ValueError, TypeError) as error:
         raise InputError("damaged RTF, with a number that RTF does not have; save it anew as .docx") from error
-    lines = (line.rstrip(" |") for line in text.split("\n"))
-    return outline(path, "rtf", [Block(0, "\n".join(line.replace("|", " | ") for line in lines))], title=stem(path))
+    state = hidden = 0
+    texts: list[list[str]] = [[]]  # the first is not of a note
+    for segment in _STATE.split(text):
+        if _STATE.fullmatch(segment):
+            texts += [[]] if (new_state := ord(segment) - _FIRST_STATE) & ~state & _IN_NOTE else []
+            state = new_state
+            continue
+        segments = texts[-1 if state & _IN_NOTE else 0]
+        if state & (_HIDDEN | _DELETED):
+            hidden += state & _HIDDEN and bool(_TABLE_MARK.sub("", segment).strip())
+            segments += _TABLE_MARK.findall(segment)
+        elif segment:
+            segments += superscript_mark("".join(segments[-9:])[-9:], segment) if state & _RAISED else "", segment
+    yield outline(path, "rtf", _blocks("\n".join(dict.fromkeys(map("".join, texts)))), title=stem(path))
+    if hidden:
+        yield Problem(path, f"{hidden} pieces of hidden text are left out; show them in Word to index them")
 
 
-def _with_notes(source: str) -> str:
-    """Return RTF whose headers, footers, footnotes and comments stand at its end; the library would leave them out."""
-    texts: list[str] = []
-    groups: list[str] = []
-    position = 0
-    while group := _NOTE.search(source, position):
-        depth = 0
-        for brace in _BRACE.finditer(source, group.start()):
-            depth += {"{": 1, "}": -1}.get(brace[0], 0)
-            if not depth:
-                break
+def _with_marks(source: str) -> str:
+    """Return RTF that tells the library of what it would leave out."""
+    groups: list[int] = []
+    state = 0
+
+    def marked(sign: re.Match[str]) -> str:
+        nonlocal state
+        replacement, old_state, (group, name, number) = sign[0], state, sign.groups()
+        if replacement == "}":
+            state = groups.pop() if groups else 0
+        elif replacement[0] == "{":
+            groups.append(state)
+            if group and group != "nesttableprops":
+                replacement, state = "{", _IN_NOTE
+        elif name in _STATES:
+            state = state | _STATES[name] if number != "0" else state & ~_STATES[name]
         else:
-            break  # it does not end: the file is damaged
-        texts.append(source[position : group.start()])
-        groups.append(source[group.end() : brace.end()])
-        position = brace.end()
-    body = "".join([*texts, source[position:]])
-    end = body.rfind("}")
-    return body[:end] + "".join(f"\\par{{{text}" for text in dict.fromkeys(groups)) + body[end:]
+            state &= ~_ENDED_STATES.get(name, 0)
+        mark = _ROW if group == "nesttableprops" else _CELLS_AND_ROWS.get(name, "")
+        mark += chr(_FIRST_STATE + state) if state != old_state else ""
+        # A control without a meaning ends what stands for a character of Unicode.
+        return (f"\\e {mark}" if mark else "") + ("" if name in _CELLS_AND_ROWS else replacement)
+
+    return _SIGN.sub(marked, source)
+
+
+def _blocks(text: str) -> Iterator[Block]:
+    """Yield running text and tables; nested tables are rows of their own."""
+    *row_texts, last_text = text.split(_ROW)
+    rows: list[Row] = []
+    for row_text in row_texts:
+        paragraph_text, _, cell_text = row_text.partition(_IN_TABLE)
+        if paragraph_text.strip():
+            yield from table_blocks(rows)
+            yield _lines(paragraph_text)
+            rows.clear()
+        rows.append(Row(tuple(" ".join(cell.replace(_IN_TABLE, "").split()) for cell in cell_text.split(_CELL))))
+    yield from table_blocks(rows)
+    yield _lines(last_text)
+
+
+def _lines(text: str) -> Block:
+    lines = text.replace(_IN_TABLE, "").replace(_CELL, " | ").split("\n")  # of a row that does not say that it is one
+    return Block(0, "\n".join(line.rstrip(" |") for line in lines))
