@@ -11,11 +11,6 @@ from pointsman.tools.errors import InputError
 
 _LONGEST_RTF = 20 << 20  # bytes; the library takes time in proportion
 _CONTROL_WITHOUT_NUMBER = re.compile(r"(?<!\\)\\(?:bin|uc)(?![-0-9a-z]) ?")  # it means nothing
-_SIGN = re.compile(
-    r"\{(?:\\\*)?\\(header|footer|footnote|annotation|nesttableprops)[lrf]?(?![a-z])|"
-    r"\\([a-z]{1,32})(-?\d{1,10})? ?|\\.|[{}]",
-    re.DOTALL,
-)
 # Characters that no RTF has tell the states of its text, and where rows and cells of tables begin or end.
 _HIDDEN, _DELETED, _RAISED, _IN_NOTE = 1, 2, 4, 8
 _STATES = {"v": _HIDDEN, "deleted": _DELETED, "super": _RAISED}
@@ -23,6 +18,10 @@ _ENDED_STATES = {"plain": 7, "nosupersub": _RAISED, "sub": _RAISED}
 _FIRST_STATE, _IN_TABLE, _CELL, _ROW = 0xE000, "\ue010", "\ue011", "\ue012"
 _STATE, _TABLE_MARK = re.compile("([\ue000-\ue00f])"), re.compile("[\ue010-\ue012]")
 _CELLS_AND_ROWS = {"cell": _CELL, "nestcell": _CELL, "row": _ROW, "trowd": _IN_TABLE, "intbl": _IN_TABLE}
+_SIGN = re.compile(
+    r"\{(?:\\\*)?\\(header|footer|footnote|annotation|nesttableprops)[lrf]?(?![a-z])|[{}]|\\[^a-z]|"
+    rf"\\({'|'.join((*_STATES, *_ENDED_STATES, *_CELLS_AND_ROWS))})(-?\d{{1,10}})?(?![a-z0-9]) ?"
+)
 
 
 def rtf(path: str, data: bytes) -> Iterator[ParsedDocument | Problem]:
