@@ -324,6 +324,68 @@ def test_letters_one_by_one_in_a_font_that_is_not_embedded_are_read(
     assert "".join(source.text.split()) == f"No.12{text}"
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("Wheels are greased twice a year, officially.", "Aardvarks see a bookkeeper"),
+        ("Рельсы меняют ночью, а стрелки утром", "Длинный ввод: Анна и Алла"),
+        ("道岔每年润滑两次", "列车晚点十分钟"),
+    ],
+)
+@pytest.mark.parametrize("way", ["letters", "lines", "page"])
+def test_letters_that_are_drawn_twice_to_be_bold_are_read_once(lines: tuple[str, ...], way: str) -> None:
+    from matplotlib import get_data_path
+    from reportlab.pdfbase import pdfmetrics
+    from reportlab.pdfbase.cidfonts import UnicodeCIDFont
+    from reportlab.pdfbase.ttfonts import TTFont
+    from reportlab.pdfgen.canvas import Canvas
+
+    pdfmetrics.registerFont(TTFont("DejaVu", f"{get_data_path()}/fonts/ttf/DejaVuSans.ttf"))
+    pdfmetrics.registerFont(UnicodeCIDFont("STSong-Light"))
+    font = "STSong-Light" if lines[0] > "\u3400" else "DejaVu"
+    buffer = io.BytesIO()
+    canvas = Canvas(buffer)
+    canvas.setFont(font, 12)
+    shifts = (0.0, 0.7 if way == "letters" else 0.3)
+    if way == "page":
+        for _ in shifts:
+            for row, line in enumerate(lines):
+                canvas.drawString(72, 700 - 30 * row, line)
+    for row, line in enumerate(lines if way != "page" else ()):
+        pieces = line if way == "letters" and font == "DejaVu" else [line]
+        x = 72.0
+        for piece in pieces:
+            for shift in shifts:
+                canvas.drawString(x + shift, 700 - 30 * row - shift, piece)
+            x += pdfmetrics.stringWidth(piece, font, 12)
+    canvas.save()
+    (source,) = convert("a.pdf", buffer.getvalue())
+    assert isinstance(source, ParsedDocument)
+    if lines[0] < "\u3400":
+        assert source.text.split() == " ".join(lines).split()
+    assert "".join(source.text.split()) == "".join("".join(lines).split())
+
+
+def test_what_stands_twice_on_a_page_at_two_places_is_read_twice() -> None:
+    from reportlab.pdfgen.canvas import Canvas
+
+    buffer = io.BytesIO()
+    canvas = Canvas(buffer)
+    lines = (
+        "Lever frame Lever frame",
+        "YYMMDDhhmmss aabbccdd 0000 1111",
+        "____________ Lever ____",
+        "Lever frame",
+        "llll iiii ........",
+    )
+    for row, line in enumerate(lines):
+        canvas.drawString(72, 700 - 8 * row, line)
+    canvas.save()
+    (source,) = convert("a.pdf", buffer.getvalue())
+    assert isinstance(source, ParsedDocument)
+    assert source.text.split() == " ".join(lines).split()
+
+
 @pytest.mark.parametrize("letter_space", [0.0, 1.2])
 def test_a_word_is_not_parted_where_letters_are_kerned_or_stand_apart(letter_space: float) -> None:
     from reportlab.pdfgen.canvas import Canvas

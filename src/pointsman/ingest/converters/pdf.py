@@ -139,8 +139,9 @@ class _PdfReader:
             reason = f"a part of its text cannot be read ({type(error).__name__}: {error})"
             self._reasons.setdefault(reason, []).append(number)
             return text
-        if sum(map(str.isalnum, pypdf_text)) <= 1.5 * sum(map(str.isalnum, text)):
-            return text  # what PDFium did not read are blanks
+        letters, pypdf_letters = ([*filter(str.isalnum, words)] for words in (text, pypdf_text))
+        if len(pypdf_letters) <= 1.5 * len(letters) or {*pypdf_letters} <= {*letters}:
+            return text  # what PDFium did not read are blanks, or letters drawn twice
         scripts = {unicodedata.name(char, "").partition(" ")[0] for char in set(pypdf_text) if char.isalpha()}
         if len(scripts) <= _MOST_SCRIPTS:
             return pypdf_text

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from itertools import accumulate, groupby, pairwise
+from itertools import accumulate, chain, groupby, pairwise
 from statistics import median, median_low
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Container, Iterator, Sequence
 
     from pypdfium2 import PdfTextPage
 
@@ -16,6 +16,9 @@ _MOST_PIECES = 5000  # of a page; one with more is read in the order in which th
 _LETTER_SPACED = re.compile(r"(?<!\S)\w(?: +\w){5,}(?!\S)")
 _WORD = re.compile(r"[0-9A-Za-z\u00c0-\u058f]{3,}")  # of scripts that write spaces between words
 _WORD_GAP = 0.08  # of a line's height: a gap wider than most of its word's by more is between two words
+_LETTERS_TWICE = re.compile(r"(?:([^\W\d_])\1){3}")
+_LONG_WORD = re.compile(r"[^\W_]{4,}")
+_SAME_PLACE = 0.1  # of a line's height: equal letters that are not farther apart are one letter
 _RIGHT_TO_LEFT = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 _FEWEST_ROWS = 3  # of a table, and of columns of prose
 _LONG_LINE = 60  # characters, which no cell of a table has
@@ -48,12 +51,13 @@ def page_text(page: PdfTextPage, added: Sequence[Piece] = (), *, is_upright: boo
     runs_right = 2 * len(_RIGHT_TO_LEFT.findall(text)) < sum(map(str.isalpha, text))
     is_read_by_rows = is_upright and has_boxes and count <= _MOST_PIECES and (runs_right or bool(added))
     rows = _rows(Piece(*page.get_rect(index)) for index in range(count)) if is_read_by_rows else []
-    if not added and all(len(row) == 1 for row in rows):
+    repeated = _drawn_twice(page, text) if rows else set()
+    if not added and not repeated and all(len(row) == 1 for row in rows):
         if not has_boxes:
             return str(text)
         are_numbers = [_is_number(line) for line in text.split("\r\n")] if rows else []
         if sum(are_numbers) >= _FEWEST_ROWS and sum(map(all, pairwise(are_numbers))) >= 0.3 * sum(are_numbers):
-            rows = _rows(_characters(page, text))
+            rows = _rows(_characters(page, text, repeated))
             if (joined := _joined_columns(rows)) != rows:
                 return "\n".join(_lines(joined))
         chars = list(text)
@@ -62,7 +66,7 @@ def page_text(page: PdfTextPage, added: Sequence[Piece] = (), *, is_upright: boo
         for match in _LETTER_SPACED.finditer(text):
             chars[slice(*match.span())] = [_joined_letters(page, match), *[""] * (len(match[0]) - 1)]
         return "".join(chars)
-    rows = _joined_columns(_rows(_characters(page, text))) if rows else [[Piece(0, 0, 0, 0, text)]]
+    rows = _joined_columns(_rows(_characters(page, text, repeated))) if rows else [[Piece(0, 0, 0, 0, text)]]
     for span in added:
         row = next((row for row in rows if _same_row(row[0], span)), None)
         rows.append([span]) if row is None else row.append(span)
@@ -85,8 +89,32 @@ def _missing_spaces(page: PdfTextPage, text: str) -> Iterator[int]:
         yield from (word.start() + offset for offset, gap in enumerate(gaps) if offset and gap > usual + _WORD_GAP)
 
 
-def _characters(page: PdfTextPage, text: str) -> Iterator[Piece]:
-    """Yield the characters of a page's text, each with the space or the end of a line before it.
+def _drawn_twice(page: PdfTextPage, text: str) -> set[int]:
+    """Return which characters are drawn once more where an equal one is, as programs do to make letters bold."""
+    words = [(word[0], *page.get_charbox(word.start())) for word in _LONG_WORD.finditer(text)]
+    places = {(word, left // 4, bottom // 4) for word, left, bottom, *_ in words}
+    repeated: set[int] = set()
+    if len(places) == len(words) and not _LETTERS_TWICE.search(text):
+        return repeated
+    drawn: dict[tuple[str, float, float], tuple[float, float]] = {}
+    previous_box: tuple[float, ...] = ()
+    for index, char in enumerate(text):
+        left, bottom, _, top = box = page.get_charbox(index, loose=True)
+        column, row, limit = left // 2, bottom // 2, _SAME_PLACE * (top - bottom)
+        around = (drawn.get((char, column + x, row + y), (-9.0, -9.0)) for x in (-1, 0, 1) for y in (-1, 0, 1))
+        if box == previous_box:  # two letters in one
+            repeated |= {index} if index - 1 in repeated else set()
+        elif not char.isspace():
+            if any(abs(left - other_left) < limit > abs(bottom - other_bottom) for other_left, other_bottom in around):
+                repeated.add(index)
+            drawn[char, column, row] = left, bottom
+        previous_box = box
+    runs = [{*range(*run.span())} for run in re.finditer(r"\S+", text)]
+    return {*chain(*(run & repeated for run in runs if len(run & repeated) * 2 == len(run) or run <= repeated))}
+
+
+def _characters(page: PdfTextPage, text: str, repeated: Container[int]) -> Iterator[Piece]:
+    """Yield the characters of a page's text but the repeated ones, with the space or the end of a line before each.
 
     After the end of a line is a space if the character would be a word's first where PDFium is wrong about that end.
     """
@@ -94,6 +122,7 @@ def _characters(page: PdfTextPage, text: str) -> Iterator[Piece]:
     for index, char in enumerate(text):
         if char.isspace():
             space = "\n" if char in "\r\n" else " "
+        if char.isspace() or index in repeated:
             continue
         if space == "\n":
             x0, y0, x1, y1 = page.get_charbox(previous, loose=True)
