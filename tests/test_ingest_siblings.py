@@ -332,8 +332,8 @@ def test_letters_one_by_one_in_a_font_that_is_not_embedded_are_read(
         ("道岔每年润滑两次", "列车晚点十分钟"),
     ],
 )
-@pytest.mark.parametrize("way", ["letters", "lines", "page"])
-def test_letters_that_are_drawn_twice_to_be_bold_are_read_once(lines: tuple[str, ...], way: str) -> None:
+@pytest.mark.parametrize("drawing", ["letters", "lines", "page"])
+def test_letters_that_are_drawn_twice_to_be_bold_are_read_once(lines: tuple[str, ...], drawing: str) -> None:
     from matplotlib import get_data_path
     from reportlab.pdfbase import pdfmetrics
     from reportlab.pdfbase.cidfonts import UnicodeCIDFont
@@ -346,13 +346,13 @@ def test_letters_that_are_drawn_twice_to_be_bold_are_read_once(lines: tuple[str,
     buffer = io.BytesIO()
     canvas = Canvas(buffer)
     canvas.setFont(font, 12)
-    shifts = (0.0, 0.7 if way == "letters" else 0.3)
-    if way == "page":
+    shifts = (0.0, 0.7 if drawing == "letters" else 0.3)
+    if drawing == "page":
         for _ in shifts:
             for row, line in enumerate(lines):
                 canvas.drawString(72, 700 - 30 * row, line)
-    for row, line in enumerate(lines if way != "page" else ()):
-        pieces = line if way == "letters" and font == "DejaVu" else [line]
+    for row, line in enumerate(lines if drawing != "page" else ()):
+        pieces = line if drawing == "letters" and font == "DejaVu" else [line]
         x = 72.0
         for piece in pieces:
             for shift in shifts:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from itertools import accumulate, chain, groupby, pairwise
+from itertools import accumulate, groupby, pairwise
+from math import inf
 from statistics import median, median_low
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -51,13 +52,13 @@ def page_text(page: PdfTextPage, added: Sequence[Piece] = (), *, is_upright: boo
     runs_right = 2 * len(_RIGHT_TO_LEFT.findall(text)) < sum(map(str.isalpha, text))
     is_read_by_rows = is_upright and has_boxes and count <= _MOST_PIECES and (runs_right or bool(added))
     rows = _rows(Piece(*page.get_rect(index)) for index in range(count)) if is_read_by_rows else []
-    repeated = _drawn_twice(page, text) if rows else set()
-    if not added and not repeated and all(len(row) == 1 for row in rows):
+    second_letters = _drawn_twice(page, text) if rows else set()
+    if not added and not second_letters and all(len(row) == 1 for row in rows):
         if not has_boxes:
             return str(text)
         are_numbers = [_is_number(line) for line in text.split("\r\n")] if rows else []
         if sum(are_numbers) >= _FEWEST_ROWS and sum(map(all, pairwise(are_numbers))) >= 0.3 * sum(are_numbers):
-            rows = _rows(_characters(page, text, repeated))
+            rows = _rows(_characters(page, text, second_letters))
             if (joined := _joined_columns(rows)) != rows:
                 return "\n".join(_lines(joined))
         chars = list(text)
@@ -66,7 +67,7 @@ def page_text(page: PdfTextPage, added: Sequence[Piece] = (), *, is_upright: boo
         for match in _LETTER_SPACED.finditer(text):
             chars[slice(*match.span())] = [_joined_letters(page, match), *[""] * (len(match[0]) - 1)]
         return "".join(chars)
-    rows = _joined_columns(_rows(_characters(page, text, repeated))) if rows else [[Piece(0, 0, 0, 0, text)]]
+    rows = _joined_columns(_rows(_characters(page, text, second_letters))) if rows else [[Piece(0, 0, 0, 0, text)]]
     for span in added:
         row = next((row for row in rows if _same_row(row[0], span)), None)
         rows.append([span]) if row is None else row.append(span)
@@ -92,29 +93,30 @@ def _missing_spaces(page: PdfTextPage, text: str) -> Iterator[int]:
 def _drawn_twice(page: PdfTextPage, text: str) -> set[int]:
     """Return which characters are drawn once more where an equal one is, as programs do to make letters bold."""
     words = [(word[0], *page.get_charbox(word.start())) for word in _LONG_WORD.finditer(text)]
-    places = {(word, left // 4, bottom // 4) for word, left, bottom, *_ in words}
-    repeated: set[int] = set()
-    if len(places) == len(words) and not _LETTERS_TWICE.search(text):
-        return repeated
-    drawn: dict[tuple[str, float, float], tuple[float, float]] = {}
-    previous_box: tuple[float, ...] = ()
+    word_corners = {(word, left // 4, bottom // 4) for word, left, bottom, *_ in words}
+    if len(word_corners) == len(words) and not _LETTERS_TWICE.search(text):
+        return set()
+    second_letters: set[int] = set()
+    drawn: dict[tuple[str, float, float], complex] = {}
+    previous_point = complex(inf)
     for index, char in enumerate(text):
-        left, bottom, _, top = box = page.get_charbox(index, loose=True)
-        column, row, limit = left // 2, bottom // 2, _SAME_PLACE * (top - bottom)
-        around = (drawn.get((char, column + x, row + y), (-9.0, -9.0)) for x in (-1, 0, 1) for y in (-1, 0, 1))
-        if box == previous_box:  # two letters in one
-            repeated |= {index} if index - 1 in repeated else set()
-        elif not char.isspace():
-            if any(abs(left - other_left) < limit > abs(bottom - other_bottom) for other_left, other_bottom in around):
-                repeated.add(index)
-            drawn[char, column, row] = left, bottom
-        previous_box = box
-    runs = [{*range(*run.span())} for run in re.finditer(r"\S+", text)]
-    return {*chain(*(run & repeated for run in runs if len(run & repeated) * 2 == len(run) or run <= repeated))}
+        x, y, _, top = page.get_charbox(index, loose=True)
+        point, limit, column, row = complex(x, y), _SAME_PLACE * (top - y), x // 2, y // 2
+        if point == previous_point:  # two letters in one
+            is_second = index - 1 in second_letters
+        else:
+            cells = ((char, column + dx, row + dy) for dx in (-1, 0, 1) for dy in (-1, 0, 1))
+            is_second = any(abs(point - drawn.get(cell, inf)) < limit for cell in cells)
+            drawn[char, column, row] = previous_point = point
+        if is_second:
+            second_letters.add(index)
+    words_letters = ({*range(*word.span())} for word in re.finditer(r"\S+", text))
+    doubles = ((letters, letters & second_letters) for letters in words_letters)
+    return {index for letters, second in doubles if len(second) in (len(letters), len(letters) / 2) for index in second}
 
 
-def _characters(page: PdfTextPage, text: str, repeated: Container[int]) -> Iterator[Piece]:
-    """Yield the characters of a page's text but the repeated ones, with the space or the end of a line before each.
+def _characters(page: PdfTextPage, text: str, second_letters: Container[int]) -> Iterator[Piece]:
+    """Yield the characters of a page's text but the second ones, with the space or the end of a line before each.
 
     After the end of a line is a space if the character would be a word's first where PDFium is wrong about that end.
     """
@@ -122,7 +124,7 @@ def _characters(page: PdfTextPage, text: str, repeated: Container[int]) -> Itera
     for index, char in enumerate(text):
         if char.isspace():
             space = "\n" if char in "\r\n" else " "
-        if char.isspace() or index in repeated:
+        if char.isspace() or index in second_letters:
             continue
         if space == "\n":
             x0, y0, x1, y1 = page.get_charbox(previous, loose=True)

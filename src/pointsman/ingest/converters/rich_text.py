@@ -41,7 +41,7 @@ def rtf(path: str, data: bytes) -> Iterator[ParsedDocument | Problem]:
         text = rtf_to_text(_with_marks(_CONTROL_WITHOUT_NUMBER.sub("", source)), errors="replace")  # type: ignore[no-untyped-call]  # it ships no types
     except (ValueError, TypeError) as error:
         raise InputError("damaged RTF, with a number that RTF does not have; save it anew as .docx") from error
-    state = hidden = 0
+    state = hidden_pieces = 0
     texts: list[list[str]] = [[]]  # the first is not of a note
     for segment in _STATE.split(text):
         if _STATE.fullmatch(segment):
@@ -50,13 +50,13 @@ def rtf(path: str, data: bytes) -> Iterator[ParsedDocument | Problem]:
             continue
         segments = texts[-1 if state & _IN_NOTE else 0]
         if state & (_HIDDEN | _DELETED):
-            hidden += state & _HIDDEN and bool(_TABLE_MARK.sub("", segment).strip())
+            hidden_pieces += state & _HIDDEN and bool(_TABLE_MARK.sub("", segment).strip())
             segments += _TABLE_MARK.findall(segment)
         elif segment:
             segments += superscript_mark("".join(segments[-9:])[-9:], segment) if state & _RAISED else "", segment
     yield outline(path, "rtf", _blocks("\n".join(dict.fromkeys(map("".join, texts)))), title=stem(path))
-    if hidden:
-        yield Problem(path, f"{hidden} pieces of hidden text are left out; show them in Word to index them")
+    if hidden_pieces:
+        yield Problem(path, f"{hidden_pieces} pieces of hidden text are left out; show them in Word to index them")
 
 
 def _with_marks(source: str) -> str:
