@@ -62,16 +62,47 @@ def test_front_matter_is_text_and_metadata() -> None:
         "a.md", "---\ntitle: Крестовины\nauthor: Анна\ntags: [смазка, зима]\nlayout: x\ndate: 2026-02-03\n---\nТекст."
     )
     assert source.title == "Крестовины"
-    assert source.text == "author: Анна\ndate: 2026-02-03\ntags: смазка, зима\n\nТекст."
-    assert dict(source.metadata) == {"author": "Анна", "date": "2026-02-03", "tags": ["смазка", "зима"]}
+    assert source.text == "author: Анна\ntags: смазка, зима\ndate: 2026-02-03\n\nТекст."
+    metadata = {"author": "Анна", "tags": ["смазка", "зима"], "layout": "x", "date": "2026-02-03"}
+    assert dict(source.metadata) == metadata
     (source,) = documents("a.md", '+++\ntitle = "道岔"\ntags = ["润滑"]\ndate = 2026-02-03\n+++\n正文')
-    assert (source.title, source.text) == ("道岔", "date: 2026-02-03\ntags: 润滑\n\n正文")
+    assert (source.title, source.text) == ("道岔", "tags: 润滑\ndate: 2026-02-03\n\n正文")
     (source,) = documents("a.md", "---\ntitle: How: to\nsummary: 'a' and: b\n---\nText")
     assert (source.title, source.text) == ("How: to", "summary: a' and: b\n\nText")
     for file in ("---\ntitle: Plan\nredirect_to: https://a.example/plan\n---\n", '+++\ntitle = "Plan"\n+++\n\n \n'):
         (source,) = documents("a.md", file)
         assert source.title == "Plan"
         assert source.text == file.strip("-+\n ")
+
+
+@pytest.mark.parametrize(
+    ("front", "text", "metadata"),
+    [
+        ("status: Final\neip: 7002", "status: Final\neip: 7002", {"status": "Final", "eip": "7002"}),
+        ("Команда: Оплата\ndraft: true", "команда: Оплата", {"команда": "Оплата", "draft": "true"}),
+        ("菜系: 川菜\n份量: 2-3 人", "菜系: 川菜\n份量: 2-3 人", {"菜系": "川菜", "份量": "2-3 人"}),
+        ("aliases: [Bill, /old/bill]", "aliases: Bill, /old/bill", {"aliases": ["Bill", "/old/bill"]}),
+        ("url: https://a.example/b\ncover: a.png", "", {"url": "https://a.example/b", "cover": "a.png"}),
+        ("version: 1.10\ntoc: true", "version: 1.10", {"version": "1.10", "toc": "true"}),
+        ("owner: {name: Ann}\nby: [{name: Bo}, 周]", "owner: Ann\nby: Bo, 周", {"owner": ["Ann"], "by": ["Bo", "周"]}),
+    ],
+)  # fmt: skip
+def test_every_field_of_front_matter_is_kept_and_what_a_person_looks_for_is_text(
+    front: str, text: str, metadata: dict[str, object]
+) -> None:
+    (source,) = documents("a.md", f"---\n{front}\n---\nThem.")
+    assert dict(source.metadata) == metadata
+    assert source.text.removesuffix("Them.").strip() == text
+
+
+@pytest.mark.parametrize(
+    "first", [f"[{', '.join(['x' * 40] * 100)}]", f"[[{', '.join(['x' * 40] * 100)}]]", f"[{'[],' * 3000}]"]
+)
+def test_front_matter_that_repeats_itself_stays_small(first: str) -> None:
+    front = f"a: &a {first}\n" + "\n".join(f"b{number}: [*a, *a, *a]" for number in range(500))
+    (source,) = documents("a.md", f"---\n{front}\n---\nText")
+    assert len(source.text) < 3 * len(front)
+    assert len(source.metadata) <= 100
 
 
 def test_references_to_characters_are_characters_but_in_code() -> None:

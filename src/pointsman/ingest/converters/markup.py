@@ -7,6 +7,7 @@ import re
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
+from pointsman.ingest.converters.records import MOST_FIELDS
 from pointsman.ingest.converters.web_page import html_blocks
 from pointsman.ingest.source_text import (
     Block,
@@ -19,7 +20,6 @@ from pointsman.ingest.source_text import (
     unescape_entities,
 )
 from pointsman.tools.errors import InputError
-from pointsman.values.views import VALIDITY_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,9 +27,14 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\n(.{0,20000}?)\n(?:\1|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
-_FRONT_LINE = re.compile(r"""^([A-Za-z_-]{1,50})[ \t]*:[ \t]*["']?([^\n]{1,1000}?)["']?[ \t]*$""", re.MULTILINE)
-_FRONT_KEYS = ("description", "summary", "author", "authors", "date", "tags", "keywords", "categories")
-"""Of front matter, what is text and metadata."""
+_FRONT_LINE = re.compile(r"""^([\w-]{1,50})[ \t]*:[ \t]*["']?([^\n]{1,1000}?)["']?[ \t]*$""", re.MULTILINE)
+_FRONT_ANCHOR, _FRONT_ALIAS = re.compile(r"&([^\s,\[\]{}]+)"), re.compile(r"\*([^\s,\[\]{}]+)")
+_FRONT_UNSEEN = re.compile(
+    "layout|template|permalink|slug|weight|order|nav_order|sidebar_.*|draft|(?:true|false)"
+    r"|[a-z]+://\S+|[./]\S+|\S+\.(?:png|jpe?g|gif|svg|webp)",
+    re.IGNORECASE,
+)
+"""Of front matter, the names and values that speak to the program that makes pages: they are no text, only metadata."""
 
 _FRONT_TABLES = ("params", "taxonomies", "extra")  # Hugo and Zola keep fields in them, too
 
@@ -73,11 +78,10 @@ def markdown(path: str, text: str) -> ParsedDocument:
     """Split by headings; the text stays Markdown, without badges, link targets and raw HTML."""
     title, skipped, metadata, head = "", 0, dict[str, Any](), list[Block]()
     if front := _FRONT_MATTER.match(text):
-        fields = _front_fields(front[2], is_toml=front[1] == "+++")
-        title = str(fields.get("title", ""))
-        metadata = {key: fields[key] for key in (*_FRONT_KEYS, *VALIDITY_KEYS) if key in fields}
+        metadata = _front_fields(front[2], is_toml=front[1] == "+++")
+        title = str(metadata.pop("title", ""))
         skipped = front[0].count("\n")
-        field_lines = (f"{key}: {_join_texts(metadata[key])}" for key in _FRONT_KEYS if key in metadata)
+        field_lines = [f"{key}: {_join_texts(value)}" for key, value in metadata.items() if _is_seen(key, value)]
         text = text[front.end() :]
         # Of a page that only leads elsewhere, it is all that a reader sees.
         head = [Block(0, "\n".join(field_lines) if text.strip() else front[2], (2, skipped), exact=False)]
@@ -85,13 +89,18 @@ def markdown(path: str, text: str) -> ParsedDocument:
 
 
 def _front_fields(text: str, *, is_toml: bool) -> dict[str, str | list[str]]:
-    """Return the texts, and lists of texts, of front matter; its lines one by one if it is not quite YAML."""
+    """Return the texts, and lists of texts, of front matter; its lines one by one if it is not quite YAML.
+
+    What repeats itself by aliases would grow without end, so it counts as not quite YAML.
+    """
     import tomllib  # few texts need these two
 
     import yaml  # type: ignore[import-untyped]  # it ships no types
 
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # all scalars are texts; some machines lack the quick one
     try:
+        if not is_toml and {*_FRONT_ANCHOR.findall(text)} & {*_FRONT_ALIAS.findall(text)}:
+            raise yaml.YAMLError
         values = tomllib.loads(text) if is_toml else yaml.load(text, loader)  # noqa: S506
     except (tomllib.TOMLDecodeError, yaml.YAMLError, RecursionError):
         values = dict(_FRONT_LINE.findall(text))
@@ -99,13 +108,25 @@ def _front_fields(text: str, *, is_toml: bool) -> dict[str, str | list[str]]:
     tables = [*map(values.get, _FRONT_TABLES), values]  # the last wins
     fields: dict[str, str | list[str]] = {}
     for key, value in (field for table in tables if isinstance(table, dict) for field in table.items()):
-        if isinstance(value, list):
-            texts = [str(item) for item in value if not isinstance(item, dict | list)]
-            fields[str(key).lower()] = [unescape_entities(text) for text in texts]
-        elif not isinstance(value, dict):
-            scalar = value.isoformat() if isinstance(value, date) else unescape_entities(str(value))
-            fields[str(key).lower()] = scalar
-    return {key: value for key, value in fields.items() if value}
+        texts = list(_front_texts(() if key in _FRONT_TABLES else value))
+        if any(texts) and len(fields) < MOST_FIELDS:
+            fields[clean(str(key))[:100].lower()] = texts if isinstance(value, list | dict) else texts[0]
+    return fields
+
+
+def _front_texts(value: Any, depth: int = 0) -> Iterator[str]:
+    """Yield the scalars of a value, of the items of a list, and of the fields of these."""
+    if isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            if depth < 2:
+                yield from _front_texts(part, depth + 1)
+    else:
+        yield value.isoformat() if isinstance(value, date) else unescape_entities(str(value))
+
+
+def _is_seen(key: str, value: str | list[str]) -> bool:
+    """Whether a person would look for what a field of front matter says."""
+    return not any(_FRONT_UNSEEN.fullmatch(text) for text in (key, _join_texts(value)))
 
 
 def _join_texts(value: str | list[str]) -> str:
