@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pointsman.ingest.source_text import Lines, ParsedDocument, Section, text_digest
+from pointsman.ingest.source_text import Lines, ParsedDocument, Section, numbered_title, text_digest
 from pointsman.text import detect, sentences
 from pointsman.tools.errors import InputError
 from pointsman.values.metadata import RESERVED
@@ -228,7 +228,7 @@ class _Writer:
         """
         self._room += 2.0 * len(text)
         fields: dict[str, Any] = {}
-        if title := _title(self._source.title, cut.names):
+        if title := _title(self._source, cut.names):
             fields["title"] = title
         if cut.names:
             fields["headings"] = list(cut.names)
@@ -261,15 +261,18 @@ def _length(value: Any) -> int:
     return sum(map(_length, value)) + len(value) if isinstance(value, list) else len(str(value))
 
 
-def _whole_title(title: str, names: tuple[str, ...]) -> str:
+def _whole_title(source: ParsedDocument, names: tuple[str, ...]) -> str:
+    title = source.title
     if names and names[0].casefold() == title.casefold():
         names = names[1:]
+    if source.record_name is None and title:
+        title = numbered_title(title, source.member or source.path)
     return " › ".join(name for name in (title, *names) if name)[:2000]
 
 
-def _title(title: str, names: tuple[str, ...]) -> str:
+def _title(source: ParsedDocument, names: tuple[str, ...]) -> str:
     """Return title and headings as far as they leave room for text."""
-    full_title = _whole_title(title, names)
+    full_title = _whole_title(source, names)
     if len(full_title) * _DEAREST <= _TITLE_LIMIT or _cost(full_title) <= _TITLE_LIMIT:
         return full_title
     return full_title[: next(_cut(full_title, 0, len(full_title), _TITLE_LIMIT), (0, 0))[1]]
@@ -286,13 +289,17 @@ def _cuts(source: ParsedDocument, max_tokens: int, overlap: int) -> Iterator[_Cu
         index += 1
         if start == end:
             continue
-        if index == len(sections) == 1 and not names and (end - start + len(source.title)) * _DEAREST <= max_tokens:
+        if (
+            index == len(sections) == 1
+            and not names
+            and (end - start + len(_whole_title(source, ()))) * _DEAREST <= max_tokens
+        ):
             yield _Cut(0, names, start, end)  # most records: short, with nothing to join
             return
-        title, heading_end = _title(source.title, names), start
+        title, heading_end = _title(source, names), start
         limit = min(max_tokens, HARD_LIMIT - estimate_tokens(title))
         own_names, heading_start = names[len(names) - first.own_headings :], min(first.begin, start)
-        if len(first.heading_path) > _HEADING_COUNT or title != _whole_title(source.title, names):
+        if len(first.heading_path) > _HEADING_COUNT or title != _whole_title(source, names):
             heading_end = _strip(text, heading_start, start)[1]
             start, own_names = heading_start, ()  # the title does not hold all headings, so the text does
         number, size = index - 1, _cost_up_to(text, start, end, limit)

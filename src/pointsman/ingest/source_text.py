@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from hashlib import blake2b
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -202,6 +203,25 @@ def join_wrapped(text: str) -> str:
 def stem(path: str) -> str:
     """Return the name of a file without its extension, as the title of documents without one."""
     return PurePosixPath(path).stem
+
+
+_MADE_BY_PROGRAM = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{20,}")
+_LONGEST_NAME = 60
+
+
+@lru_cache(maxsize=64)
+def numbered_title(title: str, path: str) -> str:
+    """Return the title of a file, followed by the file's name if that has a number which the title lacks.
+
+    Minutes are called by their date there, bylaws and invoices by their number, and only there.
+
+    >>> numbered_title("Withdrawals", "eips/eip-7002.md"), numbered_title("Minutes 2018", "2018.pdf")
+    ('Withdrawals (eip-7002)', 'Minutes 2018')
+    """
+    name = " ".join(_MADE_BY_PROGRAM.sub("", stem(path)).replace("_", " ").split())
+    title_words = set(re.findall(r"\w+", title.casefold()))
+    numbers = {word for word in re.findall(r"\w+", name.casefold()) if any(map(str.isdecimal, word))}
+    return title if len(name) > _LONGEST_NAME or numbers <= title_words else f"{title} ({name})"
 
 
 _UNNAMED_SHEET = re.compile(r"(sheet|tabelle|лист|工作表) ?\d{0,3}", re.IGNORECASE)

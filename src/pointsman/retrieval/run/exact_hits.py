@@ -7,20 +7,20 @@ of a search for what no list has found.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.retrieval.run.judging import with_relevance
 from pointsman.store.store_values import StoreQuery
 from pointsman.text.designations import holds_one
-from pointsman.values.types import Hit, Provenance
+from pointsman.values.types import Document, Provenance
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from pointsman.retrieval.run.reading import Reading
+    from pointsman.retrieval.run.candidates import StoreResults
     from pointsman.text.notations import Designation
     from pointsman.values.filters import Filter
-    from pointsman.values.types import HitKey
+    from pointsman.values.types import Hit, HitKey
 
 STAGE: Final = "exact"
 
@@ -42,19 +42,19 @@ def names_without_hit(names: Sequence[Designation], hits: Sequence[Hit]) -> list
     return [name for name in names if not any(map(name.is_in, texts))]
 
 
-def look_up(
-    names: Sequence[Designation], readings: Iterable[Reading], filters: Filter | None, score: float
-) -> list[Hit]:
-    """Search each dataset for the words of names alone; return documents that hold one, as hits with this score."""
-    hits: dict[HitKey, Hit] = {}
-    for reading in readings:
-        queries = [StoreQuery(name.words, depth=_READ, filters=filters) for name in names]
-        for name, lists in zip(names, reading.store.search(queries), strict=True):
-            keys = [key for ranking in lists.rankings.values() for key, _ in ranking]
-            for document in reading.store.fetch(keys):
-                if document is not None and name.is_in(document.full_text):
-                    hits.setdefault((reading.name, document.id), Hit(document, score, reading.name))
-    return list(hits.values())
+def look_up(names: Sequence[Designation], results: StoreResults, filters: Filter | None) -> dict[Any, Document]:
+    """Search a dataset for the words of names alone; return documents that hold one, by the store's keys."""
+    store, documents = results.reading.store, dict[Any, Document]()
+    for name, lists in zip(
+        names, store.search([StoreQuery(name.words, depth=_READ, filters=filters) for name in names]), strict=True
+    ):
+        keys = [key for ranking in lists.rankings.values() for key, _ in ranking]
+        documents |= {
+            key: document
+            for key, document in zip(keys, store.fetch(keys), strict=True)
+            if document is not None and name.is_in(document.full_text)
+        }
+    return documents
 
 
 def holders_first(hits: Sequence[Hit], holders: Collection[HitKey]) -> list[Hit]:

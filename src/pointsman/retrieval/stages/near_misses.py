@@ -11,12 +11,18 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from pointsman.retrieval.run import exact_hits
-from pointsman.retrieval.stages.lists_to_hits import RankedHits, in_new_order
+from pointsman.retrieval.run.branches import complete
+from pointsman.retrieval.run.candidates import StoreResults
+from pointsman.retrieval.run.judging import NOTHING
+from pointsman.retrieval.stages.lists_to_hits import RankedHits, in_new_order, judge_documents
 from pointsman.text.designations import other_months
+from pointsman.values.types import Hit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pointsman.retrieval.run.judging import Judgements
+    from pointsman.retrieval.stages.lists_to_hits import FusedLists
     from pointsman.text.notations import Designation
 
 
@@ -28,15 +34,12 @@ async def tell_near_misses(ranked_hits: RankedHits, names: Sequence[Designation]
         return ranked_hits
     start, hits = perf_counter(), ranking.hits
     if missing := exact_hits.names_without_hit(names, hits):
-        datasets = fused_lists.retrieval.rewriting.search_plan.names
-        readings = [inquiry.readings[dataset] for dataset in datasets if dataset in inquiry.readings]
-        read = partial(exact_hits.look_up, missing, readings, fused_lists.query.filters, hits[0].score)
         try:
-            new_hits = await inquiry.mode.blocking(read)
+            new_hits, new_judgements = await _look_up(fused_lists, missing, hits[0].score)
         except Exception as error:  # noqa: BLE001  (reported in the answer)
             inquiry.journal.failed(exact_hits.STAGE, start, error, "what no list has found is missing")
         else:
-            hits = (*new_hits, *hits)
+            hits, judgements = (*new_hits, *hits), judgements.or_better(new_judgements)
             if absent := [name for name in exact_hits.names_without_hit(missing, new_hits) if name.is_certain]:
                 inquiry.journal.degrade(exact_hits.absence(absent, ranking.hits[0]))
     holders = exact_hits.holder_keys(hits, names)
@@ -52,6 +55,21 @@ async def tell_near_misses(ranked_hits: RankedHits, names: Sequence[Designation]
         in_new_order(inquiry, exact_hits.STAGE, start, ranking, hits, reason),
         replace(judgements, relevance=relevance),
     )
+
+
+async def _look_up(
+    fused_lists: FusedLists, names: Sequence[Designation], score: float
+) -> tuple[tuple[Hit, ...], Judgements]:
+    """Find documents that hold one of the names; returns them as hits with this score, best first, and judges them."""
+    mode, new_hits, judgements = fused_lists.inquiry.mode, list[Hit](), NOTHING
+    for number, results in fused_lists.retrieval.answers[0].results.items():
+        if isinstance(results, StoreResults):
+            read = partial(exact_hits.look_up, names, results, fused_lists.query.filters)
+            documents = await mode.blocking(read)
+            [scored_results] = await complete([results], list(documents), mode)
+            judgements = judgements.or_better(judge_documents(fused_lists, {number: scored_results}, documents))
+            new_hits += [Hit(document, score, results.reading.name) for document in documents.values()]
+    return tuple(sorted(judgements.of(new_hits), key=lambda hit: -(hit.relevance or 0))), judgements
 
 
 def tell_other_months(ranked_hits: RankedHits, months: frozenset[tuple[int | None, int]]) -> RankedHits:
