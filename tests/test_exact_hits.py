@@ -9,6 +9,7 @@ import pytest
 
 import pointsman
 from pointsman import Document, Workspace
+from pointsman.ingest.source_text import numbered_title
 from pointsman.retrieval.run.exact_hits import NEAR_MISS
 from pointsman.values.reasons import Statement, language_of
 
@@ -193,3 +194,43 @@ class TestMonths:
     def test_a_range_and_a_month_that_no_hit_has_limit_nothing(self, invoices: Workspace, question: str) -> None:
         levels = self.levels(invoices, question)
         assert levels["march"] > NEAR_MISS
+
+
+FILES = {
+    "plans/adr_0417.md": ("# Pumps\nThe boiler's pumps run at night.", "who decided ADR-0417?"),
+    "plans/2026-03-17 council.txt": (
+        "Minutes\n\nThe council met about the boiler.",
+        "what did they say on 17 March 2026?",
+    ),
+    "приказы/приказ_417_насосы.md": ("# О насосах\nНасосы котельной работают ночью.", "о чём приказ 417?"),
+    "合同/HT-2026-0417.md": ("# 采购合同\n锅炉公司供应水泵。", "HT-2026-0417 是和谁签的？"),
+}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    folder = tmp_path_factory.mktemp("files")
+    for path, (text, _) in FILES.items():
+        for file_name in (path, path.replace("17", "18"), path.replace("17", "16")):  # they differ in the name alone
+            file = folder / file_name
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text, "utf-8")
+    with pointsman.open(folder / "workspace") as workspace:
+        workspace.index(sorted({file.parent for file in folder.glob("*/*.*")}), "files")
+        yield workspace
+
+
+class TestFileNames:
+    @pytest.mark.parametrize("path", FILES)
+    def test_a_file_is_found_by_the_number_in_its_name(self, files: Workspace, path: str) -> None:
+        answer = files.search(FILES[path][1], 3)
+        first, *others = answer.hits
+        assert first.metadata["source"].endswith(path.rpartition("/")[2])
+        assert first.relevance is not None
+        assert all(hit.relevance is not None and hit.relevance <= NEAR_MISS for hit in others)
+        assert not answer.degraded
+
+    def test_what_a_program_wrote_into_a_name_and_what_the_title_says_is_not_repeated(self) -> None:
+        assert numbered_title("Pumps", "Pumps 3f2a9c4d5e6f708192a3b4c5d6e7f809.md") == "Pumps"
+        assert numbered_title("Chapter 3: pumps", "chapter_3.md") == "Chapter 3: pumps"
+        assert numbered_title("Pumps", "a/INV_2026_0417.pdf") == "Pumps (INV 2026 0417)"

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.run.in_force import InForce
     from pointsman.retrieval.run.variant import Variant
     from pointsman.retrieval.stages.question_to_lists import Inquiry, Retrieval
-    from pointsman.values.types import Decision, Document, Plan, Provenance, Query, Refusal
+    from pointsman.values.types import Decision, Plan, Provenance, Query, Refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +329,7 @@ async def fetch(fused_lists: FusedLists) -> Sequence[Fetched]:
 
 def judge(fused_lists: FusedLists, versions: Sequence[Fetched]) -> RankedHits:
     """Judge the relevance of every document that can be judged, and build the hits."""
-    candidates, inquiry = fused_lists.candidates, fused_lists.inquiry
+    candidates, inquiry, judgements = fused_lists.candidates, fused_lists.inquiry, NOTHING
     if candidates is None:
         return RankedHits(fused_lists, Ranked((), "none"))
     documents = {
@@ -337,8 +337,30 @@ def judge(fused_lists: FusedLists, versions: Sequence[Fetched]) -> RankedHits:
         for key, version in zip(candidates.keys, versions, strict=True)
         if version is not None
     }
-    results_of_each = fused_lists.retrieval.answers[0].results
-    judgements = judge_documents(fused_lists, results_of_each, documents, candidates.results)
+    search_plan = fused_lists.retrieval.rewriting.search_plan
+    judgeable_results = {
+        number: results
+        for number, results in fused_lists.retrieval.answers[0].results.items()
+        if isinstance(results, StoreResults)
+        and results.embedder in search_plan.recipe.judged_embedders[results.reading.name]
+    }
+    try:
+        if judgeable_results:
+            judgements = judgements_of(
+                judgeable_results,
+                candidates.results,
+                fused_lists.query,
+                documents,
+                inquiry.recipe.calibrations,
+                inquiry.recipe.fitted,
+                many=len(search_plan.names) > 1,
+            )
+            if fused_lists.has_variants:
+                from pointsman.retrieval.stages.judged_variants import judged_as_equals
+
+                judgements = judged_as_equals(fused_lists.retrieval, documents, judgements)
+    except Exception as error:  # noqa: BLE001  (reported in the answer)
+        inquiry.journal.failed("judge", perf_counter(), error, "hits have no relevance")
     relevance = judgements.relevance if judgements.datasets else None
     hits = tuple(build_hits(candidates.results, candidates.top, versions, candidates.steps, relevance))
     inquiry.journal.fused_hits = hits
@@ -347,47 +369,6 @@ def judge(fused_lists: FusedLists, versions: Sequence[Fetched]) -> RankedHits:
     return RankedHits(
         fused_lists, ranking if best is None else replace(ranking, best=best.best, needed=best.minimum), judgements
     )
-
-
-def judge_documents(
-    fused_lists: FusedLists,
-    results_of_each: Mapping[int, Results],
-    documents: Mapping[Any, Document],
-    all_results: Results | None = None,
-) -> Judgements:
-    """Judge documents; nothing if that fails.
-
-    Args:
-        fused_lists: the question, and how it is judged.
-        results_of_each: of each branch, by its number, beside whose candidates documents are judged.
-        documents: by their keys in ``all_results``.
-        all_results: with the scores of the documents; None: those of the only branch.
-    """
-    inquiry, search_plan, judgements = fused_lists.inquiry, fused_lists.retrieval.rewriting.search_plan, NOTHING
-    judgeable_results = {
-        number: results
-        for number, results in results_of_each.items()
-        if isinstance(results, StoreResults)
-        and results.embedder in search_plan.recipe.judged_embedders[results.reading.name]
-    }
-    try:
-        if judgeable_results:
-            judgements = judgements_of(
-                judgeable_results,
-                all_results or next(iter(judgeable_results.values())),
-                fused_lists.query,
-                documents,
-                inquiry.recipe.calibrations,
-                inquiry.recipe.fitted,
-                many=all_results is not None and len(search_plan.names) > 1,
-            )
-            if all_results is not None and fused_lists.has_variants:
-                from pointsman.retrieval.stages.judged_variants import judged_as_equals
-
-                judgements = judged_as_equals(fused_lists.retrieval, documents, judgements)
-    except Exception as error:  # noqa: BLE001  (reported in the answer)
-        inquiry.journal.failed("judge", perf_counter(), error, "hits have no relevance")
-    return judgements
 
 
 async def put_in_force(ranked_hits: RankedHits) -> RankedHits:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from pointsman.retrieval.run import exact_hits
 from pointsman.retrieval.run.branches import complete
 from pointsman.retrieval.run.candidates import StoreResults
-from pointsman.retrieval.run.judging import NOTHING
-from pointsman.retrieval.stages.lists_to_hits import RankedHits, in_new_order, judge_documents
+from pointsman.retrieval.run.judging import NOTHING, judge
+from pointsman.retrieval.stages.lists_to_hits import RankedHits, in_new_order
 from pointsman.text.designations import other_months
 from pointsman.values.types import Hit
 
@@ -61,14 +61,19 @@ async def _look_up(
     fused_lists: FusedLists, names: Sequence[Designation], score: float
 ) -> tuple[tuple[Hit, ...], Judgements]:
     """Find documents that hold one of the names; returns them as hits with this score, best first, and judges them."""
-    mode, new_hits, judgements = fused_lists.inquiry.mode, list[Hit](), NOTHING
+    search_plan, new_hits, judgements = fused_lists.retrieval.rewriting.search_plan, list[Hit](), NOTHING
+    query, recipe, mode = fused_lists.query, search_plan.inquiry.recipe, search_plan.inquiry.mode
     for number, results in fused_lists.retrieval.answers[0].results.items():
         if isinstance(results, StoreResults):
-            read = partial(exact_hits.look_up, names, results, fused_lists.query.filters)
-            documents = await mode.blocking(read)
-            [scored_results] = await complete([results], list(documents), mode)
-            judgements = judgements.or_better(judge_documents(fused_lists, {number: scored_results}, documents))
-            new_hits += [Hit(document, score, results.reading.name) for document in documents.values()]
+            name = results.reading.name
+            documents = await mode.blocking(partial(exact_hits.look_up, names, results, query.filters))
+            new_hits += [Hit(document, score, name) for document in documents.values()]
+            [scored] = await complete([results], list(documents), mode)
+            if isinstance(scored, StoreResults) and scored.embedder in search_plan.recipe.judged_embedders[name]:
+                new_judgements = judge(
+                    {number: scored}, scored, query, documents, recipe.calibrations, recipe.fitted, many=False
+                )
+                judgements = judgements.or_better(new_judgements)
     return tuple(sorted(judgements.of(new_hits), key=lambda hit: -(hit.relevance or 0))), judgements
 
 
