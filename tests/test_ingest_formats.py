@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import time
 
 import pytest
@@ -170,6 +171,64 @@ def test_links_of_markdown_that_are_defined_elsewhere(text: str, expected: str) 
 )
 def test_a_picture_written_into_a_text_is_no_word(name: str, text: str, expected: str) -> None:
     assert text_of_file(name, text.format("iVBORw0KGgo+/AAA" * 500 + "==")) == expected.format()
+
+
+ENCODED = "\n".join(["MIIDtTCCAp2gAwIBAgIJAPXRSiP0Fs7sMA0GCSqGSIb3DQEBBQUAMEUxCzAJBgNV"] * 20)
+UUENCODED = "begin 644 plan.gif\n" + 'M1TE&.#EA$P`3`*$``/___P```("`@,#`P"P`````$P`3```"1X2/F<\'M\n' * 5 + "`\nend"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("a.pem", "-----BEGIN CERTIFICATE-----\n{}\nAbc=\n-----END CERTIFICATE-----", "CERTIFICATE"),
+        ("a.txt", "Ключ стрелки:\n{}\nКонец.", "Ключ стрелки:\n{}\nКонец."),
+        ("a.md", "# 钥匙\n\n```\n{}\n```\n\n每年更换。", "每年更换。"),
+        ("a.xml", "<рейс><фото>{}</фото><имя>Тверь</имя></рейс>", "имя: Тверь"),
+        ("a.csv", "name,photo\npump,{}", "name: pump"),
+        ("a.json", '{{"name": "泵", "photo": "{}"}}', "name: 泵"),
+        ("a.yml", "key: |\n{}\nname: lever\n", "key: |\n{}\nname: lever"),
+        ("a.eml", "Subject: Plan\nContent-Type: text/plain; charset=utf-8\n\nДо встречи\n{}\nПока", "Пока"),
+    ],
+)
+@pytest.mark.parametrize("encoded", [ENCODED, UUENCODED])
+def test_what_is_written_in_base64_or_uuencode_is_no_word_and_is_said(
+    name: str, content: str, expected: str, encoded: str
+) -> None:
+    if name in ("a.xml", "a.csv", "a.json"):
+        encoded = ENCODED.replace("\n", "")
+    items = list(convert(name, content.format(encoded).encode()))
+    text = "\n".join(item.text for item in items if isinstance(item, ParsedDocument))
+    empty_lines = "\n" * encoded.count("\n")  # so that lines keep their numbers
+    assert expected.format(empty_lines) in text
+    assert not {"MIID", "plan.gif", "M1TE", "X2/F"} & set(re.findall("plan.gif|M[1I][TI][ED]|X2/F", text))
+    (reason,) = (item.reason for item in items if isinstance(item, Problem))
+    assert reason.endswith("1 pieces in base64 or uuencode are left out; decode them to index them")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n".join(["ACGT" * 16] * 9),
+        "\n".join(["0123456789abcdef" * 4] * 9),
+        "Donaudampfschifffahrtsgesellschaft" * 9,
+        "begin 644 is how uuencode begins\nThe End\nend",
+        "https://example.org/" + "a/b/c/" * 60 + "index.html",
+        "x" * 300,
+    ],
+)
+def test_long_words_and_digests_are_no_base64(text: str) -> None:
+    (source,) = convert("a.txt", text.encode())
+    assert isinstance(source, ParsedDocument)
+    assert source.text == text
+
+
+@pytest.mark.parametrize(
+    "unit", ["begin 644 x\n", "begin 644 x\nM`\n", f"{'aA1' * 66} ", f"{'aA1' * 21}\n \n", "data:a;base64 ", "=" * 60]
+)
+def test_pieces_of_base64_are_found_in_linear_time(unit: str) -> None:
+    start = time.process_time()
+    list(convert("a.txt", (unit * (20_000 // len(unit))).encode()))
+    assert time.process_time() - start < 1
 
 
 def test_substitutions_and_pictures_of_restructured_text() -> None:

@@ -16,7 +16,7 @@ from pointsman.ingest.converters import office
 from pointsman.ingest.converters.office.archive import MAX_UNPACKED
 from pointsman.ingest.encoding import decode_file
 from pointsman.ingest.reading_limits import FileLimits
-from pointsman.ingest.source_text import TOO_DEEP, Lines, ParsedDocument, Problem, Section, clean, stem
+from pointsman.ingest.source_text import TOO_DEEP, Lines, ParsedDocument, Problem, Section, clean, stem, without_encoded
 from pointsman.tools.errors import InputError
 from pointsman.values.views import check_validity
 
@@ -124,7 +124,6 @@ _ARCHIVES = {
     b"\x78\x9f\x3e\x22": "TNEF (winmail.dat)",
 }
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # compound files: Office before 2007, Outlook, whatever has a password
-_DATA_URI = re.compile(r"(data:[\w.+;=/-]{1,200};base64),[\w+/=%-]+")  # a picture or file that is written into a text
 _OFTEN_TEXT = frozenset({"pdf", "xls", "msg", *_OFFICE})
 _STARTS_OF_TEXT = {
     "html": re.compile(rb"<(?:!doctype html|html|head|meta|style|table|body)\b", re.IGNORECASE),
@@ -229,17 +228,18 @@ def _convert_text(path: str, text: str, kind: str, reading: _Reading) -> Convert
         return iter(())  # an empty file is not a problem: package markers are empty on purpose
     if text.startswith("-----BEGIN PGP MESSAGE-----"):
         raise InputError("encrypted with PGP; decrypt it")
-    if "base64," in text:
-        text = _DATA_URI.sub(r"\1", text)
     if kind == "xml" and (office_file := office.archive.packed(text)):
         return _convert(path, office_file, reading)
+    text, remark = without_encoded(text)
     if kind in CODE_ENDINGS:
-        return iter((converters.code.code(path, text, kind),))
-    if kind == "ipynb":
-        return _with_words(path, converters.markup.notebook(path, text, reading.limits.pages))
-    if kind == "ics":
-        return _with_words(path, converters.light_markup.calendar(path, text, reading.encoding))
-    return _with_words(path, _TEXT_FORMATS[kind](path, text))
+        items: Converted = iter((converters.code.code(path, text, kind),))
+    elif kind == "ipynb":
+        items = _with_words(path, converters.markup.notebook(path, text, reading.limits.pages))
+    elif kind == "ics":
+        items = _with_words(path, converters.light_markup.calendar(path, text, reading.encoding))
+    else:
+        items = _with_words(path, _TEXT_FORMATS[kind](path, text))
+    return chain((Problem(path, remark),), items) if remark else items
 
 
 def _with_words(path: str, items: Converted) -> Converted:

@@ -76,23 +76,21 @@ class PartDecoder:
 
     Args:
         encoding: What parts are in that are not UTF-8 and do not declare their encoding; by default it is guessed.
+
+    Attributes:
+        remarks: What is to be said of them, each once.
     """
 
     def __init__(self, encoding: str | None) -> None:
         self._encoding = encoding
-        self._remarks: dict[str, None] = {}
+        self.remarks: dict[str, None] = {}
 
     def decode(self, data: bytes, label: str, *, may_declare: bool = False) -> str:
         """Return the text of a part, called ``label`` in remarks; see `decode_file`."""
         text, remark = decode_file(data, may_declare=may_declare, encoding=self._encoding)
         if remark:
-            self._remarks[f"{label}: {remark}"] = None
+            self.remarks[f"{label}: {remark}"] = None
         return text
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """What is uncertain, each once."""
-        return tuple(self._remarks)
 
 
 def check_encoding(encoding: str | None) -> None:

@@ -24,7 +24,16 @@ from pointsman.ingest.converters.inner_files import ConvertInner, attached_files
 from pointsman.ingest.converters.light_markup import calendar_blocks
 from pointsman.ingest.converters.web_page import html_blocks
 from pointsman.ingest.encoding import PartDecoder, decode_declared
-from pointsman.ingest.source_text import TOO_DEEP, Block, ParsedDocument, Problem, clean, outline, text_digest
+from pointsman.ingest.source_text import (
+    TOO_DEEP,
+    Block,
+    ParsedDocument,
+    Problem,
+    clean,
+    outline,
+    text_digest,
+    without_encoded,
+)
 from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:
@@ -148,7 +157,9 @@ def _shown_fields(fields: dict[str, str]) -> str:
 def _body(entity: Message, content: bytes, decoder: PartDecoder) -> list[Block]:
     kind = entity.get_content_type()
     if kind == "text/plain":
-        return [Block(0, _text(entity, content, decoder))]
+        text, remark = without_encoded(clean(_text(entity, content, decoder)))
+        decoder.remarks |= {f"part {kind}: {remark}": None} if remark else {}
+        return [Block(0, text)]
     if kind == "text/calendar":
         events = calendar_blocks(clean(_text(entity, content, decoder)), decoder)
         return [block._replace(lines=None) for block in events]
