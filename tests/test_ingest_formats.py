@@ -173,12 +173,12 @@ def test_a_picture_written_into_a_text_is_no_word(name: str, text: str, expected
     assert text_of_file(name, text.format("iVBORw0KGgo+/AAA" * 500 + "==")) == expected.format()
 
 
-ENCODED = "\n".join(["MIIDtTCCAp2gAwIBAgIJAPXRSiP0Fs7sMA0GCSqGSIb3DQEBBQUAMEUxCzAJBgNV"] * 20)
-UUENCODED = "begin 644 plan.gif\n" + 'M1TE&.#EA$P`3`*$``/___P```("`@,#`P"P`````$P`3```"1X2/F<\'M\n' * 5 + "`\nend"
+BASE64_LINES = "\n".join(["MIIDtTCCAp2gAwIBAgIJAPXRSiP0Fs7sMA0GCSqGSIb3DQEBBQUAMEUxCzAJBgNV"] * 20)
+UUENCODE_LINES = "begin 644 plan.gif\n" + 'M1TE&.#EA$P`3`*$``/___P```("`@,#`P"P`````$P`3```"1X2/F<\'M\n' * 5 + "`\nend"
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "expected"),
+    ("name", "content", "words"),
     [
         ("a.pem", "-----BEGIN CERTIFICATE-----\n{}\nAbc=\n-----END CERTIFICATE-----", "CERTIFICATE"),
         ("a.txt", "Ключ стрелки:\n{}\nКонец.", "Ключ стрелки:\n{}\nКонец."),
@@ -190,16 +190,16 @@ UUENCODED = "begin 644 plan.gif\n" + 'M1TE&.#EA$P`3`*$``/___P```("`@,#`P"P`````$
         ("a.eml", "Subject: Plan\nContent-Type: text/plain; charset=utf-8\n\nДо встречи\n{}\nПока", "Пока"),
     ],
 )
-@pytest.mark.parametrize("encoded", [ENCODED, UUENCODED])
+@pytest.mark.parametrize("block", [BASE64_LINES, UUENCODE_LINES])
 def test_what_is_written_in_base64_or_uuencode_is_no_word_and_is_said(
-    name: str, content: str, expected: str, encoded: str
+    name: str, content: str, words: str, block: str
 ) -> None:
     if name in ("a.xml", "a.csv", "a.json"):
-        encoded = ENCODED.replace("\n", "")
-    items = list(convert(name, content.format(encoded).encode()))
+        block = BASE64_LINES.replace("\n", "")
+    items = list(convert(name, content.format(block).encode()))
     text = "\n".join(item.text for item in items if isinstance(item, ParsedDocument))
-    empty_lines = "\n" * encoded.count("\n")  # so that lines keep their numbers
-    assert expected.format(empty_lines) in text
+    empty_lines = "\n" * block.count("\n")  # so that lines keep their numbers
+    assert words.format(empty_lines) in text
     assert not {"MIID", "plan.gif", "M1TE", "X2/F"} & set(re.findall("plan.gif|M[1I][TI][ED]|X2/F", text))
     (reason,) = (item.reason for item in items if isinstance(item, Problem))
     assert reason.endswith("1 pieces in base64 or uuencode are left out; decode them to index them")
@@ -554,7 +554,7 @@ def test_rtf_without_its_outer_group() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "text", "pieces"),
+    ("code", "text", "hidden_runs"),
     [
         (r"The frog{\v  of the draft} is worn{\v }.", "The frog is worn.", 1),
         (r"\'d0\'e5\'eb\'fc\'f1\v  \'f2\'e0\'e9\'ed\'e0\v0 {\v x\plain  7.}", "Рельс 7.", 2),
@@ -564,11 +564,13 @@ def test_rtf_without_its_outer_group() -> None:
         (r"C:\\v {\stylesheet{\s1\v\super n;}}kept}}{\v", "C:\\v kept", 0),
     ],
 )
-def test_hidden_text_of_rtf_is_left_out_and_said(code: str, text: str, pieces: int) -> None:
+def test_hidden_text_of_rtf_is_left_out_and_said(code: str, text: str, hidden_runs: int) -> None:
     items = list(convert("a.rtf", rf"{{\rtf1\ansi\ansicpg1251 {code}}}".encode()))
     assert [item.text for item in items if isinstance(item, ParsedDocument)] == [text]
     reasons = [item.reason for item in items if isinstance(item, Problem)]
-    assert reasons == [f"{pieces} pieces of hidden text are left out; show them in Word to index them"] * bool(pieces)
+    assert reasons == [f"{hidden_runs} pieces of hidden text are left out; show them in Word to index them"] * bool(
+        hidden_runs
+    )
 
 
 @pytest.mark.parametrize(

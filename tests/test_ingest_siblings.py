@@ -352,12 +352,12 @@ def test_letters_that_are_drawn_twice_to_be_bold_are_read_once(lines: tuple[str,
             for row, line in enumerate(lines):
                 canvas.drawString(72, 700 - 30 * row, line)
     for row, line in enumerate(lines if drawing != "page" else ()):
-        pieces = line if drawing == "letters" and font == "DejaVu" else [line]
+        strings = line if drawing == "letters" and font == "DejaVu" else [line]
         x = 72.0
-        for piece in pieces:
+        for string in strings:
             for shift in shifts:
-                canvas.drawString(x + shift, 700 - 30 * row - shift, piece)
-            x += pdfmetrics.stringWidth(piece, font, 12)
+                canvas.drawString(x + shift, 700 - 30 * row - shift, string)
+            x += pdfmetrics.stringWidth(string, font, 12)
     canvas.save()
     (source,) = convert("a.pdf", buffer.getvalue())
     assert isinstance(source, ParsedDocument)

@@ -124,6 +124,8 @@ _ARCHIVES = {
     b"\x78\x9f\x3e\x22": "TNEF (winmail.dat)",
 }
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # compound files: Office before 2007, Outlook, whatever has a password
+_DATA_URI = re.compile(r"(data:[\w.+;=/-]{1,200};base64),[\w+/=%-]+")  # a picture or file that is written into a text
+_PICTURES_APART = ("html", "ipynb", "ics")  # formats whose converters leave out pictures in base64
 _OFTEN_TEXT = frozenset({"pdf", "xls", "msg", *_OFFICE})
 _STARTS_OF_TEXT = {
     "html": re.compile(rb"<(?:!doctype html|html|head|meta|style|table|body)\b", re.IGNORECASE),
@@ -228,9 +230,11 @@ def _convert_text(path: str, text: str, kind: str, reading: _Reading) -> Convert
         return iter(())  # an empty file is not a problem: package markers are empty on purpose
     if text.startswith("-----BEGIN PGP MESSAGE-----"):
         raise InputError("encrypted with PGP; decrypt it")
+    if "base64," in text:
+        text = _DATA_URI.sub(r"\1", text)
     if kind == "xml" and (office_file := office.archive.packed(text)):
         return _convert(path, office_file, reading)
-    text, remark = without_encoded(text)
+    text, remark = (text, "") if kind in _PICTURES_APART else without_encoded(text)
     if kind in CODE_ENDINGS:
         items: Converted = iter((converters.code.code(path, text, kind),))
     elif kind == "ipynb":

@@ -182,7 +182,6 @@ def clean(text: str) -> str:
     return repair(text)
 
 
-_DATA_URI = re.compile(r"(data:[\w.+;=/-]{1,200};base64),[\w+/=%-]+")  # a picture or file that is written into a text
 _CODED = "[A-Za-z0-9+/]"
 _IS_BASE64 = rf"(?={_CODED}*[a-z])(?={_CODED}*[A-Z])(?={_CODED}*[0-9])"  # no digest, no long word
 _ENCODED = re.compile(
@@ -195,11 +194,7 @@ _MAY_BE_ENCODED = re.compile(rf"^begin [0-7]|{_CODED}{{60}}", re.MULTILINE)
 
 
 def without_encoded(text: str) -> tuple[str, str]:
-    """Return a text without the files that are written into it, its lines kept, and a remark on what is left out.
-
-    Pictures in `data:` URIs are not told: they are those of a page.
-    """
-    text = _DATA_URI.sub(r"\1", text) if "base64," in text else text
+    """Return a text without the files that are written into it, its lines kept, and a remark on what is left out."""
     if not _MAY_BE_ENCODED.search(text):
         return text, ""
     text, pieces = _ENCODED.subn(lambda piece: "\n" * piece[0].count("\n"), text)

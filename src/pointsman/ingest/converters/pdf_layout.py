@@ -97,7 +97,7 @@ def _drawn_twice(page: PdfTextPage, text: str) -> set[int]:
     if len(word_corners) == len(words) and not _LETTERS_TWICE.search(text):
         return set()
     second_letters: set[int] = set()
-    drawn: dict[tuple[str, float, float], complex] = {}
+    points: dict[tuple[str, float, float], complex] = {}
     previous_point = complex(inf)
     for index, char in enumerate(text):
         x, y, _, top = page.get_charbox(index, loose=True)
@@ -106,8 +106,8 @@ def _drawn_twice(page: PdfTextPage, text: str) -> set[int]:
             is_second = index - 1 in second_letters
         else:
             cells = ((char, column + dx, row + dy) for dx in (-1, 0, 1) for dy in (-1, 0, 1))
-            is_second = any(abs(point - drawn.get(cell, inf)) < limit for cell in cells)
-            drawn[char, column, row] = previous_point = point
+            is_second = any(abs(point - points.get(cell, inf)) < limit for cell in cells)
+            points[char, column, row] = previous_point = point
         if is_second:
             second_letters.add(index)
     words_letters = ({*range(*word.span())} for word in re.finditer(r"\S+", text))

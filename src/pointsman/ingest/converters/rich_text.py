@@ -64,7 +64,7 @@ def _with_marks(source: str) -> str:
     groups: list[int] = []
     state = 0
 
-    def marked(sign: re.Match[str]) -> str:
+    def with_mark(sign: re.Match[str]) -> str:
         nonlocal state
         replacement, old_state, (group, name, number) = sign[0], state, sign.groups()
         if replacement == "}":
@@ -82,7 +82,7 @@ def _with_marks(source: str) -> str:
         # A control without a meaning ends what stands for a character of Unicode.
         return (f"\\e {mark}" if mark else "") + ("" if name in _CELLS_AND_ROWS else replacement)
 
-    return _SIGN.sub(marked, source)
+    return _SIGN.sub(with_mark, source)
 
 
 def _blocks(text: str) -> Iterator[Block]:

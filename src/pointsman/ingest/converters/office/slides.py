@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pointsman.ingest.converters.office.archive import (
-    FORMULA,
-    Archive,
-    document_title,
-    drawing_blocks,
-    formula_text,
-)
+from pointsman.ingest.converters.office.archive import FORMULA, Archive, document_title, drawing_blocks, formula_text
 from pointsman.ingest.converters.paragraphs import Paragraphs, superscript_mark
 from pointsman.ingest.source_text import Block, ParsedDocument, Problem, outline
 
