@@ -471,6 +471,42 @@ def test_a_card_of_continued_lines_is_read_in_linear_time() -> None:
     assert time.process_time() - begin < 5
 
 
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ("DURATION:PT1H30M", "Duration: 1 hour 30 minutes"),
+        ("DURATION:P1DT2H", "Duration: 1 day 2 hours"),
+        ("DURATION:P2W", "Duration: 2 weeks"),
+        ("DURATION:two hours", "Duration: two hours"),
+        ("EXDATE;TZID=Europe/Moscow:20240507T090000,20240514T090000", "Not on: 2024-05-07 09:00, 2024-05-14 09:00"),
+        ("EXDATE;VALUE=DATE:20240501", "Not on: 2024-05-01"),
+        ("RDATE:20240601T080000Z", "Also on: 2024-06-01 08:00 UTC"),
+        (
+            "BEGIN:VALARM\nACTION:DISPLAY\nTRIGGER:-PT15M\nDESCRIPTION:Напоминание\nEND:VALARM",
+            "Reminder: 15 minutes before\nНапоминание",
+        ),
+        ("BEGIN:VALARM\nTRIGGER;RELATED=END:PT1M\nEND:VALARM", "Reminder: 1 minute after"),
+        ("BEGIN:VALARM\nTRIGGER:-P0DT0H0M0S\nEND:VALARM", "Reminder: at the time"),
+        ("BEGIN:VALARM\nTRIGGER;VALUE=DATE-TIME:20240502T070000Z\nEND:VALARM", "Reminder: 2024-05-02 07:00 UTC"),
+    ],
+)
+@pytest.mark.parametrize("title", ["Points are greased", "Смазка стрелок", "润滑道岔"])
+def test_times_of_a_calendar_are_read_in_words(fields: str, words: str, title: str) -> None:
+    text = text_of_file(
+        "a.ics", f"BEGIN:VCALENDAR\nBEGIN:VEVENT\nSUMMARY:{title}\n{fields}\nLOCATION:7\nEND:VEVENT\nEND:VCALENDAR"
+    )
+    assert text == f"{title}\n{words}\nPlace: 7"
+
+
+@pytest.mark.parametrize("value", ["P" + "1" * 20_000, "20240501," * 2000, "-" * 20_000, "PT" * 9000])
+def test_times_of_a_calendar_are_read_in_linear_time(value: str) -> None:
+    start = time.process_time()
+    text_of_file(
+        "a.ics", "".join(f"BEGIN:VEVENT\n{name}:{value}\nEND:VEVENT\n" for name in ("DURATION", "EXDATE", "TRIGGER"))
+    )
+    assert time.process_time() - start < 1
+
+
 def test_a_mailbox_is_its_messages() -> None:
     box = (
         "From a@x Mon Jan  1 00:00:00 2026\nSubject: Первая\n\nСлова.\nFrom here on\n\n"

@@ -68,7 +68,8 @@ _CALENDAR_NAMES = {
     "ATTENDEE": "Attendee", "DESCRIPTION": "", "COMMENT": "", "RRULE": "Repeated", "STATUS": "Status", "URL": "Link",
     "FN": "", "ORG": "Organization", "TITLE": "Position", "TEL": "Telephone", "EMAIL": "E-mail", "ADR": "Address",
     "NOTE": "", "BDAY": "Birthday", "CATEGORIES": "Categories", "N": "", "NICKNAME": "", "ROLE": "Position",
-    "X-WR-CALNAME": "", "X-WR-CALDESC": "",
+    "X-WR-CALNAME": "", "X-WR-CALDESC": "", "DURATION": "Duration", "TRIGGER": "Reminder", "EXDATE": "Not on",
+    "RDATE": "Also on",
 }  # fmt: skip
 _STRUCTURED = ("N", "ORG", "ADR")  # fields whose parts are separated by semicolons
 _PERIODS = {"YEARLY": "year", "MONTHLY": "month", "WEEKLY": "week", "DAILY": "day", "HOURLY": "hour"}
@@ -80,6 +81,7 @@ _DATE_NAMES = {
     "8": "August", "9": "September", "10": "October", "11": "November", "12": "December",
 }  # fmt: skip
 _TIME = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)\d\d(Z?))?$")
+_DURATION = re.compile(r"[-+]?P(?:(\d{1,9})W)?(?:(\d{1,9})D)?(?:T(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9})S)?)?$")
 _CUE_TIME = re.compile(r"\s*(?:\d+:)?\d+:\d+[.,]\d+ +--> ")
 
 
@@ -208,7 +210,7 @@ def calendar_blocks(text: str, decoder: PartDecoder) -> Iterator[Block]:
         header, _, value = line.partition(":")
         name, *parameters = header.split(";")
         name = name.upper().rpartition(".")[2]  # programs put item1. in front of what belongs together
-        if name in ("BEGIN", "END"):
+        if name in ("BEGIN", "END") and value.strip().upper() != "VALARM":
             has_full_name = any(field == "FN" for field, _ in entry_lines)
             words = "\n".join(text_line for field, text_line in entry_lines if field != "N" or not has_full_name)
             if words and value.strip().upper() not in ("STANDARD", "DAYLIGHT"):  # rules of time zones
@@ -221,7 +223,7 @@ def calendar_blocks(text: str, decoder: PartDecoder) -> Iterator[Block]:
                 value = " ".join(re.sub(r"(?<!\\);", " ", value).split())
             person = next((part[3:].strip('"') for part in parameters if part[:3] == "CN="), "")
             label = _CALENDAR_NAMES[name]
-            value = _calendar_value(f"{person} {value}".strip()) if name != "RRULE" else _repetition(value)
+            value = _SPOKEN.get(name, _calendar_value)(f"{person} {value}".strip())
             entry_lines.append((name, f"{label}: {value}" if label else value))
 
 
@@ -275,6 +277,26 @@ def _calendar_value(value: str) -> str:
         return f"{year}-{month}-{day}" + (f" {hour}:{minute}{' UTC' if is_utc else ''}" if hour else "")
     value = re.sub(r"mailto:", "", value, flags=re.IGNORECASE)
     return re.sub(r"\\([\\;,:\"nN])", lambda mark: "\n" if mark[1] in "nN" else mark[1], value)
+
+
+def _dates(value: str) -> str:
+    return ", ".join(map(_calendar_value, value.split(",")))
+
+
+def _duration(value: str) -> str:
+    """Write a duration in words, ``1 hour 30 minutes``; what is none stays as it is, but dates."""
+    if not (duration := _DURATION.match(value)):
+        return _calendar_value(value)
+    counts = zip(map(int, duration.groups("0")), ("week", "day", "hour", "minute", "second"), strict=True)
+    return " ".join(f"{count} {unit}{'s' * (count > 1)}" for count, unit in counts if count)
+
+
+def _reminder(value: str) -> str:
+    is_span, words = _DURATION.match(value), _duration(value)
+    return f"{words} {'before' if value[0] == '-' else 'after'}" if is_span and words else words or "at the time"
+
+
+_SPOKEN = {"RRULE": _repetition, "EXDATE": _dates, "RDATE": _dates, "DURATION": _duration, "TRIGGER": _reminder}
 
 
 def subtitles(path: str, text: str) -> ParsedDocument:
