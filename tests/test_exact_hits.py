@@ -224,10 +224,10 @@ class TestFileNames:
     @pytest.mark.parametrize("path", FILES)
     def test_a_file_is_found_by_the_number_in_its_name(self, files: Workspace, path: str) -> None:
         answer = files.search(FILES[path][1], 3)
-        first, *others = answer.hits
+        first, *neighbours = answer.hits
         assert first.metadata["source"].endswith(path.rpartition("/")[2])
         assert first.relevance is not None
-        assert all(hit.relevance is not None and hit.relevance <= NEAR_MISS for hit in others)
+        assert all(hit.relevance is not None and hit.relevance <= NEAR_MISS for hit in neighbours)
         assert not answer.degraded
 
     def test_what_a_program_wrote_into_a_name_and_what_the_title_says_is_not_repeated(self) -> None:

@@ -28,7 +28,7 @@ from pointsman.retrieval.decisions.named_sources import (
 from pointsman.retrieval.decisions.rerank_and_refuse import wants_rerank, with_refuser, with_reranker
 from pointsman.retrieval.decisions.user_stages import Stages, with_own_synonyms
 from pointsman.retrieval.fusion import LISTS
-from pointsman.retrieval.parallel_calls import Deadline, DualCall, Mode, Tasks, Threads, describe, run
+from pointsman.retrieval.parallel_calls import Deadline, DualCall, Mode, Threads, describe, run, sync_and_async
 from pointsman.retrieval.plan.policy import measured
 from pointsman.retrieval.plan.recipe import Recipe, by_name, method_for
 from pointsman.retrieval.refine.base_refiner import BaseRefiner
@@ -124,8 +124,13 @@ class Engine:
         resolve, search_batch = partial(self.resolve, request, sources), partial(self._search_batch, request, sources)
         return await carry_out(resolve, search_batch, request.query)
 
-    def search_many(
-        self, request: SearchRequest, sources: Sequence[Any], seconds: float | None = None
+    def _audit_of(self, sources: Iterable[Any]) -> AuditLog | None:
+        """The audit log that a search of these sources belongs to; None if it is off, or the search is a step."""
+        audit = log_of(sources) if self.audit == "of sources" else self.audit
+        return audit if isinstance(audit, AuditLog) and audit.is_recording else None
+
+    async def _search_many(  # noqa: D417  (the public versions have no mode)
+        self, mode: Mode, request: SearchRequest, sources: Sequence[Any], seconds: float | None = None
     ) -> list[RetrievalContext]:
         """Answer all questions of a request in shared batches; returns one context per question, in order.
 
@@ -141,33 +146,11 @@ class Engine:
             AuditError: the audit log is on and cannot be written.
         """
         if self.audit is not None and (audit := self._audit_of(sources)) is not None:
-            with audit.request("search_many", principals=request.principals) as entry:
+            async with audit.arequest("search_many", mode.blocking, principals=request.principals) as entry:
                 with entry.step():
-                    answers = self.search_many(request, sources, seconds)
-                audit.add_answers(entry, request.queries, answers)
-            return answers
-        return run(self._search_many(request, sources, Threads(), seconds))
-
-    async def asearch_many(
-        self, request: SearchRequest, sources: Sequence[Any], seconds: float | None = None
-    ) -> list[RetrievalContext]:
-        """Async version of `search_many`."""
-        if self.audit is not None and (audit := self._audit_of(sources)) is not None:
-            async with audit.arequest("search_many", principals=request.principals) as entry:
-                with entry.step():
-                    answers = await self.asearch_many(request, sources, seconds)
-                await in_thread(audit.add_answers, entry, request.queries, answers)
-            return answers
-        return await self._search_many(request, sources, Tasks(), seconds)
-
-    def _audit_of(self, sources: Iterable[Any]) -> AuditLog | None:
-        """The audit log that a search of these sources belongs to; None if it is off, or the search is a step."""
-        audit = log_of(sources) if self.audit == "of sources" else self.audit
-        return audit if isinstance(audit, AuditLog) and audit.is_recording else None
-
-    async def _search_many(
-        self, request: SearchRequest, sources: Sequence[Any], mode: Mode, seconds: float | None
-    ) -> list[RetrievalContext]:
+                    contexts = await self._search_many(mode, request, sources, seconds)
+                await mode.blocking(partial(audit.add_answers, entry, request.queries, contexts))
+            return contexts
         if request.as_of is not None:
             sources = await mode.blocking(partial(on_day, request, sources))
         deadline = Deadline(seconds)
@@ -188,6 +171,8 @@ class Engine:
                             raise
                 answers.update(zip(batch, contexts, strict=True))
         return [answers[position] for position in range(len(request.queries))]
+
+    search_many, asearch_many = sync_and_async(_search_many)
 
     async def _search_batch(
         self,

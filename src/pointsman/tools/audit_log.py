@@ -20,12 +20,12 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.tools.errors import AuditError, ConflictError, CorruptStoreError
@@ -227,13 +227,15 @@ class AuditLog:
             self.write(entry)
 
     @asynccontextmanager
-    async def arequest(self, operation: str, **who: Any) -> AsyncIterator[AuditEntry]:
-        """Async version of `request`."""
+    async def arequest(
+        self, operation: str, blocking: Callable[[Callable[[], None]], Awaitable[None]] = in_thread, **who: Any
+    ) -> AsyncIterator[AuditEntry]:
+        """Async version of `request`, in which the line is written by ``blocking``."""
         entry, is_whole = self._open(operation, who)
         with set_within(_entry, entry) if is_whole else nullcontext():
             yield entry
         if is_whole:
-            await in_thread(self.write, entry)
+            await blocking(partial(self.write, entry))
 
     def _open(self, operation: str, who: Mapping[str, Any]) -> tuple[AuditEntry, bool]:
         """Return the entry of a request, and whether the request is a whole one, and no part of one under way."""

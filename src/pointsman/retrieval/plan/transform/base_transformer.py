@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pointsman.retrieval.parallel_calls import DualCall, Mode, sync_and_async
 from pointsman.text import fold
 from pointsman.tools.errors import InputError
 from pointsman.tools.sync_and_async import Twins, in_thread, wait_for
@@ -122,29 +124,22 @@ class QueryTransformer(BaseTransformer):
             run.take(step, result)
         return run.result(self.max_variants)
 
-    def transform(self, query: str | Query) -> Transformed:
+    async def _transform(self, mode: Mode, query: str | Query) -> Transformed:
         """Runs all steps on the query."""
         run = _TransformerRun(Query.of(query))
         for step in self.steps:
             try:
-                run.take(step, step.transform(run.query))
+                call = DualCall(partial(step.transform, run.query), partial(step.atransform, run.query))
+                run.take(step, await mode.one(call))
             except Exception as error:  # noqa: BLE001  (reported in the result: a step must not fail the search)
                 run.fail(step, error)
         return run.result(self.max_variants)
 
-    async def atransform(self, query: str | Query) -> Transformed:
-        """Async version of `transform`."""
-        run = _TransformerRun(Query.of(query))
-        for step in self.steps:
-            try:
-                run.take(step, await step.atransform(run.query))
-            except Exception as error:  # noqa: BLE001  (as above; cancellation is not an Exception)
-                run.fail(step, error)
-        return run.result(self.max_variants)
+    transform, atransform = sync_and_async(_transform)
 
 
 class _TransformerRun:
-    """The state shared by ``transform`` and ``atransform``."""
+    """The state of a run of all steps."""
 
     def __init__(self, query: Query) -> None:
         self.query = query

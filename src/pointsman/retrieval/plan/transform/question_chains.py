@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from pointsman.retrieval.parallel_calls import describe
+from pointsman.retrieval.parallel_calls import DualCall, Mode, describe, sync_and_async
 from pointsman.retrieval.plan.transform.base_transformer import BaseTransformer, Lookup, Transformed, distinct
 from pointsman.retrieval.plan.transform.decompose_by_rules import Hop, chain
 from pointsman.retrieval.plan.transform.names_in_text import name_texts
@@ -57,31 +57,24 @@ class BridgeFinder(BaseTransformer):
         """Return a copy that searches the sources of the whole question."""
         return BridgeFinder(weight=self.weight, budget=self.budget, lookup=lookup)
 
-    def transform(self, query: str | Query) -> Transformed:
+    async def _transform(self, mode: Mode, query: str | Query) -> Transformed:
         """The query with the results of the first step filled in; unchanged if it is not a chain."""
         query = Query.of(query)
         hops = chain(query.text)
-        if len(hops) < 2 or self.lookup is None:
+        if len(hops) < 2 or (lookup := self.lookup) is None:
             return Transformed(query)
         with spending(self.budget) as account:
+            first, seconds = _first(query, hops), _seconds(account)
+            call = DualCall(
+                lambda: lookup.search(first, _PASSAGES, seconds), lambda: lookup.asearch(first, _PASSAGES, seconds)
+            )
             try:
-                context = self.lookup.search(_first(query, hops), _PASSAGES, _seconds(account))
+                context = await mode.one(call)
             except (PointsmanError, TimeoutError) as error:
                 return _failed_transform(query, error)
         return self._fill_hops(query, hops, context)
 
-    async def atransform(self, query: str | Query) -> Transformed:
-        """Async version of `transform`."""
-        query = Query.of(query)
-        hops = chain(query.text)
-        if len(hops) < 2 or self.lookup is None:
-            return Transformed(query)
-        with spending(self.budget) as account:
-            try:
-                context = await self.lookup.asearch(_first(query, hops), _PASSAGES, _seconds(account))
-            except (PointsmanError, TimeoutError) as error:
-                return _failed_transform(query, error)
-        return self._fill_hops(query, hops, context)
+    transform, atransform = sync_and_async(_transform)
 
     def _fill_hops(self, query: Query, hops: Sequence[Hop], context: RetrievalContext) -> Transformed:
         passages = [hit.document.searchable for hit in context]

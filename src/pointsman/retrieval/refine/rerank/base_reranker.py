@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
+from pointsman.retrieval.parallel_calls import DualCall, Mode, sync_and_async
 from pointsman.retrieval.refine.base_refiner import BaseRefiner
 from pointsman.retrieval.refine.rerank.rerank_scores import (
     Pair,
@@ -25,7 +26,7 @@ from pointsman.values.argument_checks import check_count
 from pointsman.values.types import Document, Hit, Provenance, Query, Ranked
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Sequence
 
 _log = logging.getLogger(__name__)
 
@@ -121,7 +122,9 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
 
     # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def rerank(self, query: str | Query, documents: Sequence[Document], top_n: int | None = 4) -> list[Document]:
+    async def _rerank(  # noqa: D417  (the public versions have no mode)
+        self, mode: Mode, query: str | Query, documents: Sequence[Document], top_n: int | None = 4
+    ) -> list[Document]:
         """Return the most relevant documents, best first; ties stay in the order given.
 
         Args:
@@ -137,22 +140,17 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
             ModelError: the reranker failed, took longer than ``timeout``, or returned an invalid answer.
         """
         if self.orders_only:
-            return wait_for(self.arerank, query, documents, top_n)
+            own = DualCall(
+                lambda: wait_for(self.arerank, query, documents, top_n),
+                lambda: in_thread(self.rerank, query, documents, top_n),
+            )
+            return await mode.one(own)
         lookup = self._lookup_of(query, documents, top_n)
         if lookup is None:
             return []
-        return _best(documents, self._warn_of_gaps(self._limit_time(lambda: self._score_pairs(lookup), 1)), top_n)
+        return _best(documents, self._warn_of_gaps(await self._limited_scores(mode, lambda: lookup)), top_n)
 
-    async def arerank(self, query: str | Query, documents: Sequence[Document], top_n: int | None = 4) -> list[Document]:
-        """Async version of `rerank`."""
-        if self.orders_only:
-            return await in_thread(self.rerank, query, documents, top_n)
-        lookup = self._lookup_of(query, documents, top_n)
-        if lookup is None:
-            return []
-        return _best(
-            documents, self._warn_of_gaps(await self._alimit_time(lambda: self._ascore_pairs(lookup), 1)), top_n
-        )
+    rerank, arerank = sync_and_async(_rerank)
 
     # ── rankings ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -160,7 +158,7 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
         """The number of hits that it scores."""
         return max(top_k, self.max_candidates)
 
-    def refine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (the cut is the workflow's)
+    async def _refine(self, mode: Mode, query: Query, ranking: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (the cut is the workflow's)
         """Reranks the first ``max_candidates`` hits; the others follow in their previous order.
 
         The others get the lowest of the new scores, because the scores of a ranking have one scale and never increase,
@@ -172,22 +170,16 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
         if not ranking.hits:
             return self._passed_on(ranking, "nothing to rerank")
         try:
-            scores = self._limit_time(lambda: self._score_pairs(self._lookup([self._pairs(query, ranking)])), 1)
+            scores = await self._limited_scores(mode, lambda: self._lookup([self._pairs(query, ranking)]))
         except PointsmanError as error:
             return self._failed_ranking(ranking, error)
         return self._reorder(ranking, scores)
 
-    async def arefine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (as above)
-        """Async version of `refine`."""
-        if not ranking.hits:
-            return self._passed_on(ranking, "nothing to rerank")
-        try:
-            scores = await self._alimit_time(lambda: self._ascore_pairs(self._lookup([self._pairs(query, ranking)])), 1)
-        except PointsmanError as error:
-            return self._failed_ranking(ranking, error)
-        return self._reorder(ranking, scores)
+    refine, arefine = sync_and_async(_refine)
 
-    def refine_many(self, queries: Sequence[Query], rankeds: Sequence[Ranked], top_k: int) -> list[Ranked]:
+    async def _refine_many(
+        self, mode: Mode, queries: Sequence[Query], rankeds: Sequence[Ranked], top_k: int
+    ) -> list[Ranked]:
         """Refines several rankings at once.
 
         A reranker that overrides ``score_pairs`` scores the missing texts of all rankings in shared batches, with a
@@ -198,26 +190,21 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
             InputError: the numbers of queries and rankings differ.
         """
         self._check_many(queries, rankeds)
+        pairs = list(zip(queries, rankeds, strict=True))
         if not self._shares_batches:
-            return [self.refine(query, ranking, top_k) for query, ranking in zip(queries, rankeds, strict=True)]
-        lists = [self._pairs(query, ranking) for query, ranking in zip(queries, rankeds, strict=True)]
+            calls = [
+                DualCall(partial(self.refine, *pair, top_k), partial(self.arefine, *pair, top_k)) for pair in pairs
+            ]
+            return [await mode.one(call) for call in calls]
+        lists = [self._pairs(*pair) for pair in pairs]
+        together = partial(self._scored_lists, lists)
         try:
-            scores = self._limit_time(lambda: self._scored_lists(lists), len(lists))
+            scores = await self._limited(mode, DualCall(together, partial(in_thread, together)), len(lists))
         except PointsmanError as error:
             return [self._failed_ranking(ranking, error) for ranking in rankeds]
         return [self._reorder(*pair) for pair in zip(rankeds, scores, strict=True)]
 
-    async def arefine_many(self, queries: Sequence[Query], rankeds: Sequence[Ranked], top_k: int) -> list[Ranked]:
-        """Async version of `refine_many`."""
-        self._check_many(queries, rankeds)
-        if self._shares_batches:
-            lists = [self._pairs(query, ranking) for query, ranking in zip(queries, rankeds, strict=True)]
-            try:
-                scores = await self._alimit_time(lambda: in_thread(self._scored_lists, lists), len(lists))
-            except PointsmanError as error:
-                return [self._failed_ranking(ranking, error) for ranking in rankeds]
-            return [self._reorder(*pair) for pair in zip(rankeds, scores, strict=True)]
-        return [await self.arefine(query, ranking, top_k) for query, ranking in zip(queries, rankeds, strict=True)]
+    refine_many, arefine_many = sync_and_async(_refine_many)
 
     def forget(self) -> None:
         """Clear the cached scores, so that the next ranking is scored anew."""
@@ -271,31 +258,31 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
             lookup.hear(self.score_pairs(lookup.missing))
         return lookup.scored()
 
-    def _limit_time(self, call: Callable[[], T], shares: int) -> T:
-        """Run the call in a thread, and wait at most ``shares`` times the timeout.
+    async def _limited_scores(self, mode: Mode, lookup: Callable[[], ScoreLookup]) -> PairScores:
+        call = DualCall(lambda: self._score_pairs(lookup()), lambda: self._ascore_pairs(lookup()))
+        return await self._limited(mode, call, 1)
+
+    async def _limited(self, mode: Mode, call: DualCall[T], shares: int) -> T:
+        """Wait for a call, in a thread if it blocks, at most ``shares`` times the timeout.
 
         Raises:
             PointsmanError: that of the call; a ModelError for any other exception.
         """
         limit = None if self.timeout is None else self.timeout * shares
-        try:
-            return limited(call, limit, f"rerank-{type(self).__name__}", self._late)
-        except PointsmanError:
-            raise
-        except Exception as error:
-            raise self._foreign(error) from error
 
-    async def _alimit_time(self, call: Callable[[], Awaitable[T]], shares: int) -> T:
-        limit = None if self.timeout is None else self.timeout * shares
-        try:
+        async def awaited() -> T:
             with anyio.move_on_after(limit):
-                return await call()
+                return await call.asynchronous()
+            assert limit is not None, "only a limit ends the block above without a result"
+            raise self._late(limit)
+
+        name = f"rerank-{type(self).__name__}"
+        try:
+            return await mode.one(DualCall(lambda: limited(call.sync, limit, name, self._late), awaited))
         except PointsmanError:
             raise
         except Exception as error:
             raise self._foreign(error) from error
-        assert limit is not None, "only a limit ends the block above without a result"
-        raise self._late(limit)
 
     def _late(self, limit: float) -> ModelError:
         return ModelError(
