@@ -71,7 +71,13 @@ async def _look_up(
             [scored] = await complete([results], list(documents), mode)
             if isinstance(scored, StoreResults) and scored.embedder in search_plan.recipe.judged_embedders[name]:
                 new_judgements = judge(
-                    {number: scored}, scored, query, documents, recipe.calibrations, recipe.fitted, many=False
+                    {number: scored},
+                    scored,
+                    query,
+                    documents,
+                    recipe.calibrations,
+                    recipe.fitted,
+                    many=False,
                 )
                 judgements = judgements.or_better(new_judgements)
     return tuple(sorted(judgements.of(new_hits), key=lambda hit: -(hit.relevance or 0))), judgements

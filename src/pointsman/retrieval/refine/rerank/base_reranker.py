@@ -140,11 +140,11 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
             ModelError: the reranker failed, took longer than ``timeout``, or returned an invalid answer.
         """
         if self.orders_only:
-            own = DualCall(
+            own_call = DualCall(
                 lambda: wait_for(self.arerank, query, documents, top_n),
                 lambda: in_thread(self.rerank, query, documents, top_n),
             )
-            return await mode.one(own)
+            return await mode.one(own_call)
         lookup = self._lookup_of(query, documents, top_n)
         if lookup is None:
             return []
@@ -197,9 +197,9 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
             ]
             return [await mode.one(call) for call in calls]
         lists = [self._pairs(*pair) for pair in pairs]
-        together = partial(self._scored_lists, lists)
+        score_lists = partial(self._scored_lists, lists)
         try:
-            scores = await self._limited(mode, DualCall(together, partial(in_thread, together)), len(lists))
+            scores = await self._limited(mode, DualCall(score_lists, partial(in_thread, score_lists)), len(lists))
         except PointsmanError as error:
             return [self._failed_ranking(ranking, error) for ranking in rankeds]
         return [self._reorder(*pair) for pair in zip(rankeds, scores, strict=True)]
@@ -270,7 +270,7 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
         """
         limit = None if self.timeout is None else self.timeout * shares
 
-        async def awaited() -> T:
+        async def wait_asynchronously() -> T:
             with anyio.move_on_after(limit):
                 return await call.asynchronous()
             assert limit is not None, "only a limit ends the block above without a result"
@@ -278,7 +278,7 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
 
         name = f"rerank-{type(self).__name__}"
         try:
-            return await mode.one(DualCall(lambda: limited(call.sync, limit, name, self._late), awaited))
+            return await mode.one(DualCall(lambda: limited(call.sync, limit, name, self._late), wait_asynchronously))
         except PointsmanError:
             raise
         except Exception as error:
