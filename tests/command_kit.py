@@ -25,7 +25,17 @@ from typing import Any, Final
 COMMAND: Final = "from pointsman.cli import main; main()"
 
 _IMPORTED: Final = (
-    *("numpy", "pydantic.types", "rich.progress", "rich.table", "tantivy", "typer"),
+    *(
+        "numpy",
+        "numpy.ma",
+        "numpy.random",
+        "pydantic.types",
+        "rich.progress",
+        "rich.table",
+        "Stemmer",
+        "tantivy",
+        "typer",
+    ),
     *(
         "pointsman.values.citations",
         "pointsman.cli.exit_with_error",
@@ -35,6 +45,7 @@ _IMPORTED: Final = (
     *(
         "pointsman.embedders.cached_embedder",
         "pointsman.embedders.e5.e5_embedder",
+        "pointsman.embedders.scripted_embedders",
         "pointsman.service.opening",
         "pointsman.retrieval.refine.rerank.chosen_reranker",
     ),
@@ -67,8 +78,9 @@ def run_program(
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
     standard_input: bytes = b"",
+    imported: tuple[str, ...] = (),
 ) -> subprocess.CompletedProcess[str]:
-    """What has become of Python source, like `run_command`."""
+    """What has become of Python source, like `run_command`; ``imported`` are modules that many such programs need."""
     argv = ["pointsman", *arguments]
     with tempfile.TemporaryDirectory(prefix="pointsman-program-") as streams:
         Path(streams, "stdin").write_bytes(standard_input)
@@ -81,7 +93,7 @@ def run_program(
             "environment": dict(os.environ if environment is None else environment),
             "streams": streams,
         }
-        exit_code = _first_process().run(program)
+        exit_code = _first_process(imported).run(program)
         output, errors = (Path(streams, name).read_text("utf-8") for name in ("stdout", "stderr"))
     return subprocess.CompletedProcess(argv, exit_code, output, errors)
 
@@ -89,9 +101,9 @@ def run_program(
 class _FirstProcess:
     """The process that the others are forked from, one after the other; it ends when its standard input does."""
 
-    def __init__(self) -> None:
+    def __init__(self, imported: tuple[str, ...]) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+            [sys.executable, __file__, *imported], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
         atexit.register(self.end)
 
@@ -114,8 +126,8 @@ class _FirstProcess:
 
 
 @cache
-def _first_process() -> _FirstProcess:
-    return _FirstProcess()
+def _first_process(imported: tuple[str, ...]) -> _FirstProcess:
+    return _FirstProcess(imported)
 
 
 def _fork() -> str:
@@ -128,6 +140,16 @@ def _fork() -> str:
         sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
         sys.stdout.flush()
     sys.exit()
+
+
+def _read_commands_once() -> None:
+    """Have what the commands take read here, which is half the time of a short one, and not in each child."""
+    import typer.main
+
+    from pointsman.cli.core_commands import app
+
+    typer.main.get_command = cache(typer.main.get_command)
+    typer.main.get_command(app)
 
 
 def _become(program: Mapping[str, Any]) -> str:
@@ -145,7 +167,11 @@ def _become(program: Mapping[str, Any]) -> str:
 
 if __name__ == "__main__":
     del sys.path[0]  # the folder of the tests
-    for module in _IMPORTED:
+    from pointsman.embedders.e5.e5_embedder import default_embedder
+
+    for module in (*_IMPORTED, *sys.argv[1:]):
         import_module(module)
+    _read_commands_once()
+    default_embedder().embed_queries(["open"])  # it has no threads of its own that a fork would lose
     gc.freeze()  # no child need look through all that at its end
     exec(compile(_fork(), "<string>", "exec"), {"__name__": "__main__"})

@@ -9,10 +9,12 @@ import shutil
 import signal
 import tempfile
 import threading
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
+import typer.main
 from hypothesis import HealthCheck, settings
 
 from chroma_kit import ChromaServer, NoChromaError
@@ -76,6 +78,9 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
         gc.enable()
 
+
+# Reading what forty commands take is most of the time of a short one; help is translated when it is written.
+pytest.MonkeyPatch().setattr(typer.main, "get_command", cache(typer.main.get_command))
 
 CLUSTERS: list[Cluster] = []
 """The cluster of the run, while it runs."""

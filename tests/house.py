@@ -28,10 +28,17 @@ def modules() -> dict[str, Path]:
     return {".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
 
 
-def imports_in(tree: ast.AST) -> set[str]:
-    """The modules of the package that a tree imports, inside functions and for type checking too."""
+@cache
+def import_statements(path: Path) -> list[ast.Import | ast.ImportFrom]:
+    """Those of a file, inside functions and for type checking too."""
+    nodes = ast.walk(ast.parse(path.read_text("utf-8")))
+    return [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
+def imports_in(path: Path) -> set[str]:
+    """The modules of the package that a file imports."""
     names: set[str] = set()
-    for node in ast.walk(tree):
+    for node in import_statements(path):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             for alias in node.names:
                 submodule = f"{node.module}.{alias.name}"
@@ -46,10 +53,10 @@ def arrows() -> dict[str, set[str]]:
     """What each module imports; a package with a stub imports what its stub names."""
     imports = {}
     for name, path in modules().items():
-        imports[name] = imports_in(ast.parse(path.read_text("utf-8"))) - {name}
+        imports[name] = imports_in(path) - {name}
         stub = path.with_suffix(".pyi")
         if stub.exists() and name != "pointsman":
-            imports[name] |= imports_in(ast.parse(stub.read_text("utf-8"))) - {name}
+            imports[name] |= imports_in(stub) - {name}
     return imports
 
 

@@ -25,6 +25,7 @@ _PACKAGES = (
     ("org.opensearch.plugin", "opensearch-knn", VERSION, "zip"),
     ("com.google.guava", "guava", "33.2.1-jre", "jar"),
 )
+FAST_START = ("-XX:TieredStopAtLevel=1", "-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote")
 _LEFT_OUT = ("slf4j-api", "http", "guava-32")  # of the plugin: the runner has its own
 
 
@@ -96,7 +97,7 @@ class Cluster:
     def __init__(self, nodes: int = 3, heap: int = 384, *, fast_start: bool = True) -> None:
         self._path = ":".join(map(str, jars()))
         self._heap = heap
-        self._jvm_options = ["-XX:+UseSerialGC", *(["-XX:TieredStopAtLevel=1"] if fast_start else [])]
+        self._jvm_options = ["-XX:+UseSerialGC", *(FAST_START if fast_start else ())]
         self.folder = Path(tempfile.mkdtemp(prefix="pointsman-opensearch-"))
         self.ports = free_ports(nodes, random.sample(range(9201, 9299), 98))  # the runner takes no others
         self._transport = free_ports(nodes, [0] * nodes)

@@ -20,6 +20,7 @@ from house import (
     circles,
     contracts,
     folders,
+    import_statements,
     inside,
     modules,
     purpose,
@@ -147,7 +148,7 @@ def private_imports() -> list[str]:
     """Names with a leading underscore that a room imports from another."""
     crossing = []
     for name, path in modules().items():
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in import_statements(path):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("pointsman."):
                 other_room = node.module.split(".")[1] != [*name.split("."), ""][1]
                 private = [alias.name for alias in node.names if re.match(r"_(?!_)", alias.name)]

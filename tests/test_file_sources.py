@@ -384,6 +384,25 @@ def test_captions_of_records_and_of_files_without_a_title_are_told_apart() -> No
     ]
 
 
+@pytest.fixture(scope="module")
+def folder_indexed_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of the files, a link to them, and the workspace that they were indexed in, closed."""
+    folder = tmp_path_factory.mktemp("indexed")
+    with pointsman.open(folder / "ws", embedder=HashingEmbedder()) as workspace:
+        workspace.index(write(folder / "files"))
+    (folder / "link").symlink_to(folder / "files")
+    shutil.copytree(folder / "ws", folder / "ws of the index")
+    return folder
+
+
+@pytest.fixture
+def indexed_folder(folder_indexed_once: Path) -> Path:
+    """The same folder with the workspace as it was indexed, whatever an earlier test has deleted there."""
+    shutil.rmtree(folder_indexed_once / "ws")
+    shutil.copytree(folder_indexed_once / "ws of the index", folder_indexed_once / "ws")
+    return folder_indexed_once
+
+
 @pytest.mark.parametrize(
     ("under", "count"),
     [
@@ -412,21 +431,14 @@ def test_captions_of_records_and_of_files_without_a_title_are_told_apart() -> No
 )
 @pytest.mark.parametrize("door", ["Python", "command", "client"])
 def test_the_files_of_a_folder_are_deleted_however_it_is_named(
-    under: str,
-    count: int,
-    door: str,
-    files: Path,
-    tmp_path: Path,
-    workspace: Workspace,
-    monkeypatch: pytest.MonkeyPatch,
+    under: str, count: int, door: str, indexed_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workspace.index(files)
-    (tmp_path / "link").symlink_to(files)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    under = under.format(folder=tmp_path, base=tmp_path.name)
+    workspace = pointsman.open(indexed_folder / "ws", embedder=HashingEmbedder())
+    monkeypatch.chdir(indexed_folder)
+    monkeypatch.setenv("HOME", str(indexed_folder))
+    under = under.format(folder=indexed_folder, base=indexed_folder.name)
     if door == "command":
-        process = run_command("delete", "--under", under, "-w", "ws", "--json", folder=tmp_path)
+        process = run_command("delete", "--under", under, "-w", "ws", "--json", folder=indexed_folder)
         assert json.loads(process.stdout)["deleted"] == count
         assert process.returncode == (0 if count else 1)
     elif door == "Python":
@@ -434,7 +446,7 @@ def test_the_files_of_a_folder_are_deleted_however_it_is_named(
     else:
         with serving(create_app(workspace)) as address, Client(address) as client:
             assert client.dataset("files").delete(under=under) == count
-        workspace = pointsman.open(tmp_path / "ws", embedder=HashingEmbedder())
+        workspace = pointsman.open(indexed_folder / "ws", embedder=HashingEmbedder())
     assert len(workspace.dataset("files")) == 5 - count
 
 
