@@ -78,9 +78,9 @@ def run_program(
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
     standard_input: bytes = b"",
-    imported: tuple[str, ...] = (),
+    modules: tuple[str, ...] = (),
 ) -> subprocess.CompletedProcess[str]:
-    """What has become of Python source, like `run_command`; ``imported`` are modules that many such programs need."""
+    """What has become of Python source, like `run_command`; ``modules`` are those that many such programs need."""
     argv = ["pointsman", *arguments]
     with tempfile.TemporaryDirectory(prefix="pointsman-program-") as streams:
         Path(streams, "stdin").write_bytes(standard_input)
@@ -93,7 +93,7 @@ def run_program(
             "environment": dict(os.environ if environment is None else environment),
             "streams": streams,
         }
-        exit_code = _first_process(imported).run(program)
+        exit_code = _first_process(modules).run(program)
         output, errors = (Path(streams, name).read_text("utf-8") for name in ("stdout", "stderr"))
     return subprocess.CompletedProcess(argv, exit_code, output, errors)
 
@@ -101,9 +101,9 @@ def run_program(
 class _FirstProcess:
     """The process that the others are forked from, one after the other; it ends when its standard input does."""
 
-    def __init__(self, imported: tuple[str, ...]) -> None:
+    def __init__(self, modules: tuple[str, ...]) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, __file__, *imported], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+            [sys.executable, __file__, *modules], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
         atexit.register(self.end)
 
@@ -126,8 +126,8 @@ class _FirstProcess:
 
 
 @cache
-def _first_process(imported: tuple[str, ...]) -> _FirstProcess:
-    return _FirstProcess(imported)
+def _first_process(modules: tuple[str, ...]) -> _FirstProcess:
+    return _FirstProcess(modules)
 
 
 def _fork() -> str:
@@ -142,14 +142,20 @@ def _fork() -> str:
     sys.exit()
 
 
-def _read_commands_once() -> None:
-    """Have what the commands take read here, which is half the time of a short one, and not in each child."""
+def _prepare_once() -> None:
+    """Have done here what each command would do anew: read what the commands take, and make the tables of words."""
     import typer.main
 
-    from pointsman.cli.core_commands import app
-
     typer.main.get_command = cache(typer.main.get_command)
-    typer.main.get_command(app)
+    from typer.testing import CliRunner
+
+    from pointsman.cli.core_commands import app
+    from pointsman.embedders.e5.e5_embedder import default_embedder
+    from pointsman.text.tokens import DEFAULT_ANALYZER
+
+    CliRunner().invoke(app, ["config"])
+    assert DEFAULT_ANALYZER.fingerprint
+    default_embedder().embed_queries(["open"])  # it has no threads of its own that a fork would lose
 
 
 def _become(program: Mapping[str, Any]) -> str:
@@ -167,11 +173,8 @@ def _become(program: Mapping[str, Any]) -> str:
 
 if __name__ == "__main__":
     del sys.path[0]  # the folder of the tests
-    from pointsman.embedders.e5.e5_embedder import default_embedder
-
     for module in (*_IMPORTED, *sys.argv[1:]):
         import_module(module)
-    _read_commands_once()
-    default_embedder().embed_queries(["open"])  # it has no threads of its own that a fork would lose
+    _prepare_once()
     gc.freeze()  # no child need look through all that at its end
     exec(compile(_fork(), "<string>", "exec"), {"__name__": "__main__"})

@@ -18,6 +18,7 @@ import typer.main
 from hypothesis import HealthCheck, settings
 
 from chroma_kit import ChromaServer, NoChromaError
+from converter_kit import keep_converters
 from opensearch_kit import Cluster, NoClusterError
 from postgres_kit import NoServerError, PostgresServer
 
@@ -81,6 +82,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 # Reading what forty commands take is most of the time of a short one; help is translated when it is written.
 pytest.MonkeyPatch().setattr(typer.main, "get_command", cache(typer.main.get_command))
+keep_converters(pytest.MonkeyPatch())
 
 CLUSTERS: list[Cluster] = []
 """The cluster of the run, while it runs."""

@@ -73,7 +73,7 @@ def reader_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_python_examples_run_in_the_folder_of_those_before(page: Path, reader_folder: Path) -> None:
     examples = list(enumerate(blocks(page, "python"), 1))
     for number, code in examples * 2 if page.name in TRIED_AGAIN else examples:
-        process = run_program(code, folder=reader_folder, imported=FRAMEWORKS)
+        process = run_program(code, folder=reader_folder, modules=FRAMEWORKS)
         assert process.returncode == 0, f"example {number} of {page.name}:\n{process.stderr}"
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from converter_kit import close_with_its_process
 from hostile_files_kit import HOSTILE, repeat, word, zip_of
 from pointsman.ingest import FileLimits, FileReader, FoundFile, ReadResult, Sync, read_paths, text_of
 from pointsman.tools.errors import InputError
@@ -103,7 +104,10 @@ def test_a_crash_of_the_converter_is_a_problem_of_its_file(tmp_path: Path) -> No
         assert [item.documents[0].text for item in reader.read(FoundFile(tmp_path / "a.txt", "a.txt", 1))] == ["Good."]
 
 
-def test_files_share_a_process_and_an_abandoned_file_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_files_share_a_process_and_an_abandoned_file_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FileReader, "close", close_with_its_process)
     (tmp_path / "a.txt").write_text("First.")
     (tmp_path / "b.csv").write_text("a,b\n" + "".join(f"1,{number}\n" for number in range(5000)))
     with FileReader() as reader:
