@@ -622,7 +622,7 @@ class Traffic:
 
     def _run(self, work: Callable[[], None]) -> None:
         try:
-            while not self._stop.is_set():
+            while not self._stop.wait(0.05):  # as fast as it goes it would take both cores while the node starts
                 work()
         except BaseException as error:  # noqa: BLE001  (told at the end)
             self._failures.append(error)
