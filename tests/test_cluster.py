@@ -435,13 +435,13 @@ def test_pickled_frames_run_nothing(world: World, tmp_path: Path) -> None:
 def test_random_lies(world: World) -> None:
     """Each is a value somewhere in an answer that is replaced, deleted, doubled or moved (500 in ``walls.py``)."""
     named = believed = 0
-    for seed in range(100):
+    for seed in range(40):
         world.forget()
         path = "/embed" if seed % 4 == 0 else "/read"
         error = index_with(world, lie_on(path, partial(change_somewhere, chance=random.Random(seed))))
         named, believed = named + (error is not None), believed + (error is None)
     assert world.is_mended()
-    assert named >= 50, f"{believed} were believed: another text, title or order of passages of its own file"
+    assert named >= 20, f"{believed} were believed: another text, title or order of passages of its own file"
 
 
 @pytest.mark.parametrize(

@@ -492,18 +492,18 @@ def test_a_better_hit_counts_a_little() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "a" * 1_000_000,
-        "草堆里没有标点" * 140_000,
-        "The needle is here number one. " * 32_000,
-        "".join(f"The needle w{number} is in hay. " for number in range(32_000)),
-        "e" + "\u0301" * 1_000_000,
-        "👩‍👩‍👧‍👦" * 140_000,
-        "\ud800" * 1_000_000,
-        "\n" * 1_000_000,
+        "a" * 200_000,
+        "草堆里没有标点" * 28_000,
+        "The needle is here number one. " * 6_400,
+        "".join(f"The needle w{number} is in hay. " for number in range(6_400)),
+        "e" + "\u0301" * 200_000,
+        "👩‍👩‍👧‍👦" * 28_000,
+        "\ud800" * 200_000,
+        "\n" * 200_000,
     ],
     ids=["letter", "chinese", "same", "alike", "marks", "emoji", "surrogates", "lines"],
 )
-def test_a_megabyte_of_anything(text: str) -> None:  # some 0.5 s; quadratic time would be minutes
+def test_much_of_anything(text: str) -> None:  # some .1 s; quadratic time would be minutes
     original = ranking(text, "The needle lies in the hay.")
     outcome = ExtractiveCompressor(max_chars=900).refine(Query("where is the needle"), original, 5)
     assert sum(len(hit.text) for hit in outcome.hits) <= 900

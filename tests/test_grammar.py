@@ -194,11 +194,11 @@ def test_matches_are_in_order_apart_and_at_the_ends_of_words(text: str) -> None:
 
 @pytest.mark.parametrize("unit", ["что-то ", "потому ", "解释器", "因", "what ", "pros and ", "a", "近几", "\x00"])
 def test_a_long_text_takes_no_longer_than_its_length(unit: str) -> None:
-    text = plain(unit * (200_000 // len(unit)))
+    text = plain(unit * (50_000 // len(unit)))
     start = process_time()  # not hurt by other programs
     for words in LISTS:
         words.all(text)
-    assert process_time() - start < 60  # in quadratic time this would run for hours
+    assert process_time() - start < 15  # some .5; in quadratic time this would run for many minutes
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if not case["held_out"]], ids=lambda case: case["id"])

@@ -152,8 +152,7 @@ def test_watching_runs_no_file_of_the_folder(command: str, folder: Path, marker:
     assert_everything_is_indexed(folder)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(("command", "workers"), [("script", 2), ("module", 2), ("module, safe path", 1)])
 def test_the_service_runs_no_file_of_the_folder(command: str, workers: int, folder: Path, marker: Path) -> None:
     remove_what_python_runs_itself(command, folder)
     serve = [*COMMANDS[command], "serve", "--port", "0", "--workers", str(workers)]

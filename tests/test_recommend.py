@@ -169,8 +169,8 @@ def test_any_text_gets_an_available_strategy_always_the_same(query: str, availab
     "unit",
     ["a", "a ", "比较", "好", "?", "' ", "-", "а ли ", "_", "in ", "\x00", "a-", "é", "и ", "in in", "! ", "什", "? a"],
 )
-def test_a_megabyte_is_decided_too(unit: str) -> None:
-    assert recommend(unit * (1_000_000 // len(unit))).strategy  # in quadratic time this would run for hours
+def test_a_long_text_is_decided_too(unit: str) -> None:
+    assert recommend(unit * (200_000 // len(unit))).strategy  # in quadratic time this would run for many minutes
 
 
 @pytest.mark.parametrize("available", [(), set(), "hybrid"])

@@ -234,13 +234,13 @@ def test_one_slip_inside_a_long_word_is_put_right(word: str, position: int, numb
 
 @pytest.mark.parametrize("unit", ["retreival ", "абвгдежз ", "a", "'", "ghbdtn,", "天"])
 def test_time_is_linear(unit: str) -> None:
-    huge = unit * (1_000_000 // len(unit))
+    huge = unit * (200_000 // len(unit))
     long_text = " ".join(f"{a}{b}retreval" for a in "abcdefghij" * 10 for b in "klmnopqrst" * 10)
     start = process_time()  # not hurt by other programs
     speller.correct(huge)
     speller.correct(long_text)
     Speller.from_texts([huge]).correct(huge[:1000])
-    assert process_time() - start < 10  # quadratic or worse would take minutes
+    assert process_time() - start < 10  # some 1; quadratic or worse would take minutes
 
 
 @pytest.mark.parametrize("name", ["en_cranfield", "en_cacm"])

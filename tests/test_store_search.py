@@ -104,14 +104,14 @@ def agrees(hits: list[tuple[int, float]], full: list[tuple[int, float]], k: int)
 
 @pytest.mark.usefixtures("path")
 class TestFilters:
-    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(condition=filters, words=st.lists(st.sampled_from(WORDS), min_size=1, max_size=4), k=st.integers(1, 60))
     def test_keyword(self, store: Collection, condition: Filter, words: list[str], k: int) -> None:
         query, keys = " ".join(words), matching(store, condition)
         full = store.keyword.search(query, 10 * COUNT)
         agrees(store.keyword.search(query, k, condition), [hit for hit in full if hit[0] in keys], k)
 
-    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(condition=filters, seed=st.integers(0, 50), k=st.integers(1, 60))
     def test_vectors(self, store: Collection, condition: Filter, seed: int, k: int) -> None:
         assert store.vectors is not None

@@ -170,7 +170,7 @@ def test_marks_beside_letters_and_letters_in_circles_are_read(marked: str, plain
     assert tokens(marked) == tokens(plain)
 
 
-MILLION = 1_000_000
+MANY = 200_000
 HOSTILE = [
     *(
         "a",
@@ -196,9 +196,9 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("unit", HOSTILE, ids=ascii)
-def test_a_million_hostile_characters(unit: str) -> None:
-    all_tokens = tokens(unit * (MILLION // len(unit)))
-    assert len(all_tokens) <= 2 * MILLION
+def test_many_hostile_characters(unit: str) -> None:
+    all_tokens = tokens(unit * (MANY // len(unit)))  # quadratic time would be minutes
+    assert len(all_tokens) <= 2 * MANY
     assert all(0 < len(token.encode()) <= LONGEST_TOKEN for token in set(all_tokens))
 
 
