@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from command_kit import run_program
+
 PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "write-a-store.md"
 
 
@@ -43,10 +45,12 @@ def run_page(page: str, folder: Path) -> None:
     assert blocks
     programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     for language, code, expected in blocks:
-        command = ["bash", "-e", "-c", code] if language == "sh" else [sys.executable, "-c", code]
-        process = subprocess.run(
-            command, cwd=folder, env={**os.environ, "PATH": programs}, capture_output=True, text=True, check=False
-        )
+        environment = {**os.environ, "PATH": programs}
+        if language == "sh":
+            command = ["bash", "-e", "-c", code]
+            process = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        else:
+            process = run_program(code, folder=folder, environment=environment)
         assert process.returncode == 0, process.stderr[-3000:]
         missing = [line for line in expected.splitlines() if line not in process.stdout]
         assert not missing, (missing, process.stdout[-3000:])

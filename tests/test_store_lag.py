@@ -155,7 +155,7 @@ def racers(dataset_folder: Path) -> Iterator[list[subprocess.Popen[str]]]:
 @pytest.mark.parametrize("damage_kind", ["missing", "damaged"])
 def test_a_race_of_three_processes(dataset_folder: Path, damage_kind: str, racers: list[subprocess.Popen[str]]) -> None:
     """All three find the index unusable at once; every answer is full or says that it is not, and soon all are full."""
-    for number in range(6):
+    for number in range(4):
         damage(dataset_folder, damage_kind)
         for process in racers:
             assert process.stdin is not None
