@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 import pointsman
+from converter_kit import end_idle_converters
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.ingest import FileReader, FoundFile, convert
 from pointsman.tools.system.processes import bare_environment, import_path, search_path
@@ -231,6 +232,7 @@ def test_a_picture_that_holds_postscript_starts_no_ghostscript(
 def test_a_converter_is_isolated_even_if_its_parent_imports_from_the_folder(
     folder: Path, marker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    end_idle_converters()  # one is to start here
     monkeypatch.chdir(folder)
     with monkeypatch.context() as patch, FileReader() as reader:
         patch.setattr(sys, "path", ["", str(folder), ".", *sys.path])
