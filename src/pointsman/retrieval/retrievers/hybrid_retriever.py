@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from uuid import uuid4
 
 from pointsman.retrieval.fusion import FusionMethod, fuse
-from pointsman.retrieval.parallel_calls import Breaker, Deadline, Mode, Tasks, Threads, describe, run
+from pointsman.retrieval.parallel_calls import Breaker, Deadline, Mode, describe, sync_and_async
 from pointsman.retrieval.retrievers.base_retriever import BaseRetriever
 from pointsman.retrieval.retrievers.foreign_retriever import ForeignRetriever, as_retriever
 from pointsman.retrieval.run.branches import Question, RetrieverBranch, ask, nothing_answered, unique_names
@@ -31,7 +31,7 @@ from pointsman.values.retrieval_context import Hits
 from pointsman.values.types import AddResult, Document, Hit, Query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Hashable, Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
     from pointsman.values.protocols import Retriever
 
@@ -128,8 +128,16 @@ class SimpleHybridRetriever(BaseRetriever):
             for retriever, name in zip(self.retrievers, self.names, strict=True)
         ]
 
-    def retrieve(
-        self, query: str | Query, top_k: int = 10, *, offset: int = 0, timeout: float | None = None, **options: Any
+    async def _retrieve(  # noqa: D417  (the public versions have no mode)
+        self,
+        mode: Mode,
+        /,  # an option of a retriever may have this name, too
+        query: str | Query,
+        top_k: int = 10,
+        *,
+        offset: int = 0,
+        timeout: float | None = None,  # noqa: ASYNC109  (a partial answer at the deadline, not a cancellation)
+        **options: Any,
     ) -> Hits:
         """Return at most ``top_k`` hits, best first.
 
@@ -144,36 +152,15 @@ class SimpleHybridRetriever(BaseRetriever):
             RetrievalError: all retrievers failed; it carries each one's error.
             InputError: a number is invalid.
         """
-        return run(self._flow(Threads(), Query.of(query), check_top_k(top_k), offset, timeout, options))
-
-    async def aretrieve(
-        self,
-        query: str | Query,
-        top_k: int = 10,
-        *,
-        offset: int = 0,
-        timeout: float | None = None,  # noqa: ASYNC109  (a partial answer at the deadline, not a cancellation)
-        **options: Any,
-    ) -> Hits:
-        """Async version of `retrieve`."""
-        return await self._flow(Tasks(), Query.of(query), check_top_k(top_k), offset, timeout, options)
-
-    def _flow(
-        self, mode: Mode, query: Query, top_k: int, offset: int, timeout: float | None, options: Mapping[str, Any]
-    ) -> Coroutine[Any, Any, Hits]:
+        query, depth = Query.of(query), check_top_k(top_k)
         if not isinstance(offset, int) or offset < 0:
             raise InputError(f"offset is an int from 0 up, not {offset!r}")
-        branches = self._branches_with(options) if options else self._branches
+        depth += offset
         journal = Journal(self._timeout if timeout is None else timeout)
-        return self._retrieve(mode, query, top_k, offset, journal, branches)
-
-    async def _retrieve(
-        self, mode: Mode, query: Query, top_k: int, offset: int, journal: Journal, branches: Sequence[RetrieverBranch]
-    ) -> Hits:
         answers = await ask(
-            branches,
+            self._branches_with(options) if options else self._branches,
             [Question(query)],
-            max(self._depth, offset + top_k),
+            max(self._depth, depth),
             mode,
             [journal],
             breaker=self._breaker,
@@ -184,10 +171,12 @@ class SimpleHybridRetriever(BaseRetriever):
         results = together(answers[0].results)
         start = perf_counter()
         ranking = results.pool.fused(self._fusion, weights=self._weights)
-        hits = hits_of(results, ranking, offset + top_k)[offset:]
+        hits = hits_of(results, ranking, depth)[offset:]
         journal.span("fuse", ranking.scale, start, len(hits))
         journal.fused(results, ranking)
         return Hits(hits, journal.trace(hits), tuple(journal.degraded))
+
+    retrieve, aretrieve = sync_and_async(_retrieve)
 
     # ── adding and saving ───────────────────────────────────────────────────────────────────────────────────
 

@@ -63,16 +63,17 @@ async def _look_up(
     """Find documents that hold one of the names; returns them as hits with this score, best first, and judges them."""
     search_plan, new_hits, judgements = fused_lists.retrieval.rewriting.search_plan, list[Hit](), NOTHING
     query, recipe, mode = fused_lists.query, search_plan.inquiry.recipe, search_plan.inquiry.mode
+    embedders = search_plan.recipe.judged_embedders
     for number, results in fused_lists.retrieval.answers[0].results.items():
         if isinstance(results, StoreResults):
             name = results.reading.name
             documents = await mode.blocking(partial(exact_hits.look_up, names, results, query.filters))
             new_hits += [Hit(document, score, name) for document in documents.values()]
-            [scored] = await complete([results], list(documents), mode)
-            if isinstance(scored, StoreResults) and scored.embedder in search_plan.recipe.judged_embedders[name]:
+            [new_results] = await complete([results], list(documents), mode)
+            if isinstance(new_results, StoreResults) and new_results.embedder in embedders[name]:
                 new_judgements = judge(
-                    {number: scored},
-                    scored,
+                    {number: new_results},
+                    new_results,
                     query,
                     documents,
                     recipe.calibrations,

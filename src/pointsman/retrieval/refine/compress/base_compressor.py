@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from pointsman.retrieval.parallel_calls import DualCall, Mode, sync_and_async
 from pointsman.retrieval.refine.base_refiner import BaseRefiner
 from pointsman.retrieval.refine.compress.spans import JOINER, TextBudget
 from pointsman.tools.errors import InputError, ModelError
@@ -100,26 +102,21 @@ class BaseCompressor(BaseRefiner, needs=("compress", "acompress")):
 
     # ── rankings ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def refine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
+    async def _refine(self, mode: Mode, query: Query, ranking: Ranked, top_k: int) -> Ranked:
         """Return the first ``top_k`` hits with excerpts; a hit of which nothing is left goes to ``dropped``.
 
         Never raises because of a compressor: texts are then left whole, and ``degraded`` says why.
         """
-        hits, short = ranking.hits[:top_k], None
+        hits = ranking.hits[:top_k]
         try:
-            short = self._short(ranking, hits)
-            return short or self._apply_compression(ranking, hits, self.compress(query, hits))
+            if whole_ranking := await mode.blocking(partial(self._short, ranking, hits)):
+                return whole_ranking
+            compress = DualCall(partial(self.compress, query, hits), partial(self.acompress, query, hits))
+            return self._apply_compression(ranking, hits, await mode.one(compress))
         except Exception as error:  # noqa: BLE001  (reported in the answer and logged)
             return self._uncompressed_ranking(ranking, hits, error)
 
-    async def arefine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
-        """Async version of `refine`."""
-        hits = ranking.hits[:top_k]
-        try:
-            short = await in_thread(self._short, ranking, hits)
-            return short or self._apply_compression(ranking, hits, await self.acompress(query, hits))
-        except Exception as error:  # noqa: BLE001  (reported in the answer and logged)
-            return self._uncompressed_ranking(ranking, hits, error)
+    refine, arefine = sync_and_async(_refine)
 
     def _short(self, ranking: Ranked, hits: Sequence[Hit]) -> Ranked | None:
         """The answer if there is nothing to compress; otherwise None."""

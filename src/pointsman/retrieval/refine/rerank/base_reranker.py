@@ -199,7 +199,9 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
         lists = [self._pairs(*pair) for pair in pairs]
         score_lists = partial(self._scored_lists, lists)
         try:
-            scores = await self._limited(mode, DualCall(score_lists, partial(in_thread, score_lists)), len(lists))
+            scores = await self._answer_in_time(
+                mode, DualCall(score_lists, partial(in_thread, score_lists)), len(lists)
+            )
         except PointsmanError as error:
             return [self._failed_ranking(ranking, error) for ranking in rankeds]
         return [self._reorder(*pair) for pair in zip(rankeds, scores, strict=True)]
@@ -260,9 +262,9 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
 
     async def _limited_scores(self, mode: Mode, lookup: Callable[[], ScoreLookup]) -> PairScores:
         call = DualCall(lambda: self._score_pairs(lookup()), lambda: self._ascore_pairs(lookup()))
-        return await self._limited(mode, call, 1)
+        return await self._answer_in_time(mode, call, 1)
 
-    async def _limited(self, mode: Mode, call: DualCall[T], shares: int) -> T:
+    async def _answer_in_time(self, mode: Mode, call: DualCall[T], shares: int) -> T:
         """Wait for a call, in a thread if it blocks, at most ``shares`` times the timeout.
 
         Raises:
