@@ -5,7 +5,9 @@ directory. Each has its own process and a copy, just made, of a dataset of 100,0
 they answer the same questions in turn, so that a busy machine slows both. All questions are cold: none is asked twice.
 Vectors are given; only the last row embeds. The dataset of BASE is kept in the cache directory for the next run.
 
-``--indexing`` compares how long each side takes to index texts of three languages instead, in processor time.
+``--indexing`` compares how long each side takes to index texts of three languages instead, in processor time;
+``--files FOLDER`` how long it takes to cut the files below a folder into passages, by format, of those that both sides
+can read, the quickest of three rounds for each file.
 """
 
 from __future__ import annotations
@@ -83,6 +85,10 @@ def start(folder: Path, question: str) -> dict[str, float]:
     }
 
 
+class UnreadError(Exception):
+    """A side stores nothing of a file."""
+
+
 def serve(folder: Path) -> None:
     """Carry out the orders on standard input, ``[path, question, number]`` in JSON, and print the milliseconds."""
     answers = os.fdopen(os.dup(1), "w")
@@ -91,7 +97,10 @@ def serve(folder: Path) -> None:
     for line in sys.stdin:
         path, question, number = json.loads(line)
         call = carry_out(path, question, number)
-        took = timed(call, process_time if path.startswith("index") else perf_counter)
+        try:
+            took = timed(call, process_time if path.startswith(("index", "read")) else perf_counter)
+        except UnreadError:
+            took = 0.0
         answers.write(json.dumps(took) + "\n")
         answers.flush()
 
@@ -112,8 +121,8 @@ def _calls(folder: Path) -> Callable[[str, str, int], Callable[[], Any]]:
     embedder.embed_queries(["warm-up"])
 
     def call(path: str, question: str, number: int) -> Callable[[], Any]:
-        if path.startswith("index"):
-            return _indexing(*path.split()[1:])
+        if path.startswith(("index", "read")):
+            return _reading(Path(question)) if path.startswith("read") else _indexing(*path.split()[1:])
         if path in FILTERS:
             return lambda: workspace.search(question, k=10, filters=FILTERS[path])
         if path in STRATEGIES:
@@ -143,6 +152,24 @@ def _indexing(language: str, *embedded: str) -> Callable[[], None]:
             workspace.dataset(DATASET, indexing_technique=technique).add(documents)
 
     return index
+
+
+def _reading(path: Path) -> Callable[[], None]:
+    """Return what cuts a file into passages."""
+    from pointsman.ingest.chunk import passages
+    from pointsman.ingest.convert import convert
+
+    content = path.read_bytes()
+
+    def read() -> None:
+        try:
+            sources = [each for each in convert(path.name, content) if hasattr(each, "sections")]
+            if not [passage for source in sources for passage in passages(source)]:
+                raise UnreadError
+        except Exception as error:  # of any converter: a file that one side refuses is not compared
+            raise UnreadError from error
+
+    return read
 
 
 # ── both sides ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -285,6 +312,21 @@ def measure_indexing(head: Side, base: Side, count: int) -> dict[str, tuple[list
     return times
 
 
+def measure_files(head: Side, base: Side, folder: Path, count: int) -> dict[str, tuple[list[float], list[float]]]:
+    """Return the milliseconds of both sides for all files of a format; of each file the quickest of some rounds."""
+    times: dict[str, tuple[list[float], list[float]]] = {}
+    for path in sorted(each for each in folder.rglob("*") if each.is_file()):
+        kind = f"read {path.suffix[1:].lower()}"
+        rounds = [
+            {side: (head, base)[side].order(kind, str(path.absolute()), 0) for side in _turns(number)}
+            for number in range(count)
+        ]
+        quickest = [min(each[side] for each in rounds) for side in (0, 1)]
+        for side in (0, 1) if all(quickest) else ():
+            times.setdefault(kind, ([0.0], [0.0]))[side][0] += quickest[side]
+    return times
+
+
 def _turns(number: int) -> tuple[int, int]:
     """Whoever goes second finds the processor warm: they take turns in that too."""
     return (0, 1) if number % 2 else (1, 0)
@@ -310,6 +352,7 @@ def main() -> None:
         "--questions", type=int, default=60, help="per path; half as many writes, a sixth of indexing"
     )
     arguments.add_argument("--indexing", action="store_true", help="compare indexing instead")
+    arguments.add_argument("--files", type=Path, help="compare how the files of a folder are read instead")
     for internal, kind in (("--folder", Path), ("--build", int), ("--start", str)):
         arguments.add_argument(internal, type=kind, help=argparse.SUPPRESS)
     arguments.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
@@ -321,10 +364,10 @@ def main() -> None:
     elif options.serve:
         serve(options.folder)
     else:
-        compare(options.base, options.passages, options.questions, indexing=options.indexing)
+        compare(options.base, options.passages, options.questions, indexing=options.indexing, files=options.files)
 
 
-def compare(base: str, passages: int, count: int, *, indexing: bool) -> None:
+def compare(base: str, passages: int, count: int, *, indexing: bool, files: Path | None) -> None:
     commit = git("rev-parse", "--verify", f"{base}^{{commit}}")
     began = perf_counter()
     with tempfile.TemporaryDirectory(prefix="pointsman-pair-") as name:
@@ -332,16 +375,19 @@ def compare(base: str, passages: int, count: int, *, indexing: bool) -> None:
         git("worktree", "add", "--detach", str(scratch / "source"), commit)
         sides = Side(ROOT, scratch / "head"), Side(scratch / "source", scratch / "base")
         try:
-            if not indexing:
+            if not indexing and not files:
                 prepare(*sides, commit, passages)
             built = perf_counter()
-            times = measure_indexing(*sides, count // 6) if indexing else measure(*sides, count)
+            if files:
+                times = measure_files(*sides, files, count // 20)
+            else:
+                times = measure_indexing(*sides, count // 6) if indexing else measure(*sides, count)
         finally:
             for side in sides:
                 side.close()
             git("worktree", "remove", "--force", str(scratch / "source"))
     changed = " and uncommitted changes" if git("status", "--porcelain", "src") else ""
-    subject = "indexing, processor time" if indexing else f"{passages:,} passages, cold questions"
+    subject = "processor time" if indexing or files else f"{passages:,} passages, cold questions"
     title = f"{subject}: {git('rev-parse', '--short', 'HEAD')}{changed}, base {commit[:7]}"
     report(times, title)
     sys.stdout.write(f"built in {built - began:.0f} s, measured in {perf_counter() - built:.0f} s\n")

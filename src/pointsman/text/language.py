@@ -21,6 +21,8 @@ _SCRIPTS = {
     "latin": late("[A-Za-z\xaa\xba\xc0-\xd6\xd8-\xf6\xf8-\u02af\u1e00-\u1eff\uff21-\uff3a\uff41-\uff5a]+"),
 }
 _LETTER_RUNS = late(r"[^\W\d_]+")
+_NO_ASCII = late(r"[^\x00-\x7f]+")
+_NO_ASCII_LETTERS = bytes(code for code in range(128) if not chr(code).isalpha())
 
 _LETTERS_PER_HAN = 3
 """A Han character carries as much as about three letters; unweighted, one English name would outweigh a sentence."""
@@ -130,9 +132,10 @@ def _sample(text: str) -> str:
 def _shares(sample: str) -> dict[str, float]:
     if sample.isascii():  # most passages are: one search takes the place of five counts
         return dict.fromkeys(_SCRIPTS, 0.0) | {"latin": float(bool(_LETTER_RUNS.search(sample))), "other": 0.0}
-    counts = {name: sum(map(len, pattern.findall(sample))) for name, pattern in _SCRIPTS.items()}
-    letters = sum(map(len, _LETTER_RUNS.findall(sample)))
-    counts["other"] = max(0, letters - sum(counts.values()))
+    foreign = "".join(_NO_ASCII.findall(sample))  # of most others, little
+    counts = {name: sum(map(len, pattern.findall(foreign))) for name, pattern in _SCRIPTS.items()}
+    counts["other"] = max(0, sum(map(len, _LETTER_RUNS.findall(foreign))) - sum(counts.values()))
+    counts["latin"] += len(sample.encode("ascii", "ignore").translate(None, _NO_ASCII_LETTERS))
     counts["han"] *= _LETTERS_PER_HAN
     counts["kana"] *= _LETTERS_PER_HAN
     total = sum(counts.values()) or 1
@@ -152,7 +155,7 @@ def _cyrillic_language(sample: str) -> str:
 
 
 def _latin_language(sample: str) -> str:
-    words = [word.lower() for word in _SCRIPTS["latin"].findall(sample)]
+    words = " ".join(_SCRIPTS["latin"].findall(sample)).lower().split()
     english = sum(map(ENGLISH.__contains__, words))
     foreign = sum(map(_OTHER_LATIN.__contains__, words))
     accent_count = len(words) - sum(map(str.isascii, words))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import io
-import posixpath
 import re
 import zipfile
 import zlib
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import islice
-from typing import IO, TYPE_CHECKING
+from itertools import islice, repeat
+from posixpath import join, normpath, split
+from typing import IO, TYPE_CHECKING, Any
 
 from pointsman.ingest.converters.office.number_formats import FIRST_DAY, shown
 from pointsman.ingest.converters.paragraphs import MOST_COLUMNS
@@ -52,11 +52,7 @@ class Archive:
         except (zipfile.BadZipFile, ValueError, OSError) as error:
             raise InputError(f"damaged {description}: {error}") from error
         self.names = self._zip.namelist()
-        self._is_strict = False
-        for name in _MAIN_PARTS:
-            if name in self.names:
-                with self.open(name) as stream:
-                    self._is_strict = _STRICT.search(stream.read(4000)) is not None
+        self._is_strict = False  # until its main part is opened
 
     def size_with(self, name: str) -> int:
         """Return the bytes of all parts that were opened, and of one more."""
@@ -77,6 +73,9 @@ class Archive:
                     f"{self._description} unpacks to {self._size >> 20} MB, more than {MAX_UNPACKED >> 20} MB"
                 )
             with self._zip.open(name) as stream:
+                if name in _MAIN_PARTS:
+                    self._is_strict = _STRICT.search(stream.read(4000)) is not None
+                    stream.seek(0)
                 yield io.BytesIO(_STRICT.sub(_transitional, stream.read())) if self._is_strict else stream
         except KeyError as error:
             raise InputError(f"damaged {self._description}: it has no {name}") from error
@@ -85,16 +84,13 @@ class Archive:
 
     def relations(self, member: str) -> dict[str, str]:
         """Return the parts to which a part of an Office document refers, by relationship id."""
-        folder, name = posixpath.split(member)
-        rels = posixpath.join(folder, "_rels", f"{name}.rels")
-        if rels not in self.names:
-            return {}
-        targets = {}
-        for element in self.ends(rels, f"{_RELATIONS}Relationship"):
-            if element.get("TargetMode") != "External":
-                target = posixpath.normpath(posixpath.join("/", folder, element.get("Target", "")))
-                targets[element.get("Id", "")] = target.lstrip("/")
-        return targets
+        folder, name = split(member)
+        rels = join(folder, "_rels", f"{name}.rels")
+        return {
+            element.get("Id", ""): normpath(join("/", folder, element.get("Target", ""))).lstrip("/")
+            for element in (self.ends(rels, f"{_RELATIONS}Relationship") if rels in self.names else ())
+            if element.get("TargetMode") != "External"
+        }
 
     def read(self, name: str) -> bytes:
         """Return the whole content of a part; see `open`."""
@@ -102,7 +98,7 @@ class Archive:
             return stream.read()
 
     def ends(self, name: str, *tags: str) -> Iterator[_Element]:
-        """Yield elements where they end, with all that is in them; see `elements`."""
+        """Yield elements with all that is in them; see `elements`."""
         return (element for _, element in self.elements(name, *tags, events=("end",)))
 
     def elements(
@@ -126,25 +122,28 @@ class Archive:
         with self.open(name) as stream:
             is_small = self._zip.getinfo(name).file_size <= _SMALL_PART
             depth = 0  # of reported elements; below 0 where their starts are not asked for
-            # Entities are not expanded: a document type may define some that grow into gigabytes.
-            walk = etree.iterparse(
-                stream, events, tag=(*tags, *skipped), resolve_entities=False, no_network=True, huge_tree=True
-            )
             reported_tags: set[str] = set()
             skipped_depth = 0
+            # Entities are not expanded: a document type may define some that grow into gigabytes.
+            safe: dict[str, Any] = {"resolve_entities": False, "no_network": True, "huge_tree": True}
             try:
+                if is_small:  # the whole tree at once is quicker
+                    root = etree.fromstring(stream.read(), etree.XMLParser(**safe), base_url=name)
+                    walk = etree.iterwalk(root, events, (*tags, *skipped))
+                    walk = walk if "start" in events else zip(repeat("end"), root.iter(*tags))
+                else:
+                    walk = etree.iterparse(stream, events, tag=(*tags, *skipped), **safe)
                 for event, element in walk:
                     tag = element.tag
                     if tag in skipped:
                         skipped_depth += 1 if event == "start" else -1
                     elif not skipped_depth:
+                        reported_tags.add(tag)
                         yield event, element
                     depth += 1 if event == "start" else -1
-                    if event == "end" and (depth or not is_small):
+                    if event == "end" and (depth > 0 or not is_small):
                         element.clear(keep_tail=True)
                         sibling = element.getprevious()
-                        if tag not in reported_tags and tag not in skipped:
-                            reported_tags.add(tag)
                         if sibling is not None and sibling.tag in reported_tags and tag in reported_tags:
                             element.getparent().remove(sibling)
             except etree.XMLSyntaxError as error:

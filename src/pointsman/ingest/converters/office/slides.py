@@ -77,7 +77,6 @@ def _slide_blocks(
 
 def _comments(archive: Archive, member: str, page: int) -> Iterator[Block]:
     """Yield the comments on a slide, in the old form of the file or the new one."""
-    for event, element in archive.elements(member, "{*}cm"):
-        if event == "end":
-            text = " ".join(node.text or "" for node in element.iter(f"{_SLIDE}text", f"{_DRAW}t"))
-            yield Block(0, f"Comment: {text}", page=page)
+    for comment in archive.ends(member, "{*}cm"):
+        text = " ".join(node.text or "" for node in comment.iter(f"{_SLIDE}text", f"{_DRAW}t"))
+        yield Block(0, f"Comment: {text}", page=page)

@@ -128,11 +128,11 @@ class _WordReader:
             elif event == "start":
                 yield from text.open(tag)
             elif tag == "tc":
-                span, merge = element.find(f"{_WORD}tcPr/{_WORD}gridSpan"), element.find(f"{_WORD}tcPr/{_WORD}vMerge")
-                width = "1" if span is None else span.get(_VALUE, "1")
-                is_first = merge is not None and merge.get(_VALUE) == "restart"
-                columns, rows = int(width) if width.isdecimal() else 1, 1 << 30 if is_first else 1
-                yield from text.close(tag, columns=columns, rows=rows, is_covered=merge is not None and not is_first)
+                properties = _child(element, f"{_WORD}tcPr")
+                values = {} if properties is None else {node.tag: node.get(_VALUE, "") for node in properties}
+                width, merge = values.get(f"{_WORD}gridSpan", ""), values.get(f"{_WORD}vMerge")
+                columns, rows = int(width) if width.isdecimal() else 1, 1 << 30 if merge == "restart" else 1
+                yield from text.close(tag, columns=columns, rows=rows, is_covered=merge not in (None, "restart"))
             else:
                 yield from text.close(tag)
 

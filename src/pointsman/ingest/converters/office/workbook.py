@@ -64,9 +64,8 @@ def _beside_cells(archive: Archive, sheet: str, page: int) -> Iterator[Block]:
                 yield Block(0, f"Comment on {comment.get('ref', '')}: {_string(comment)}", page=page)
         elif "/drawings/drawing" in member:
             yield from drawing_blocks(archive, member, page=page)
-            charts = (name for name in archive.relations(member).values() if name in archive.names)
-            for chart in charts:
-                if "/charts/chart" in chart or "/diagrams/data" in chart:
+            for chart in archive.relations(member).values():
+                if chart in archive.names and ("/charts/chart" in chart or "/diagrams/data" in chart):
                     yield from drawing_blocks(archive, chart, page=page)
 
 
