@@ -386,6 +386,43 @@ def test_what_stands_twice_on_a_page_at_two_places_is_read_twice() -> None:
     assert source.text.split() == " ".join(lines).split()
 
 
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        (("Real-time signals need infor-", "mation in real-", "time, said the well-", "read pointsman."),
+         "Real-time signals need information in real-time, said the wellread pointsman."),
+        (("Поезд шёл юго-западнее, стре-", "лочник шёл юго-", "западнее, а кто-", "то спал."),
+         "Поезд шёл юго-западнее, стрелочник шёл юго-западнее, а ктото спал."),
+        (("Ein S-Bahn-Zug hat zwei-", "mal zwei-teilig an-", "gehalten, Typ zwei-", "teilig."),
+         "Ein S-Bahn-Zug hat zweimal zwei-teilig angehalten, Typ zwei-teilig."),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("pages", [1, 2])
+def test_a_compound_keeps_its_hyphen_at_the_end_of_a_line_if_the_document_writes_it_so(
+    lines: tuple[str, ...], text: str, pages: int
+) -> None:
+    from matplotlib import get_data_path
+    from reportlab.pdfbase import pdfmetrics
+    from reportlab.pdfbase.ttfonts import TTFont
+    from reportlab.pdfgen.canvas import Canvas
+
+    pdfmetrics.registerFont(TTFont("DejaVu", f"{get_data_path()}/fonts/ttf/DejaVuSans.ttf"))
+    buffer = io.BytesIO()
+    canvas = Canvas(buffer)
+    for page in range(pages):
+        canvas.setFont("DejaVu", 12)
+        if page == 0 and pages == 2:
+            canvas.drawString(72, 700, "Real-time, юго-западнее, zwei-teilig.")
+            canvas.showPage()
+            continue
+        for row, line in enumerate(lines):
+            canvas.drawString(72, 700 - 15 * row, line)
+    canvas.save()
+    (source,) = convert("a.pdf", buffer.getvalue())
+    assert isinstance(source, ParsedDocument)
+    assert " ".join(source.text.split()).endswith(text)
+
+
 @pytest.mark.parametrize("letter_space", [0.0, 1.2])
 def test_a_word_is_not_parted_where_letters_are_kerned_or_stand_apart(letter_space: float) -> None:
     from reportlab.pdfgen.canvas import Canvas

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pointsman.ingest.reading_limits import FileLimits
 
 _HYPHEN = re.compile(r"(?<=[a-zа-яё])(?:[-\u00ad]\n|[\ufffe\x02]\n?)(?=[a-zа-яё])")
+_WORD_IN_TWO, _COMPOUND = re.compile(r"\b(\w+)\ue000(?=(\w+))"), re.compile(r"\b\w+-\w+")
 _OTHER_HYPHEN = re.compile(r"[\ufffe\x02]\n?")
 _SENTENCE_START = re.compile(r".*(?:[.!?。！？]\s|\n\n)", re.DOTALL)
 _STOPS = ".!?。！？…:：;；"
@@ -93,6 +94,12 @@ class _PdfReader:
         if not any(block.text for block in blocks):
             raise InputError(f"PDF without text; {'; '.join(problems) or 'its pages are empty'}")
         yield from (Problem(self._path, reason) for reason in problems)
+        compounds = {compound.lower() for block in blocks for compound in _COMPOUND.findall(block.text)}
+
+        def word_start(word: re.Match[str]) -> str:  # a word that the end of a line parts
+            return word[1] + "-" * (f"{word[1]}-{word[2]}".lower() in compounds)
+
+        blocks = [block._replace(text=_WORD_IN_TWO.sub(word_start, block.text)) for block in blocks]
         title = stated_title(self._document.get_metadata_value("Title"))
         yield outline(self._path, "pdf", blocks, title=title)
 
@@ -112,7 +119,7 @@ class _PdfReader:
             if _is_unmapped(text_page):
                 return self._scan(page, number, "", "its font does not say which letters its characters are")
             text = page_text(text_page, self._annotations(page), is_upright=page.get_rotation() == 0)
-            text = _OTHER_HYPHEN.sub("-\n", _HYPHEN.sub("", text.replace("\r\n", "\n")))
+            text = _OTHER_HYPHEN.sub("-\n", _HYPHEN.sub("\ue000", text.replace("\r\n", "\n")))
             text = join_wrapped(clean(text).strip())
             if _is_unread(page, text_page, text):
                 text = self._by_pypdf(number, text)
