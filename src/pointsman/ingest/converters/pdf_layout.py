@@ -132,7 +132,8 @@ def _characters(page: PdfTextPage, text: str, second_letters: Container[int]) ->
             space += "" if -2 < gap <= _WORD_GAP else " "
         elif index in starts:
             space = " "
-        yield Piece(*page.get_charbox(index))._replace(text=space + char)
+        left, bottom, right, top = page.get_charbox(index)
+        yield Piece(left, bottom, right, top, space + char)
         space, previous = "", index
 
 
@@ -231,9 +232,8 @@ def _same_row(first: Piece, second: Piece) -> bool:
 
 def _is_gap(first: Piece, second: Piece) -> bool:
     """Whether two pieces stand in one row, too far apart for words of one sentence."""
-    return _same_row(first, second) and max(second.left - first.right, first.left - second.right) > 1.2 * max(
-        first.top - first.bottom, 5.0
-    )
+    gap = max(second.left - first.right, first.left - second.right)  # asked first: most pieces are letters of a word
+    return gap > 1.2 * max(first.top - first.bottom, 5.0) and _same_row(first, second)
 
 
 def _lines(rows: Rows) -> Iterator[str]:
