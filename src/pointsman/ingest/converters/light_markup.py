@@ -223,7 +223,7 @@ def calendar_blocks(text: str, decoder: PartDecoder) -> Iterator[Block]:
                 value = " ".join(re.sub(r"(?<!\\);", " ", value).split())
             person = next((part[3:].strip('"') for part in parameters if part[:3] == "CN="), "")
             label = _CALENDAR_NAMES[name]
-            value = _WRITERS_OF_TIMES.get(name, _calendar_value)(f"{person} {value}".strip())
+            value = _TIME_WRITERS.get(name, _calendar_value)(f"{person} {value}".strip())
             entry_lines.append((name, f"{label}: {value}" if label else value))
 
 
@@ -296,13 +296,7 @@ def _reminder(value: str) -> str:
     return f"{words} {'before' if value[0] == '-' else 'after'}" if is_span and words else words or "at the time"
 
 
-_WRITERS_OF_TIMES = {
-    "RRULE": _repetition,
-    "EXDATE": _dates,
-    "RDATE": _dates,
-    "DURATION": _duration,
-    "TRIGGER": _reminder,
-}
+_TIME_WRITERS = {"RRULE": _repetition, "EXDATE": _dates, "RDATE": _dates, "DURATION": _duration, "TRIGGER": _reminder}
 
 
 def subtitles(path: str, text: str) -> ParsedDocument:
