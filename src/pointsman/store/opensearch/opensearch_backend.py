@@ -12,21 +12,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.store.backend import NEW, Backend, DatasetRecord, Record, check_record, settings_of
+from pointsman.store.opensearch import opensearch_queries as queries
 from pointsman.store.opensearch.opensearch_client import Cluster, ClusterAddress
-from pointsman.store.opensearch.opensearch_queries import (
-    ANALYSIS,
-    DERIVED,
-    FLOAT,
-    FORMAT,
-    MOST,
-    TOKENS,
-    VECTOR_KINDS,
-    constants,
-    index,
-    near,
-    vector_field,
-    words,
-)
 from pointsman.store.opensearch.opensearch_reader import Factors
 from pointsman.store.opensearch.opensearch_store import OpenSearchStore
 from pointsman.tools.errors import ConflictError, InputError, StoreError
@@ -70,9 +57,9 @@ class OpenSearchBackend(Backend):
         secret = address.user[1] if address.user else ""
         self._cluster = Cluster(client if client is not None else address.client(), address.label, secret)
         self._shards, self._replicas = (_number(address, name) for name in ("shards", "replicas"))
-        self._vectors = address.options.get("vectors", FLOAT)
-        if self._vectors not in VECTOR_KINDS:
-            raise InputError(f"vectors is {' or '.join(VECTOR_KINDS)}, not {self._vectors!r:.80}")
+        self._vectors = address.options.get("vectors", queries.FLOAT)
+        if self._vectors not in queries.VECTOR_KINDS:
+            raise InputError(f"vectors is {' or '.join(queries.VECTOR_KINDS)}, not {self._vectors!r:.80}")
 
     def __repr__(self) -> str:
         return f"OpenSearchBackend({self.url!r})"
@@ -108,12 +95,14 @@ class OpenSearchBackend(Backend):
             "identity": identity,
             "settings": json.dumps(settings),
             "vectors": self._vectors,
-            "format": FORMAT,
-            "analyzer": DERIVED,
+            "format": queries.FORMAT,
+            "analyzer": queries.DERIVED,
             "seq": 0,
             "notes": {},
         }
-        body = index(self._shards, self._replicas, *constants(settings)) | {"aliases": {self._alias(identity): {}}}
+        body = queries.index(self._shards, self._replicas, *queries.constants(settings)) | {
+            "aliases": {self._alias(identity): {}}
+        }
         self._cluster.make_index(f"{self._alias(identity)}-1", body)
         path = f"/{self._catalogue}/_create/{_id(_DATASET, name)}"
         if self._cluster.ask("PUT", path, record, accepted=(409,), refresh=True) is None:  # another process was first
@@ -133,7 +122,7 @@ class OpenSearchBackend(Backend):
         if bm25:
             log.warning("BM25 of dataset %r keeps the constants of its existing index, not %s", name, dict(bm25))
         store = OpenSearchStore(self._cluster, alias, self._catalogue, _id(_DATASET, name), record, self._factors)
-        if record["analyzer"] != DERIVED:
+        if record["analyzer"] != queries.DERIVED:
             store.rebuild()
         return store
 
@@ -200,7 +189,7 @@ class OpenSearchBackend(Backend):
 
     def _of_kind(self, kind: str) -> list[tuple[dict[str, Any], str]]:
         """Return all records of a kind, with their versions."""
-        body = {"size": MOST, "query": {"term": {"kind": kind}}, "seq_no_primary_term": True}
+        body = {"size": queries.MOST, "query": {"term": {"kind": kind}}, "seq_no_primary_term": True}
         answer = self._search(body, accepted=(404,))
         return [] if answer is None else [(hit["_source"], _version(hit)) for hit in answer["hits"]["hits"]]
 
@@ -219,14 +208,18 @@ class OpenSearchBackend(Backend):
                     "knn": True,
                     "number_of_shards": 1,
                     "auto_expand_replicas": "0-1",
-                    "max_result_window": MOST,
+                    "max_result_window": queries.MOST,
                     "similarity": {"pm": {"type": "BM25", "k1": 1.2, "b": 0.75}},
                 },
-                "analysis": ANALYSIS,
+                "analysis": queries.ANALYSIS,
             },
             "mappings": {
                 "dynamic": False,
-                "properties": {"kind": {"type": "keyword"}, "tokens": TOKENS, "vector": vector_field(2)},
+                "properties": {
+                    "kind": {"type": "keyword"},
+                    "tokens": queries.TOKENS,
+                    "vector": queries.vector_field(2),
+                },
             },
         }
         self._cluster.make_index(self._catalogue, body, accepted=(400,))  # another process may have been first
@@ -238,8 +231,8 @@ class OpenSearchBackend(Backend):
     def _factors(self) -> Factors:
         """Measure this cluster's score factors on two known documents, as they differ between releases."""
         filters = [{"term": {"kind": _PROBE}}]
-        bm25 = self._probe_scores(words({"probe": 1}, filters))[f"{_PROBE}-0"] / _RIGHT
-        cosines = self._probe_scores(near([1.0, 0.0], 2, filters))
+        bm25 = self._probe_scores(queries.words({"probe": 1}, filters))[f"{_PROBE}-0"] / _RIGHT
+        cosines = self._probe_scores(queries.near([1.0, 0.0], 2, filters))
         return Factors(bm25, cosines[f"{_PROBE}-1"], cosines[f"{_PROBE}-0"])
 
     def _probe_scores(self, query: Mapping[str, Any]) -> dict[str, float]:

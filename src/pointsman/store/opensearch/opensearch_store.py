@@ -6,18 +6,7 @@ import hashlib
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from pointsman.store.opensearch.opensearch_queries import (
-    DERIVED,
-    LENGTH,
-    MOST,
-    clause,
-    coordinates,
-    facts_of,
-    key_of,
-    packed,
-    unpacked,
-    vector_field,
-)
+from pointsman.store.opensearch import opensearch_queries as queries
 from pointsman.store.prepared_documents import Prepared, check_embedder, directions, edits, prepare, storable
 from pointsman.store.store_values import NEAR, MetadataResult
 from pointsman.text import DEFAULT_ANALYZER
@@ -110,18 +99,18 @@ class OpenSearchStore(OpenSearchReader):
         total = AddResult()
         for _ in range(_TRIES):
             records = self._records(
-                [key_of(item.document.id) for item, _, _ in pending], ["digest", "vector_digest", "order"]
+                [queries.key_of(item.document.id) for item, _, _ in pending], ["digest", "vector_digest", "order"]
             )
             if stored_only:
                 pending = [
                     (item, vector, digest)
                     for item, vector, digest in pending
-                    if (record := records.get(key_of(item.document.id))) is not None
+                    if (record := records.get(queries.key_of(item.document.id))) is not None
                     and record["_source"]["digest"] == digest[0]
                 ]
             fresh = []
             for item, vector, digest in pending:
-                record = records.get(key_of(item.document.id))
+                record = records.get(queries.key_of(item.document.id))
                 if record is None or not (skip_identical and _has_digest(record["_source"], digest)):
                     fresh.append((item, vector, digest))
             total += AddResult(unchanged=len(pending) - len(fresh))
@@ -130,12 +119,15 @@ class OpenSearchStore(OpenSearchReader):
             begin = self._advance()["seq"] << _ORDER_BITS
             lines: list[Mapping[str, Any]] = []
             for number, (item, vector, digest) in enumerate(fresh):
-                record = records.get(key_of(item.document.id))
+                record = records.get(queries.key_of(item.document.id))
                 order = begin + number if record is None else record["_source"]["order"]
-                lines += [_action(key_of(item.document.id), record), _body(item, vector, digest, order, self._kind)]
+                lines += [
+                    _action(queries.key_of(item.document.id), record),
+                    _body(item, vector, digest, order, self._kind),
+                ]
             conflicts, count_added, count_updated = self._bulk_write(lines, records)
             total += AddResult(count_added, count_updated)
-            pending = [entry for entry in fresh if key_of(entry[0].document.id) in conflicts]
+            pending = [entry for entry in fresh if queries.key_of(entry[0].document.id) in conflicts]
             if not pending:
                 return total
         raise self._busy()
@@ -179,9 +171,9 @@ class OpenSearchStore(OpenSearchReader):
         for _ in range(_TRIES):
             lines: list[Mapping[str, Any]] = []
             for edit in edits(changes, documents_from(changes, records), replace=replace):
-                record = records[key_of(edit.id)]
+                record = records[queries.key_of(edit.id)]
                 blob = record["_source"].get("stored_vector")
-                vector = None if blob is None else unpacked(blob)
+                vector = None if blob is None else queries.unpacked(blob)
                 if vector is not None and edit.retitled:
                     if edit.searchable not in vectors:
                         missing[edit.id] = edit.searchable
@@ -192,7 +184,7 @@ class OpenSearchStore(OpenSearchReader):
                     counts += AddResult(unchanged=1)
                 else:
                     body = _body(edit.prepared, vector, digest, record["_source"]["order"], self._kind)
-                    lines += [_action(key_of(edit.id), record), body]
+                    lines += [_action(queries.key_of(edit.id), record), body]
             conflicts: set[str] = set()
             if lines:
                 self._advance()
@@ -200,14 +192,14 @@ class OpenSearchStore(OpenSearchReader):
                 counts += AddResult(updated=count_updated)
             if not conflicts:
                 return MetadataResult(counts, tuple(missing.values()), tuple(missing))
-            changes = {id_: values for id_, values in changes.items() if key_of(id_) in conflicts}
+            changes = {id_: values for id_, values in changes.items() if queries.key_of(id_) in conflicts}
             records = self._editable(changes)
         raise self._busy()
 
     def _editable(self, ids: Iterable[str]) -> dict[str, Any]:
         """Return the records of documents, by key, with all that is needed to write them again."""
         fields = ["id", "text", "metadata", "digest", "order", "stored_vector"]
-        return self._records([key_of(id_) for id_ in ids if storable(id_)], fields)
+        return self._records([queries.key_of(id_) for id_ in ids if storable(id_)], fields)
 
     def _busy(self) -> ConflictError:
         return ConflictError(f"{self._cluster.label}: other processes keep writing the same documents; try again")
@@ -273,15 +265,15 @@ class OpenSearchStore(OpenSearchReader):
             record = self._update({"script": {"lang": "painless", "source": first, "params": parameters}})
         check_embedder("this dataset", (record["embedder"], record["dimensions"]), name, dimensions)
         if self._dimensions is None:
-            self._cluster.add_field(self._alias, "vector", vector_field(dimensions, self._kind))
+            self._cluster.add_field(self._alias, "vector", queries.vector_field(dimensions, self._kind))
             self._embedder, self._dimensions = name, dimensions
 
     def unchanged(self, documents: Sequence[Document]) -> list[bool]:
         """See `Store`."""
         items = [prepare(document) for document in documents]
-        records = self._records([key_of(item.document.id) for item in items], ["digest", "vector_digest"])
+        records = self._records([queries.key_of(item.document.id) for item in items], ["digest", "vector_digest"])
         return [
-            (record := records.get(key_of(item.document.id))) is not None
+            (record := records.get(queries.key_of(item.document.id))) is not None
             and record["_source"]["digest"] == item.digest.hex()
             and (NEAR not in self._scales or record["_source"].get("vector_digest") is not None)
             for item in items
@@ -289,7 +281,7 @@ class OpenSearchStore(OpenSearchReader):
 
     def bare(self, limit: int) -> list[Document]:
         """See `Store`."""
-        body = {"size": min(limit, MOST), "_source": SHOWN_FIELDS, "sort": [{"order": "asc"}], "query": BARE}
+        body = {"size": min(limit, queries.MOST), "_source": SHOWN_FIELDS, "sort": [{"order": "asc"}], "query": BARE}
         return [document_from(hit["_source"]) for hit in self._search_index(body)["hits"]["hits"]]
 
     def delete(self, ids: Sequence[str] | None = None, filters: Filter | None = None) -> int:
@@ -298,12 +290,12 @@ class OpenSearchStore(OpenSearchReader):
             return 0
         number = 0
         if ids is None:
-            number = self._delete_matching([clause(filters)] if filters is not None else [])
+            number = self._delete_matching([queries.clause(filters)] if filters is not None else [])
         else:
-            keys = [key_of(id_) for id_ in dict.fromkeys(ids) if storable(id_)]
+            keys = [queries.key_of(id_) for id_ in dict.fromkeys(ids) if storable(id_)]
             for batch in batched(keys, BATCH_DOCUMENTS):
                 if filters is not None:
-                    number += self._delete_matching([clause(filters), {"ids": {"values": list(batch)}}])
+                    number += self._delete_matching([queries.clause(filters), {"ids": {"values": list(batch)}}])
                 else:
                     number += self._delete_keys(batch)
         if number:
@@ -335,18 +327,18 @@ class OpenSearchStore(OpenSearchReader):
 
     def rebuild(self) -> None:
         """Recompute words and facts from the documents; nothing is embedded again."""
-        self._cluster.add_field(self._alias, "length", LENGTH)
+        self._cluster.add_field(self._alias, "length", queries.LENGTH)
         with self.writer():
             for batch in batched(self._all_hits(None, True), BATCH_DOCUMENTS):
                 items = [prepare(document_from(hit["_source"])) for hit in batch]
                 lines: list[Mapping[str, Any]] = []
                 for hit, item in zip(batch, items, strict=True):
                     blob = hit["_source"].get("stored_vector")
-                    vector = None if blob is None else unpacked(blob)
+                    vector = None if blob is None else queries.unpacked(blob)
                     body = _body(item, vector, _digest(item, vector), hit["sort"][0], self._kind)
                     lines += [{"index": {"_id": hit["_id"]}}, body]
                 self._bulk_write(lines, {hit["_id"]: hit for hit in batch})
-        self._update({"doc": {"analyzer": DERIVED}})
+        self._update({"doc": {"analyzer": queries.DERIVED}})
         self._forget()
 
     def compact(self) -> None:
@@ -404,11 +396,15 @@ def _body(
         "order": order,
         "tokens": " ".join(tokens),
         "length": len(tokens),
-        "facts": facts_of(document),
+        "facts": queries.facts_of(document),
         "embedded": vector is not None,
     }
     if vector is not None:
-        body |= {"vector": coordinates(vector, kind), "stored_vector": packed(vector), "vector_digest": digest[1]}
+        body |= {
+            "vector": queries.coordinates(vector, kind),
+            "stored_vector": queries.packed(vector),
+            "vector_digest": digest[1],
+        }
     return body
 
 

@@ -14,23 +14,12 @@ import numpy as np
 from pointsman.store.backend import check_format
 from pointsman.store.bm25 import rarest
 from pointsman.store.postgres import postgres_history as history
+from pointsman.store.postgres import statements
 from pointsman.store.postgres.bounded_connections import without_limit
 from pointsman.store.postgres.postgres_history import RETENTION
 from pointsman.store.postgres.postgres_reader import DatasetRow, document_of
 from pointsman.store.postgres.postgres_rows import PostgresRows, copy_vectors, unused_ids, vector_digest
 from pointsman.store.postgres.postgres_view import AdmittedSignatures, PostgresViewStore, Signatures
-from pointsman.store.postgres.statements import (
-    DERIVED,
-    EXACT_ROWS,
-    FEW,
-    FORMAT,
-    LARGEST_ID,
-    Condition,
-    Tables,
-    escaped,
-    facts_of,
-    unescaped,
-)
 from pointsman.store.prepared_documents import Prepared, directions, edits, metadata_of, prepare, storable
 from pointsman.store.store_values import WORDS_FIRST, Capability, MetadataResult, Statistics, StoreInfo
 from pointsman.text import DEFAULT_ANALYZER
@@ -71,8 +60,8 @@ class PostgresWriter(PostgresRows):
     """
 
     def __init__(self, connections: Connections, schema: str, vectors: str, row: DatasetRow) -> None:
-        check_format(connections.label, row.format, FORMAT)
-        super().__init__(connections, Tables(schema, row.number, vectors), row)
+        check_format(connections.label, row.format, statements.FORMAT)
+        super().__init__(connections, statements.Tables(schema, row.number, vectors), row)
         self._embedder, self._dimensions = row.embedder, row.dimensions
         self._retention = row.retention  # what versions are kept, as far as this process knows
         self._documents = row.documents  # the last known number, which only affects speed
@@ -82,7 +71,7 @@ class PostgresWriter(PostgresRows):
         self.cosines_of_signatures: dict[tuple[bytes, int, int], NDArray[np.float64]] = {}
         """By a digest of questions, a signature and its last change: the best cosine of each question, for views."""
         self._bulk = threading.local()
-        if row.analyzer != DERIVED:
+        if row.analyzer != statements.DERIVED:
             log.warning("%s: the index data was made by another version; rebuilding it", connections.label)
             self.rebuild()
 
@@ -98,8 +87,8 @@ class PostgresWriter(PostgresRows):
         """See `PostgresReader`."""
         return self._dimensions
 
-    def _search_statement(self, condition: Condition | None, *, has_words: bool, has_vector: bool) -> str:
-        row_limit = FEW if self._documents >= EXACT_ROWS else LARGEST_ID - 1
+    def _search_statement(self, condition: statements.Condition | None, *, has_words: bool, has_vector: bool) -> str:
+        row_limit = statements.FEW if self._documents >= statements.EXACT_ROWS else statements.LARGEST_ID - 1
         return self._tables.search(
             condition,
             has_words=has_words,
@@ -240,7 +229,8 @@ class PostgresWriter(PostgresRows):
         with connection.transaction(), connection.cursor(binary=True) as cursor:
             state = self._lock_state(cursor)
             cursor.execute(
-                f"{self._select} where d.key = any(%s::text[])", ([escaped(id_) for id_ in changes if storable(id_)],)
+                f"{self._select} where d.key = any(%s::text[])",
+                ([statements.escaped(id_) for id_ in changes if storable(id_)],),
             )
             rows = cursor.fetchall()
             stored_documents = {document.id: document for document in (document_of(*row[1:]) for row in rows)}
@@ -314,7 +304,7 @@ class PostgresWriter(PostgresRows):
                         (
                             [id_ for id_, _, _ in lengths],
                             [length for _, _, length in lengths],
-                            [facts_of(document.metadata) for document in documents],
+                            [statements.facts_of(document.metadata) for document in documents],
                             self._signature_numbers(cursor, documents),
                         ),
                     )
@@ -322,7 +312,7 @@ class PostgresWriter(PostgresRows):
                 cursor.execute(
                     f'update "{schema}".dataset set seq = seq + 1, tokens = %s, analyzer = %s '
                     f"where number = {tables.number}",
-                    (total, DERIVED),
+                    (total, statements.DERIVED),
                 )
                 if state.retention is not None:
                     history.note_write(cursor, tables, state.seq + 1, state.retention)
@@ -350,7 +340,12 @@ class PostgresWriter(PostgresRows):
                 connection.execute(
                     f'update "{schema}".dataset set analyzed = %s where number = {tables.number}', (documents,)
                 )
-            if dimensions is not None and documents >= EXACT_ROWS and dimensions <= 2000 and not self._retention:
+            if (
+                dimensions is not None
+                and documents >= statements.EXACT_ROWS
+                and dimensions <= 2000
+                and not self._retention
+            ):
                 # more dimensions are beyond pgvector, and what keeps versions is searched without an index
                 self._index(connection)
 
@@ -402,7 +397,7 @@ class PostgresWriter(PostgresRows):
             f"from {self._tables.row}"
         )
         seq, documents, self._embedder, self._dimensions, self._retention, notes = self._only_row(self._rows(sql))
-        values = {name: unescaped(value) for name, value in metadata_of(notes or "{}").items()}
+        values = {name: statements.unescaped(value) for name, value in metadata_of(notes or "{}").items()}
         if WORDS_FIRST in values and self._due[0] != seq:
             self._due = seq, documents - self._vector_count()
         due = max(0, self._due[1]) if WORDS_FIRST in values else 0
@@ -453,7 +448,7 @@ class PostgresWriter(PostgresRows):
         insert = f'insert into "{tables.schema}".note (number, name, value) select {tables.number}, * from '
         insert += "unnest(%s::text[], %s::text[])"
         replace = " on conflict (number, name) do update set value = excluded.value"
-        values = [names, [escaped(value) for value in notes.values()]]
+        values = [names, [statements.escaped(value) for value in notes.values()]]
 
         def annotate(connection: Connection[Any]) -> None:
             with connection.transaction(), connection.cursor(binary=True) as cursor:
@@ -461,7 +456,7 @@ class PostgresWriter(PostgresRows):
                 if state.retention is not None:
                     select = f'select name, value from "{tables.schema}".note where number = {tables.number}'
                     cursor.execute(f"{select} and name = any(%s::text[])", (names,))
-                    former = {name: unescaped(value) for name, value in cursor.fetchall()}
+                    former = {name: statements.unescaped(value) for name, value in cursor.fetchall()}
                     history.keep_notes(cursor, tables, state.seq, {name: former.get(name) for name in names})
                 cursor.execute(insert + replace, values)
 

@@ -15,24 +15,7 @@ from pydantic_core import ValidationError, to_json
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from pointsman.tools.errors import (
-    AuditError,
-    ConflictError,
-    CorruptStoreError,
-    FormatVersionError,
-    InputError,
-    LockedError,
-    MissingDependencyError,
-    ModelError,
-    NotHeldError,
-    PointsmanError,
-    ReplacedError,
-    RetrievalError,
-    StorageFullError,
-    StoreError,
-    UnknownNameError,
-    UnmetNeedError,
-)
+from pointsman.tools import errors
 from pointsman.values.reasons import in_language
 
 if TYPE_CHECKING:
@@ -200,7 +183,7 @@ def of_error(error: BaseException) -> HttpProblem:
     if isinstance(error, HttpProblem):
         return error
     problem = next((make for kind, make in _OF_ERRORS if isinstance(error, kind)), _unforeseen)(error)
-    if isinstance(error, PointsmanError):
+    if isinstance(error, errors.PointsmanError):
         problem.members["error"] = type(error).__name__
     return problem
 
@@ -218,7 +201,7 @@ def add_exception_handlers(app: Starlette) -> None:
     async def answer(request: Request, error: Exception) -> Response:
         return response(of_error(error), accept_language=request.headers.get("accept-language", ""))
 
-    app.add_exception_handler(PointsmanError, answer)
+    app.add_exception_handler(errors.PointsmanError, answer)
 
 
 def unknown_dataset(name: str, visible: Collection[str]) -> HttpProblem:
@@ -231,10 +214,10 @@ def unknown_dataset(name: str, visible: Collection[str]) -> HttpProblem:
 
 def _no_dataset(name: str, choices: str = "") -> HttpProblem:
     detail = f"there is no dataset named {name!r:.80}{choices}"
-    return HttpProblem("not-found", detail, error=UnknownNameError.__name__, kind="dataset", name=name[:80])
+    return HttpProblem("not-found", detail, error=errors.UnknownNameError.__name__, kind="dataset", name=name[:80])
 
 
-def unknown_name(slug: str, error: UnknownNameError) -> HttpProblem:
+def unknown_name(slug: str, error: errors.UnknownNameError) -> HttpProblem:
     """Return the problem for an unknown name of another kind."""
     known_names: dict[str, Any] = {"known": sorted(set(error.known))} if error.looked else {}
     return HttpProblem(slug, str(error), kind=error.kind, name=error.name, **known_names)
@@ -252,15 +235,15 @@ def _of_damage(error: Any) -> HttpProblem:
 
 
 def _of_input(error: Any) -> HttpProblem:
-    if isinstance(error, UnknownNameError):
+    if isinstance(error, errors.UnknownNameError):
         if error.kind == "dataset":  # deleted at this moment; the error may name datasets that are not visible
             return _no_dataset(error.name)
         return unknown_name("invalid-input", error)
-    return HttpProblem("conflict" if isinstance(error, UnmetNeedError) else "invalid-input", str(error))
+    return HttpProblem("conflict" if isinstance(error, errors.UnmetNeedError) else "invalid-input", str(error))
 
 
 def _of_lock(error: Any) -> HttpProblem:
-    is_replaced = isinstance(error, ReplacedError)
+    is_replaced = isinstance(error, errors.ReplacedError)
     cause = "another process has just deleted or recreated" if is_replaced else "another process is writing to"
     return HttpProblem("locked", f"{cause} this dataset; try again", headers={"Retry-After": "1"})
 
@@ -300,16 +283,16 @@ _OF_ERRORS: Final[tuple[tuple[type[Exception], Callable[[Any], HttpProblem]], ..
         lambda _: HttpProblem("malformed", "the client closed the connection before the end of the body"),
     ),
     (ValidationError, lambda error: HttpProblem("invalid-input", validation_message(error))),
-    (AuditError, _of_audit),
-    (InputError, _of_input),
-    (NotHeldError, lambda error: HttpProblem("gone", str(error), missing=list(error.missing))),
-    (ConflictError, lambda error: HttpProblem("conflict", str(error))),
-    (LockedError, _of_lock),
-    (StorageFullError, _of_full_disk),
-    (CorruptStoreError, _of_damage),
-    (FormatVersionError, _of_damage),
-    (StoreError, _of_store),
-    (RetrievalError, _of_search),
-    (ModelError, _of_model),
-    (MissingDependencyError, _of_model),
+    (errors.AuditError, _of_audit),
+    (errors.InputError, _of_input),
+    (errors.NotHeldError, lambda error: HttpProblem("gone", str(error), missing=list(error.missing))),
+    (errors.ConflictError, lambda error: HttpProblem("conflict", str(error))),
+    (errors.LockedError, _of_lock),
+    (errors.StorageFullError, _of_full_disk),
+    (errors.CorruptStoreError, _of_damage),
+    (errors.FormatVersionError, _of_damage),
+    (errors.StoreError, _of_store),
+    (errors.RetrievalError, _of_search),
+    (errors.ModelError, _of_model),
+    (errors.MissingDependencyError, _of_model),
 )
