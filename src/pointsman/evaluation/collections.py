@@ -65,9 +65,7 @@ def read_collection(folder: str | Path) -> TestCollection:
     Raises:
         InputError: a file is missing or has an invalid line; the message names both.
     """
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise _no_folder(folder, "corpus.jsonl, queries.jsonl and qrels.tsv")
+    folder = _existing_folder(folder, "corpus.jsonl, queries.jsonl and qrels.tsv")
     documents = _read_corpus(folder / "corpus.jsonl")
     texts = _read_queries(folder / "queries.jsonl")
     qrels = _read_qrels(_qrels_path(folder), texts)
@@ -78,9 +76,12 @@ def read_collection(folder: str | Path) -> TestCollection:
     return TestCollection(folder.resolve().name, tuple(documents), queries, {query: qrels[query] for query in queries})
 
 
-def _no_folder(path: Path, files: str) -> InputError:
-    kinds = f"a folder that holds {files}, or a CSV file of questions (query,source[,quote])"
-    return InputError(f"{path} {'is not a folder' if path.exists() else 'does not exist'}; name {kinds}")
+def _existing_folder(place: str | Path, files: str) -> Path:
+    path = Path(place)
+    if not path.is_dir():
+        kinds = f"a folder that holds {files}, or a CSV file of questions (query,source[,quote])"
+        raise InputError(f"{path} {'is not a folder' if path.exists() else 'does not exist'}; name {kinds}")
+    return path
 
 
 def read_labels(folder: str | Path) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
@@ -89,9 +90,7 @@ def read_labels(folder: str | Path) -> tuple[dict[str, str], dict[str, dict[str,
     Raises:
         InputError: a file is missing or has an invalid line; the message names both.
     """
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise _no_folder(folder, "queries.jsonl and qrels.tsv")
+    folder = _existing_folder(folder, "queries.jsonl and qrels.tsv")
     queries = _read_queries(folder / "queries.jsonl")
     return queries, _read_qrels(_qrels_path(folder), queries)
 

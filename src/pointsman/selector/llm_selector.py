@@ -7,18 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from pointsman.llm import prompt_templates
 from pointsman.llm.base_llm import Completion, Schema, Talk, aconverse, converse, object_schema
-from pointsman.llm.prompt_templates import (
-    SELECTION,
-    SelectionPrompts,
-    corrected,
-    fenced,
-    fill,
-    for_language_of,
-    option_lines,
-    quoted,
-    templates,
-)
 from pointsman.selector.base_selector import (
     BaseSelector,
     Choices,
@@ -61,7 +51,7 @@ class LLMSelector(BaseSelector):
         fallback: str | BaseSelector = "first",
         allow_abstain: bool = False,
         retries: int = 1,
-        prompts: SelectionPrompts | Mapping[str, SelectionPrompts] | None = None,
+        prompts: prompt_templates.SelectionPrompts | Mapping[str, prompt_templates.SelectionPrompts] | None = None,
         timeout: float | None = None,
     ) -> None:
         """Set the model and the fallback for unusable answers.
@@ -91,17 +81,19 @@ class LLMSelector(BaseSelector):
         self.allow_abstain = allow_abstain
         self.retries = retries
         self.timeout = timeout
-        self.prompts = templates(prompts, SELECTION)
+        self.prompts = prompt_templates.templates(prompts, prompt_templates.SELECTION)
 
     def _build_choices_text(self, choices: Sequence[ToolMetadata]) -> str:
-        return fenced(option_lines([(choice.name, choice.description) for choice in choices]))
+        return prompt_templates.fenced(
+            prompt_templates.option_lines([(choice.name, choice.description) for choice in choices])
+        )
 
     def _build_prompt(self, choices_text: str, query: Query, num_choices: int) -> str:
-        prompts = for_language_of(query.text, self.prompts)
-        prompt = fill(
+        prompts = prompt_templates.for_language_of(query.text, self.prompts)
+        prompt = prompt_templates.fill(
             prompts.multi if self.select_multi else prompts.single,
             options=choices_text,
-            query=fenced(quoted(query.text)),
+            query=prompt_templates.fenced(prompt_templates.quoted(query.text)),
             count=num_choices,
             most=self.max_outputs,
             problem="",
@@ -136,7 +128,7 @@ class _SelectionAttempts:
         self.selector = selector
         self.choices = [choice for choice in choices if isinstance(choice, ToolMetadata)]  # all of them: see the base
         question = Query.of(query)
-        self.prompts = for_language_of(question.text, selector.prompts)
+        self.prompts = prompt_templates.for_language_of(question.text, selector.prompts)
         texts = selector._build_choices_text(self.choices)  # noqa: SLF001  (this class is a part of the selector)
         prompt = selector._build_prompt(texts, question, len(self.choices))  # noqa: SLF001
         self.first_prompt = self.prompt = prompt
@@ -190,7 +182,7 @@ class _SelectionAttempts:
         _log.info("a model's answer cannot be followed (%s); %d more attempts", complaint, self.attempts_left)
         words = self.prompts.problems.get(problem, problem)
         counts = {"count": len(self.choices), "most": self.selector.max_outputs}
-        correction = corrected(self.first_prompt, self.prompts.retry, words, **counts)
+        correction = prompt_templates.corrected(self.first_prompt, self.prompts.retry, words, **counts)
         self.prompt = self.first_prompt if problem == "failed" else correction
 
     def delegate(self, result: SelectorResult) -> SelectorResult:

@@ -11,20 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import xxhash
 
-from pointsman.store.local.files_and_locks import (
-    WAY_BACK,
-    WriterLock,
-    collect_leftovers,
-    directory_aside,
-    file_stamp,
-    keep_private,
-    make_directory,
-    read_regular,
-    remove_directory,
-    steady,
-    store_error,
-    translated,
-)
+from pointsman.store.local import files_and_locks
 from pointsman.store.local.truth.writable_truth import WritableTruth
 from pointsman.store.prepared_documents import UNREADABLE
 from pointsman.tools.errors import CorruptStoreError, FormatVersionError, ReplacedError, StorageFullError, StoreError
@@ -52,14 +39,14 @@ def read_manifest(directory: Path) -> dict[str, Any] | None:
     """
     path = directory / MANIFEST
     try:
-        manifest: dict[str, Any] = json.loads(read_regular(path))
+        manifest: dict[str, Any] = json.loads(files_and_locks.read_regular(path))
         version = int(manifest["format"])
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (*UNREADABLE, KeyError) as error:
         raise CorruptStoreError(f"{path} cannot be read ({error}); restore it from a backup") from error
     except OSError as error:
-        raise store_error(path, error) from error
+        raise files_and_locks.store_error(path, error) from error
     if version != FORMAT:
         raise FormatVersionError(
             f"{directory} is in format {version!r}, this version of pointsman knows format {FORMAT}; "
@@ -67,7 +54,7 @@ def read_manifest(directory: Path) -> dict[str, Any] | None:
         )
     check = manifest.pop("checksum", None)
     if check != _checksum(manifest):
-        raise CorruptStoreError(f"{path} does not match its checksum; {WAY_BACK}")
+        raise CorruptStoreError(f"{path} does not match its checksum; {files_and_locks.WAY_BACK}")
     return manifest
 
 
@@ -95,12 +82,12 @@ def create_collection(directory: Path, entries: Mapping[str, Any] | None = None)
     Raises:
         StoreError: it cannot be created.
     """
-    make_directory(directory.parent)
-    with translated(directory):
+    files_and_locks.make_directory(directory.parent)
+    with files_and_locks.translated(directory):
         if _is_occupied(directory):
             return False
-        collect_leftovers(directory.parent)
-        with directory_aside(directory.parent) as temporary:
+        files_and_locks.collect_leftovers(directory.parent)
+        with files_and_locks.directory_aside(directory.parent) as temporary:
             truth = WritableTruth(temporary / TRUTH)
             truth.close()
             write_manifest(temporary, {"format": FORMAT, "identity": truth.identity, **(entries or {})})
@@ -115,7 +102,7 @@ def create_collection(directory: Path, entries: Mapping[str, Any] | None = None)
 
 
 def open_collection(
-    directory: Path, entries: Mapping[str, Any], lock: WriterLock
+    directory: Path, entries: Mapping[str, Any], lock: files_and_locks.WriterLock
 ) -> tuple[WritableTruth, dict[str, Any], object]:
     """Return the documents of a collection, its manifest, and the stamp of that; create it if there is none.
 
@@ -130,11 +117,11 @@ def open_collection(
     """
     while True:
         create_collection(directory, entries)
-        with steady(directory) as exists:
-            stamp = file_stamp(directory / MANIFEST)
+        with files_and_locks.steady(directory) as exists:
+            stamp = files_and_locks.file_stamp(directory / MANIFEST)
             manifest = read_manifest(directory) if exists else None
             if manifest is not None:
-                keep_private(directory)
+                files_and_locks.keep_private(directory)
                 truth = WritableTruth(directory / TRUTH, create=False)
                 if manifest.get("identity") != truth.identity:
                     truth.close()
@@ -150,7 +137,7 @@ def open_collection(
         # otherwise another process has just deleted it
 
 
-def _complete(directory: Path, entries: Mapping[str, Any], lock: WriterLock) -> None:
+def _complete(directory: Path, entries: Mapping[str, Any], lock: files_and_locks.WriterLock) -> None:
     """Turn a directory without a manifest into a collection.
 
     Raises:
@@ -163,7 +150,7 @@ def _complete(directory: Path, entries: Mapping[str, Any], lock: WriterLock) -> 
                 log.warning("%s has no %s; rewriting it", directory, MANIFEST)
                 truth = WritableTruth(directory / TRUTH)
                 truth.close()
-                with translated(directory):
+                with files_and_locks.translated(directory):
                     write_manifest(directory, {"format": FORMAT, "identity": truth.identity, **entries})
                     sync_names(directory)
     except (FileNotFoundError, NotADirectoryError):
@@ -192,22 +179,22 @@ def drop_collection(directory: Path) -> bool:
         LockedError: another process is writing to it.
         StoreError: the operating system refuses.
     """
-    with translated(directory):
+    with files_and_locks.translated(directory):
         is_folder = directory.is_dir() and not directory.is_symlink()
     if not is_folder:
-        with translated(directory):
+        with files_and_locks.translated(directory):
             try:
                 directory.unlink()
             except FileNotFoundError:
                 return False
             except IsADirectoryError:  # another process has just created it
-                return drop_directory(directory, WriterLock(directory))
+                return drop_directory(directory, files_and_locks.WriterLock(directory))
             sync_directory(directory.parent)
             return True
-    return drop_directory(directory, WriterLock(directory))
+    return drop_directory(directory, files_and_locks.WriterLock(directory))
 
 
-def drop_directory(directory: Path, lock: WriterLock, identity: str | None = None) -> bool:
+def drop_directory(directory: Path, lock: files_and_locks.WriterLock, identity: str | None = None) -> bool:
     """Delete the collection of this identity, or any, and release the lock; return False if it is gone.
 
     Raises:
@@ -222,18 +209,18 @@ def drop_directory(directory: Path, lock: WriterLock, identity: str | None = Non
         except StoreError:
             if not lock.is_noise:
                 raise
-        with translated(directory), steady(directory, alone=True) as exists:
+        with files_and_locks.translated(directory), files_and_locks.steady(directory, alone=True) as exists:
             if not exists:
                 return False
             if identity is not None and (read_manifest(directory) or {}).get("identity") != identity:
                 raise replaced_error(directory)
             lock.remove_note()
-            remove_directory(directory)
+            files_and_locks.remove_directory(directory)
     except FileNotFoundError:
         return False
     finally:
         lock.release()
-    collect_leftovers(directory.parent)
+    files_and_locks.collect_leftovers(directory.parent)
     return True
 
 

@@ -34,16 +34,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import tantivy
 
 from pointsman.store.bm25 import K1, B, check_constants
-from pointsman.store.local.files_and_locks import (
-    collect_leftovers,
-    directory_aside,
-    disk_full_error,
-    file_stamp,
-    has_free_space,
-    make_directory,
-    replace_directory,
-    store_error,
-)
+from pointsman.store.local import files_and_locks
 from pointsman.store.local.keyword.facet_terms import FIELD as FACETS
 from pointsman.store.local.keyword.facet_terms import facets
 from pointsman.store.local.keyword.keyword_files import damaged_files, note_checksums, segments
@@ -198,7 +189,7 @@ class KeywordIndex:
     def reload(self) -> None:
         """Load what a writer has committed since."""
         with self._guard:
-            stamp = file_stamp(self._directory / "meta.json")
+            stamp = files_and_locks.file_stamp(self._directory / "meta.json")
             if stamp == self._looked_at or self._writes:
                 return
             self._looked_at = stamp
@@ -275,11 +266,11 @@ class KeywordIndex:
     def _unwritten(self, error: BaseException) -> StoreError:
         note = "the documents are stored; the index will be updated as soon as it can be written"
         cause = _as_os_error(error)
-        if cause.errno is None and not has_free_space(
+        if cause.errno is None and not files_and_locks.has_free_space(
             self._directory.parent
         ):  # tantivy does not report why a thread died
-            return disk_full_error(self._directory, note)
-        return store_error(self._directory, cause, note)
+            return files_and_locks.disk_full_error(self._directory, note)
+        return files_and_locks.store_error(self._directory, cause, note)
 
     def clear(self) -> None:
         """Make the next ``catch_up`` rebuild the index, whatever its state; until then searches use the current one."""
@@ -353,7 +344,7 @@ class KeywordIndex:
     def _load(self) -> None:
         """Open the index on disk if it is intact and belongs to this source; called with the guard held."""
         self._index, self._applied_sequence = None, -1
-        while (state := file_stamp(self._directory / "meta.json")) != "absent":
+        while (state := files_and_locks.file_stamp(self._directory / "meta.json")) != "absent":
             try:
                 for path in damaged_files(self._directory):
                     raise ValueError(f"{path.name} is damaged or belongs to another index")
@@ -367,9 +358,9 @@ class KeywordIndex:
                 if _as_os_error(error).errno in _PASSING:  # no reason to rebuild the index
                     self._looked_at = None
                     if self._snapshot is None:
-                        raise store_error(self._directory, _as_os_error(error)) from error
+                        raise files_and_locks.store_error(self._directory, _as_os_error(error)) from error
                     return
-                if file_stamp(self._directory / "meta.json") != state:
+                if files_and_locks.file_stamp(self._directory / "meta.json") != state:
                     continue  # a writer replaced files during the check
                 log.warning("keyword index %s cannot be used (%.200s); rebuilding it", self._directory, error)
             else:
@@ -389,9 +380,9 @@ class KeywordIndex:
         """Build a new index beside the current one, then replace the current one."""
         self._drop_writer()
         folder = self._directory.parent
-        make_directory(folder)
-        collect_leftovers(folder)
-        with directory_aside(folder) as directory:
+        files_and_locks.make_directory(folder)
+        files_and_locks.collect_leftovers(folder)
+        with files_and_locks.directory_aside(folder) as directory:
             writer = _new_index(directory).writer(_HEAP_BYTES, 1)
             try:
                 self._fill(writer, TermCodes(), self._source.changes(0), target, is_new=True)
@@ -401,7 +392,7 @@ class KeywordIndex:
             with self._guard:
                 self._index = None
                 self._anew, self._applied_sequence, self._looked_at = False, -1, None
-            replace_directory(self._directory, directory)
+            files_and_locks.replace_directory(self._directory, directory)
 
     def _open(self) -> tantivy.Index:
         """Open the index on disk; if nothing can be written beside it, not even a lock, through links to its files."""
@@ -485,7 +476,7 @@ class KeywordIndex:
                     if (self._directory / "meta.json").exists():
                         self._index = tantivy.Index.open(str(self._directory))
                 if self._index is None:
-                    make_directory(self._directory)
+                    files_and_locks.make_directory(self._directory)
                     self._index = tantivy.Index(SCHEMA, path=str(self._directory))
                 self._writer = self._index.writer(_HEAP_BYTES, 1)
                 self._writer.garbage_collect_files()  # after a kill, leftover delete files would block the writer

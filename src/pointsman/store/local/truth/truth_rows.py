@@ -25,20 +25,9 @@ from pointsman.store.history import KeptVersions
 from pointsman.store.local.files_and_locks import make_private
 from pointsman.store.local.truth import local_history as history
 from pointsman.store.local.truth import sealed_rows as sealed
+from pointsman.store.local.truth import truth_file
 from pointsman.store.local.truth.document_changes import DocumentChange, VectorChanges
 from pointsman.store.local.truth.tally import Tally, TallyName, sum_over
-from pointsman.store.local.truth.truth_file import (
-    SOURCE,
-    VALUE,
-    TruthConnection,
-    can_be_written_beside,
-    close,
-    close_all,
-    connect,
-    damaged_error,
-    translated_error,
-    value_of,
-)
 from pointsman.store.prepared_documents import storable
 from pointsman.tools.batching import batched
 from pointsman.tools.errors import CorruptStoreError, StoreError
@@ -79,9 +68,9 @@ class Truth:
     def __init__(self, path: Path, *, create: bool = True) -> None:
         self._path = path
         self._process = os.getpid()
-        self._idle: list[TruthConnection] = []
+        self._idle: list[truth_file.TruthConnection] = []
         # for callers that never call close
-        weakref.finalize(self, close_all, self._idle, path.parent, os.getpid()).atexit = False
+        weakref.finalize(self, truth_file.close_all, self._idle, path.parent, os.getpid()).atexit = False
         self.identity = ""
         self._sound_indexes: set[TallyName] = set()  # indexes that listed in this process what they should
         self._metas: tuple[list[Any], Mapping[str, str]] = [], {}  # rows of ``meta`` as last read, and their values
@@ -104,7 +93,7 @@ class Truth:
 
     def meta(self, name: str) -> str | None:
         """Return a value stored beside the documents, or None."""
-        row = self._row(VALUE, name)
+        row = self._row(truth_file.VALUE, name)
         return self.metas().get(name) if row is None else self._value(name, row[0])
 
     def metas(self) -> Mapping[str, str]:
@@ -186,7 +175,8 @@ class Truth:
         if not storable(source):
             return []
         # SQLite ends a text of JSON at a NUL, and writes a list as text, so what it lists is compared again here.
-        sql = f"SELECT {sealed.ROW_WITHOUT_TEXT} FROM documents WHERE {SOURCE} = ? ORDER BY key"  # as in the index
+        # As in the index.
+        sql = f"SELECT {sealed.ROW_WITHOUT_TEXT} FROM documents WHERE {truth_file.SOURCE} = ? ORDER BY key"
         ids = []
         for row in self._rows(sql, source.partition("\0")[0]):
             id_, stored_source = self._id(row), self._document(row).metadata.get("source")
@@ -369,7 +359,7 @@ class Truth:
         with self._connection() as connection:
             return self._of_history(connection, history.former_notes, connection, self.metas())
 
-    def _of_history(self, connection: TruthConnection, read: Callable[..., T], *values: object) -> T:
+    def _of_history(self, connection: truth_file.TruthConnection, read: Callable[..., T], *values: object) -> T:
         """Return what is read of kept versions; if that fails, name the row that somebody has changed."""
         try:
             return read(*values)
@@ -404,8 +394,8 @@ class Truth:
             keys.update(key for (key,) in self._rows(f"SELECT key FROM vectors WHERE key IN ({marks(batch)})", *batch))
         return {id_ for id_, (key, _, _) in existing.items() if key in keys}
 
-    def _tally(self, connection: TruthConnection) -> Tally:
-        row = connection.execute(VALUE, ("tally",)).fetchone()
+    def _tally(self, connection: truth_file.TruthConnection) -> Tally:
+        row = connection.execute(truth_file.VALUE, ("tally",)).fetchone()
         if row is None:
             raise self._damaged("it has no tally")
         return Tally.of(self._value("tally", row[0]))
@@ -442,9 +432,9 @@ class Truth:
         if row := self._row(_CHANGED_TOMBSTONE, self.sequence()):
             raise self._damaged(f"the deletion of key {row[0]!r:.20} has the sequence number {row[1]!r:.20}")
 
-    def _meta_in(self, connection: TruthConnection, name: str) -> str | None:
+    def _meta_in(self, connection: truth_file.TruthConnection, name: str) -> str | None:
         """Return a value stored beside the documents, inside a transaction."""
-        row = connection.execute(VALUE, (name,)).fetchone()
+        row = connection.execute(truth_file.VALUE, (name,)).fetchone()
         return None if row is None else self._value(name, row[0])
 
     def copy(self, path: Path) -> None:
@@ -459,7 +449,7 @@ class Truth:
 
     def close(self) -> None:
         """Close the idle connections of this process."""
-        close_all(self._idle, self._path.parent, self._process)
+        truth_file.close_all(self._idle, self._path.parent, self._process)
 
     def _stored(self, ids: Sequence[str]) -> dict[str, tuple[int, bytes, int]]:
         """Return key, digest and sequence number of the ids that exist."""
@@ -486,7 +476,7 @@ class Truth:
             key = page[-1][-1]
 
     @contextmanager
-    def _connection(self) -> Iterator[TruthConnection]:
+    def _connection(self) -> Iterator[truth_file.TruthConnection]:
         connection = self._lend()
         try:
             yield connection
@@ -496,7 +486,7 @@ class Truth:
             self._take_back(connection)
 
     @contextmanager
-    def _snapshot(self) -> Iterator[TruthConnection]:
+    def _snapshot(self) -> Iterator[truth_file.TruthConnection]:
         """Within the block, all tables are read as of one moment."""
         with self._connection() as connection:
             connection.execute("BEGIN")
@@ -505,7 +495,7 @@ class Truth:
             finally:
                 connection.execute("ROLLBACK")
 
-    def _lend(self) -> TruthConnection:
+    def _lend(self) -> truth_file.TruthConnection:
         """Return an idle or new connection for any thread (appending to a list and popping from it are atomic)."""
         if self._process != os.getpid():
             raise StoreError(
@@ -516,28 +506,28 @@ class Truth:
             connection = self._idle.pop()
         except IndexError:
             return self._connect()
-        if connection.immutable and can_be_written_beside(self._path):  # others may write now
-            close(connection, self._path.parent)
+        if connection.immutable and truth_file.can_be_written_beside(self._path):  # others may write now
+            truth_file.close(connection, self._path.parent)
             return self._lend()
         return connection
 
-    def _take_back(self, connection: TruthConnection) -> None:
+    def _take_back(self, connection: truth_file.TruthConnection) -> None:
         if len(self._idle) < _IDLE and not connection.alone:
             self._idle.append(connection)
         else:
-            close(connection, self._path.parent)
+            truth_file.close(connection, self._path.parent)
 
-    def _connect(self, *, create: bool = False) -> TruthConnection:
+    def _connect(self, *, create: bool = False) -> truth_file.TruthConnection:
         """Return a new connection to the same database as the existing ones."""
-        connection = connect(self._path, create=create, identity=self.identity)
+        connection = truth_file.connect(self._path, create=create, identity=self.identity)
         self.identity = connection.identity
         return connection
 
     def _damaged(self, reason: str) -> CorruptStoreError:
-        return damaged_error(self._path, reason)
+        return truth_file.damaged_error(self._path, reason)
 
     def _translated_error(self, error: Exception) -> StoreError:
-        return translated_error(self._path, error)
+        return truth_file.translated_error(self._path, error)
 
     def _verified(self, read: Callable[..., T], *values: Any) -> T:
         """Return what is in a row after verifying its checksums."""
@@ -547,7 +537,7 @@ class Truth:
             raise self._damaged(str(error)) from error
 
     def _value(self, name: str, raw: object) -> str:
-        return self._verified(value_of, name, raw)
+        return self._verified(truth_file.value_of, name, raw)
 
     def _document(self, row: Sequence[Any]) -> Document:
         return self._verified(sealed.document_in, row)
