@@ -383,7 +383,7 @@ def cited_places(citation: Any, ending: str) -> list[Hashable]:
     if ending in ("eml", "zip"):
         return [(citation.member, line) for line in lines] if citation.member else [None]
     if ending == "docx":
-        return [citation.title.split(" › ")[-1]]
+        return [citation.title.split(" › ")[-1].removesuffix(f" ({Path(citation.source).stem})")]
     if ending == "xlsx":
         return [(citation.page, line) for line in lines]
     return list(lines if ending in LINES else pages)
