@@ -223,11 +223,12 @@ def _is_number(text: str) -> bool:
 def _same_row(first: Piece, second: Piece) -> bool:
     """Whether two pieces stand side by side: at the same height, or a small one, as a full stop, within the other's."""
     first_height, second_height = first.top - first.bottom, second.top - second.bottom
-    height = max(min(first_height, second_height), 4.0)
+    lesser_height = min(first_height, second_height)
+    if abs(first.top + first.bottom - second.top - second.bottom) < max(lesser_height, 4.0):
+        return True
     slack = max(first_height, second_height) / 4
     overlap = min(first.top, second.top) - max(first.bottom, second.bottom)
-    is_small = min(first_height, second_height) < 2 * slack
-    return abs(first.top + first.bottom - second.top - second.bottom) < height or (is_small and overlap > -slack)
+    return lesser_height < 2 * slack and overlap > -slack
 
 
 def _is_gap(first: Piece, second: Piece) -> bool:
