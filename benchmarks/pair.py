@@ -163,7 +163,7 @@ def _reading(path: Path) -> Callable[[], None]:
 
     def read() -> None:
         try:
-            sources = [each for each in convert(path.name, content) if hasattr(each, "sections")]
+            sources: list[Any] = [each for each in convert(path.name, content) if hasattr(each, "sections")]
             if not [passage for source in sources for passage in passages(source)]:
                 raise UnreadError
         except Exception as error:  # of any converter: a file that one side refuses is not compared

@@ -341,7 +341,7 @@ class TestKeeping:
             del body["mappings"]["properties"]["length"]
             return body
 
-        monkeypatch.setattr("pointsman.store.opensearch.opensearch_backend.index", old)
+        monkeypatch.setattr("pointsman.store.opensearch.opensearch_queries.index", old)
         store = backend.create(uuid.uuid4().hex, DESCRIPTION)
         documents = [Document(str(number), "lamp " + "ballast " * number) for number in range(100)]
         store.write(documents)

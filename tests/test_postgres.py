@@ -82,11 +82,11 @@ class TestPostgresIndex(TestPostgresStore):
     @pytest.fixture(scope="class", autouse=True)
     @classmethod
     def _from_the_start(cls) -> Iterator[None]:
-        from pointsman.store.postgres import postgres_writer as store
+        from pointsman.store.postgres import statements
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(store, "FEW", 10)
-            patch.setattr(store, "EXACT_ROWS", 100)
+            patch.setattr(statements, "FEW", 10)
+            patch.setattr(statements, "EXACT_ROWS", 100)
             yield
 
     def test_there_is_an_index(self) -> None:

@@ -337,11 +337,11 @@ def test_description_is_only_written_into_a_directory_that_is_held(
 
 def test_collection_is_only_opened_in_a_directory_that_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Collection(tmp_path / "rails").close()
-    held, opened_while_held = list[bool](), list[bool]()
+    held, opened_while_held, steady = list[bool](), list[bool](), files.steady
 
     @contextmanager
     def absent_once(directory: Path, *, alone: bool = False) -> Iterator[bool]:
-        with files.steady(directory, alone=alone) as exists:
+        with steady(directory, alone=alone) as exists:
             held.append(exists and bool(held))
             yield held[-1]
 
@@ -349,7 +349,7 @@ def test_collection_is_only_opened_in_a_directory_that_is_held(tmp_path: Path, m
         opened_while_held.append(held[-1])
         return WritableTruth(path, create=create)
 
-    monkeypatch.setattr(manifest_module, "steady", absent_once)
+    monkeypatch.setattr(files, "steady", absent_once)
     monkeypatch.setattr(manifest_module, "WritableTruth", open_truth)
     with closing(Collection(tmp_path / "rails")) as collection:
         assert len(collection.truth) == 0

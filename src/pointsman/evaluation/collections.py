@@ -76,8 +76,8 @@ def read_collection(folder: str | Path) -> TestCollection:
     return TestCollection(folder.resolve().name, tuple(documents), queries, {query: qrels[query] for query in queries})
 
 
-def _existing_folder(place: str | Path, files: str) -> Path:
-    path = Path(place)
+def _existing_folder(name: str | Path, files: str) -> Path:
+    path = Path(name)
     if not path.is_dir():
         kinds = f"a folder that holds {files}, or a CSV file of questions (query,source[,quote])"
         raise InputError(f"{path} {'is not a folder' if path.exists() else 'does not exist'}; name {kinds}")

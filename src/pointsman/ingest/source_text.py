@@ -232,7 +232,7 @@ _LONGEST_NAME = 60
 def numbered_title(title: str, path: str) -> str:
     """Return the title of a file, followed by the file's name if that has a number which the title lacks.
 
-    Minutes are called by their date there, bylaws and invoices by their number, and only there.
+    Minutes are often called by their date, bylaws and invoices by their number, in the name of the file alone.
 
     >>> numbered_title("Withdrawals", "eips/eip-7002.md"), numbered_title("Minutes 2018", "2018.pdf")
     ('Withdrawals (eip-7002)', 'Minutes 2018')

@@ -117,9 +117,9 @@ def _front_fields(text: str, *, is_toml: bool) -> dict[str, str | list[str]]:
 def _front_texts(value: Any, depth: int = 0) -> Iterator[str]:
     """Yield the scalars of a value, of the items of a list, and of the fields of these."""
     if isinstance(value, dict | list):
-        for part in value.values() if isinstance(value, dict) else value:
+        for inner_value in value.values() if isinstance(value, dict) else value:
             if depth < 2:
-                yield from _front_texts(part, depth + 1)
+                yield from _front_texts(inner_value, depth + 1)
     else:
         yield value.isoformat() if isinstance(value, date) else unescape_entities(str(value))
 

@@ -132,8 +132,8 @@ def _characters(page: PdfTextPage, text: str, second_letters: Container[int]) ->
             space += "" if -2 < gap <= _WORD_GAP else " "
         elif index in starts:
             space = " "
-        left, bottom, right, top = page.get_charbox(index)
-        yield Piece(left, bottom, right, top, space + char)
+        box = page.get_charbox(index)
+        yield Piece(box[0], box[1], box[2], box[3], space + char)
         space, previous = "", index
 
 
