@@ -9,6 +9,7 @@ import pytest
 
 import pointsman
 from pointsman import Document, Workspace
+from pointsman.ingest import ParsedDocument, chunk, convert
 from pointsman.ingest.source_text import numbered_title
 from pointsman.retrieval.run.exact_hits import NEAR_MISS
 from pointsman.values.reasons import Statement, language_of
@@ -234,3 +235,6 @@ class TestFileNames:
         assert numbered_title("Pumps", "Pumps 3f2a9c4d5e6f708192a3b4c5d6e7f809.md") == "Pumps"
         assert numbered_title("Chapter 3: pumps", "chapter_3.md") == "Chapter 3: pumps"
         assert numbered_title("Pumps", "a/INV_2026_0417.pdf") == "Pumps (INV 2026 0417)"
+        [message] = convert("1204680122.27c448.eml", b"Subject: Pumps\nMIME-Version: 1.0\n\nThey run.")
+        assert isinstance(message, ParsedDocument)
+        assert [passage.title for passage in chunk(message)] == ["Pumps"]

@@ -265,7 +265,7 @@ def _whole_title(source: ParsedDocument, names: tuple[str, ...]) -> str:
     title = source.title
     if names and names[0].casefold() == title.casefold():
         names = names[1:]
-    if source.record_name is None and title:
+    if source.record_name is None and title and source.kind not in ("eml", "msg"):  # programs number those
         title = numbered_title(title, source.member or source.path)
     return " › ".join(name for name in (title, *names) if name)[:2000]
 
