@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from time import process_time
+from time import thread_time
 
 import pytest
 
@@ -388,9 +388,9 @@ def test_a_kind_and_a_number_before_a_word_are_a_name_only_where_a_text_holds_bo
     ],
 )
 def test_what_is_made_to_look_like_a_code_is_read_at_once(question: str) -> None:
-    began = process_time()
+    began = thread_time()
     designations(question)
-    assert process_time() - began < 0.5
+    assert thread_time() - began < 5  # some .1; a full collection of garbage may fall into it
 
 
 def test_several_things_are_named_in_order() -> None:

@@ -226,9 +226,9 @@ def test_long_words_and_digests_are_no_base64(text: str) -> None:
     "unit", ["begin 644 x\n", "begin 644 x\nM`\n", f"{'aA1' * 66} ", f"{'aA1' * 21}\n \n", "data:a;base64 ", "=" * 60]
 )
 def test_pieces_of_base64_are_found_in_linear_time(unit: str) -> None:
-    start = time.process_time()
+    start = time.thread_time()
     list(convert("a.txt", (unit * (20_000 // len(unit))).encode()))
-    assert time.process_time() - start < 1
+    assert time.thread_time() - start < 5
 
 
 def test_substitutions_and_pictures_of_restructured_text() -> None:
@@ -500,11 +500,11 @@ def test_times_of_a_calendar_are_read_in_words(fields: str, words: str, title: s
 
 @pytest.mark.parametrize("value", ["P" + "1" * 20_000, "20240501," * 2000, "-" * 20_000, "PT" * 9000])
 def test_times_of_a_calendar_are_read_in_linear_time(value: str) -> None:
-    start = time.process_time()
+    start = time.thread_time()
     text_of_file(
         "a.ics", "".join(f"BEGIN:VEVENT\n{name}:{value}\nEND:VEVENT\n" for name in ("DURATION", "EXDATE", "TRIGGER"))
     )
-    assert time.process_time() - start < 1
+    assert time.thread_time() - start < 5
 
 
 def test_a_mailbox_is_its_messages() -> None:
@@ -648,9 +648,9 @@ def test_a_long_table_of_rtf_repeats_its_header() -> None:
     "unit", [r"\trowd", r"\row", r"\cell", r"\v", r"{\v a", r"\v a\v0 ", r"{\super", "1\\super 1", "}"]
 )
 def test_marks_of_rtf_take_time_that_grows_with_the_text_alone(unit: str) -> None:
-    start = time.process_time()
+    start = time.thread_time()
     list(convert("a.rtf", f"{{\\rtf1 Words.{unit * (20_000 // len(unit))}".encode()))
-    assert time.process_time() - start < 1
+    assert time.thread_time() - start < 5
 
 
 def test_elements_of_many_attributes() -> None:
