@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pointsman.retrieval.judge.languages import script_of
 from pointsman.retrieval.run.candidates import StoreResults, is_of_store
 from pointsman.retrieval.run.exact_hits import NEAR_MISS
-from pointsman.retrieval.run.judging import Judgements, judge
+from pointsman.retrieval.run.judging import NOTHING, Judgements, judge
 from pointsman.retrieval.run.variant import CONVERSATION
 from pointsman.store.store_values import WORDS
 from pointsman.text import DEFAULT_ANALYZER, query_tokens
@@ -16,8 +16,8 @@ from pointsman.text.grammar import content_of, refers_back
 
 if TYPE_CHECKING:
     from pointsman.retrieval.run.candidates import Results
-    from pointsman.retrieval.stages.question_to_lists import Retrieval
-    from pointsman.values.types import Document
+    from pointsman.retrieval.stages.question_to_lists import Retrieval, SearchPlan
+    from pointsman.values.types import Document, Query
 
 _OWN_SHARE: Final = 0.5
 """The least share of a follow-up's own words in a passage which the conversation may call an answer to it. Chosen among
@@ -27,23 +27,14 @@ _OWN_SHARE: Final = 0.5
 def judged_as_equals(retrieval: Retrieval, documents: Mapping[Any, Document], judgements: Judgements) -> Judgements:
     """Judge the documents that variants have found by these variants, too, where they mean the same as the question."""
     search_plan = retrieval.rewriting.search_plan
-    recipe, many = search_plan.inquiry.recipe, len(search_plan.names) > 1
+    many = len(search_plan.names) > 1
     for question, answers in zip(retrieval.questions, retrieval.answers, strict=True):
         if question.variant is None or not question.variant.means_the_same:
             continue
         for number, results in answers.results.items():
-            if isinstance(results, StoreResults) and (
-                results.embedder in search_plan.recipe.judged_embedders[results.reading.name]
-            ):
-                by_variant = judge(
-                    {number: results},
-                    results,  # scores of the question itself say nothing about the variant
-                    question.query,
-                    documents,
-                    recipe.calibrations,
-                    recipe.fitted,
-                    many=many,
-                )
+            if isinstance(results, StoreResults):
+                # Scores of the question itself say nothing about the variant.
+                by_variant = judged_alone(search_plan, number, results, question.query, documents, many=many)
                 if question.variant.kind == CONVERSATION:
                     own_documents = [
                         document for key, document in documents.items() if not many or is_of_store(key, number)
@@ -54,6 +45,31 @@ def judged_as_equals(retrieval: Retrieval, documents: Mapping[Any, Document], ju
                     )
                 judgements = judgements.or_better(by_variant)
     return judgements
+
+
+def judged_alone(
+    search_plan: SearchPlan,
+    number: int,
+    results: Results,
+    query: Query,
+    documents: Mapping[Any, Document],
+    *,
+    many: bool,
+) -> Judgements:
+    """Judge documents by the results of one branch alone; nothing if its scores cannot be judged.
+
+    Args:
+        search_plan: of the question.
+        number: of the branch.
+        results: of the branch, with the scores of the documents.
+        query: what the branch searched for.
+        documents: by their keys.
+        many: whether keys name their branch.
+    """
+    recipe, embedders = search_plan.inquiry.recipe, search_plan.recipe.judged_embedders
+    if not isinstance(results, StoreResults) or results.embedder not in embedders[results.reading.name]:
+        return NOTHING
+    return judge({number: results}, results, query, documents, recipe.calibrations, recipe.fitted, many=many)
 
 
 def _limited_to_own_words(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pointsman.retrieval.run import exact_hits
 from pointsman.retrieval.run.branches import complete
 from pointsman.retrieval.run.candidates import StoreResults
-from pointsman.retrieval.run.judging import NOTHING, judge
+from pointsman.retrieval.run.judging import NOTHING
 from pointsman.retrieval.stages.lists_to_hits import RankedHits, in_new_order
 from pointsman.text.designations import other_months
 from pointsman.values.types import Hit
@@ -61,26 +61,17 @@ async def _look_up(
     fused_lists: FusedLists, names: Sequence[Designation], score: float
 ) -> tuple[tuple[Hit, ...], Judgements]:
     """Find documents that hold one of the names; returns them as hits with this score, best first, and judges them."""
-    search_plan, new_hits, judgements = fused_lists.retrieval.rewriting.search_plan, list[Hit](), NOTHING
-    query, recipe, mode = fused_lists.query, search_plan.inquiry.recipe, search_plan.inquiry.mode
-    embedders = search_plan.recipe.judged_embedders
+    from pointsman.retrieval.stages.judged_variants import judged_alone  # few questions need it
+
+    search_plan, query, judgements = fused_lists.retrieval.rewriting.search_plan, fused_lists.query, NOTHING
+    mode, new_hits = search_plan.inquiry.mode, list[Hit]()
     for number, results in fused_lists.retrieval.answers[0].results.items():
         if isinstance(results, StoreResults):
-            name = results.reading.name
             documents = await mode.blocking(partial(exact_hits.look_up, names, results, query.filters))
-            new_hits += [Hit(document, score, name) for document in documents.values()]
-            [new_results] = await complete([results], list(documents), mode)
-            if isinstance(new_results, StoreResults) and new_results.embedder in embedders[name]:
-                new_judgements = judge(
-                    {number: new_results},
-                    new_results,
-                    query,
-                    documents,
-                    recipe.calibrations,
-                    recipe.fitted,
-                    many=False,
-                )
-                judgements = judgements.or_better(new_judgements)
+            new_hits += [Hit(document, score, results.reading.name) for document in documents.values()]
+            [scored_results] = await complete([results], list(documents), mode)
+            new_judgements = judged_alone(search_plan, number, scored_results, query, documents, many=False)
+            judgements = judgements.or_better(new_judgements)
     return tuple(sorted(judgements.of(new_hits), key=lambda hit: -(hit.relevance or 0))), judgements
 
 

@@ -266,9 +266,8 @@ class KeywordIndex:
     def _unwritten(self, error: BaseException) -> StoreError:
         note = "the documents are stored; the index will be updated as soon as it can be written"
         cause = _as_os_error(error)
-        if cause.errno is None and not files_and_locks.has_free_space(
-            self._directory.parent
-        ):  # tantivy does not report why a thread died
+        # Tantivy does not report why a thread died.
+        if cause.errno is None and not files_and_locks.has_free_space(self._directory.parent):
             return files_and_locks.disk_full_error(self._directory, note)
         return files_and_locks.store_error(self._directory, cause, note)
 
