@@ -180,6 +180,7 @@ class PointsmanVectorStore(VectorStore):
 
     def similarity_search(
         self,
+        /,
         query: str,
         k: int = 4,
         *,
@@ -208,22 +209,17 @@ class PointsmanVectorStore(VectorStore):
         return [(document_of_hit(hit, notes), hit.score) for hit, notes in self._search(query, k, options)]
 
     def _similarity_search_with_relevance_scores(
-        self, query: str, k: int = 4, **options: Any
+        self, /, query: str, k: int = 4, **options: Any
     ) -> list[tuple[theirs.Document, float]]:
         return self._with_relevance(self._search(query, k, options))
 
     # LangChain's own would use the event loop's executor, which has few threads.
 
-    async def asimilarity_search(self, query: str, k: int = 4, **options: Any) -> list[theirs.Document]:
-        """Async version of `similarity_search`."""
-        return await in_thread(self.similarity_search, query, k, **options)
+    asimilarity_search = async_twin(similarity_search)
 
     asimilarity_search_with_score = async_twin(similarity_search_with_score)
 
-    async def _asimilarity_search_with_relevance_scores(
-        self, query: str, k: int = 4, **options: Any
-    ) -> list[tuple[theirs.Document, float]]:
-        return await in_thread(self._similarity_search_with_relevance_scores, query, k, **options)
+    _asimilarity_search_with_relevance_scores = async_twin(_similarity_search_with_relevance_scores)
 
     def _with_relevance(self, hits: Sequence[NotedHit]) -> list[tuple[theirs.Document, float]]:
         """Pair documents with scores from 0 to 1: cosines from 0 up, or, for other strategies, the relevance.

@@ -10,7 +10,7 @@ from llama_index.core.bridge.pydantic import PrivateAttr
 from pointsman.embedders.base_embedder import EmbedFunction
 from pointsman.embedders.named_embedders import as_embedder
 from pointsman.tools.errors import InputError
-from pointsman.tools.sync_and_async import in_thread
+from pointsman.tools.sync_and_async import async_twin
 
 if TYPE_CHECKING:
     from pointsman.values.protocols import Embedder
@@ -55,8 +55,7 @@ class PointsmanEmbedding(BaseEmbedding):
         vector: list[float] = self._embedder.embed_queries([query])[0].tolist()
         return vector
 
-    async def _aget_query_embedding(self, query: str) -> list[float]:
-        return await in_thread(self._get_query_embedding, query)
+    _aget_query_embedding = async_twin(_get_query_embedding)
 
     def _get_text_embedding(self, text: str) -> list[float]:
         return self._get_text_embeddings([text])[0]
@@ -65,8 +64,7 @@ class PointsmanEmbedding(BaseEmbedding):
         vectors: list[list[float]] = self._embedder.embed_documents(texts).tolist()
         return vectors
 
-    async def _aget_text_embeddings(self, texts: list[str]) -> list[list[float]]:
-        return await in_thread(self._get_text_embeddings, texts)
+    _aget_text_embeddings = async_twin(_get_text_embeddings)
 
 
 class LlamaIndexEmbedder(EmbedFunction):

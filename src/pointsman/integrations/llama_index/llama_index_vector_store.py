@@ -148,7 +148,7 @@ class PointsmanVectorStore(BasePydanticVectorStore):
         """The dataset."""
         return self._dataset
 
-    def add(self, nodes: Sequence[BaseNode], **_: Any) -> list[str]:
+    def add(self, /, nodes: Sequence[BaseNode], **_: Any) -> list[str]:
         """Add nodes, or update those whose id is known. Returns their ids."""
         if nodes:
             with self._dataset.writing(self.wait):
@@ -156,20 +156,18 @@ class PointsmanVectorStore(BasePydanticVectorStore):
                 self._dataset.add(list(map(document_of, nodes)), vectors=vectors, embed=False)
         return [node.node_id for node in nodes]
 
-    async def async_add(self, nodes: Sequence[BaseNode], **_: Any) -> list[str]:
-        """Async version of `add`."""
-        return await in_thread(self.add, nodes)
+    async_add = async_twin(add)
 
-    def delete(self, ref_doc_id: str, **_: Any) -> None:
+    def delete(self, /, ref_doc_id: str, **_: Any) -> None:
         """Delete the nodes of a source document."""
         with self._dataset.writing(self.wait):
             self._dataset.delete(filters=Equals("ref_doc_id", ref_doc_id))
 
-    async def adelete(self, ref_doc_id: str, **_: Any) -> None:
-        """Async version of `delete`."""
-        await in_thread(self.delete, ref_doc_id)
+    adelete = async_twin(delete)
 
-    def delete_nodes(self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **_: Any) -> None:
+    def delete_nodes(
+        self, /, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **_: Any
+    ) -> None:
         """Delete nodes by id, those that match the filters, or, given both, those that satisfy both.
 
         Raises:
@@ -180,11 +178,7 @@ class PointsmanVectorStore(BasePydanticVectorStore):
         with self._dataset.writing(self.wait):
             self._dataset.delete(node_ids, filters=None if filters is None else filter_of(filters))
 
-    async def adelete_nodes(
-        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **_: Any
-    ) -> None:
-        """Async version of `delete_nodes`."""
-        await in_thread(self.delete_nodes, node_ids, filters)
+    adelete_nodes = async_twin(delete_nodes)
 
     def clear(self) -> None:
         """Delete everything."""
@@ -227,7 +221,7 @@ class PointsmanVectorStore(BasePydanticVectorStore):
         """Async version of `get_nodes`."""
         return await in_thread(self.get_nodes, node_ids, filters, limit)
 
-    def query(self, query: VectorStoreQuery, **options: Any) -> VectorStoreQueryResult:
+    def query(self, /, query: VectorStoreQuery, **options: Any) -> VectorStoreQueryResult:
         """Return the nearest nodes; an empty list of ``doc_ids`` allows none, one of ``node_ids`` all.
 
         Args:
@@ -257,6 +251,4 @@ class PointsmanVectorStore(BasePydanticVectorStore):
             ids=[hit.id for hit in hits],
         )
 
-    async def aquery(self, query: VectorStoreQuery, **options: Any) -> VectorStoreQueryResult:
-        """Async version of `query`."""
-        return await in_thread(self.query, query, **options)
+    aquery = async_twin(query)
