@@ -32,6 +32,7 @@ from pointsman.store.local.columns.metadata_columns import Columns
 from pointsman.store.local.truth.document_changes import VectorChanges
 from pointsman.store.local.vectors.vector_index import VectorIndex
 from pointsman.values.filters import Filter, Range
+from vector_recall import no_scan
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -184,7 +185,7 @@ def main() -> int:
 
 def _measure_ours(matrix: NDArray[np.float32], asked: Any, exact: list[Rows]) -> int:
     shares = np.random.default_rng(13).random(len(matrix))
-    columns = Columns(lambda: ((key, {"share": float(share)}) for key, share in enumerate(shares)))
+    columns = Columns(lambda: ((key, {"share": float(share)}) for key, share in enumerate(shares)), no_scan)
     with tempfile.TemporaryDirectory() as folder:
         index = VectorIndex(
             Path(folder, "vectors.bin"), Source(matrix), identity="x", dimensions=DIMENSIONS, columns=columns

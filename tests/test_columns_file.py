@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pointsman.store.local.arrays_file import check_arrays
 from pointsman.store.local.columns import followed_columns
-from pointsman.store.local.columns.columns_file import check_table, saved_state
+from pointsman.store.local.columns.columns_file import saved_state
 from pointsman.store.local.columns.followed_columns import COLUMNS
 from pointsman.store.local.index_status import compare
 from pointsman.store.local.truth.truth_rows import Truth
@@ -148,7 +149,7 @@ def test_a_damaged_file_is_not_used_and_is_written_again(
         assert_filters_agree_with_documents(store)
     assert "metadata is read from the documents" in caplog.text
     add(store, corpus(1, prefix="new"))
-    check_table(path)
+    check_arrays(path)
     sound(store)
     store.close()
 
@@ -162,7 +163,7 @@ def test_verifying_writes_a_damaged_file_again(tmp_path: Path) -> None:
     problems = compare(tmp_path / "dataset", store.truth, *indexes).problems
     assert f"{COLUMNS} is damaged: its checksum is wrong" in problems
     sound(store)
-    check_table(path)
+    check_arrays(path)
     store.close()
 
 

@@ -19,7 +19,7 @@ from pointsman.values.filters import Range
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 from typing import TYPE_CHECKING, Any
 
-from vector_recall import DIMENSIONS, Drawn, kinds, recall, unit
+from vector_recall import DIMENSIONS, Drawn, kinds, no_scan, recall, unit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,7 +29,7 @@ COUNT = 8000
 
 def least_recall(folder: Path, vectors: NDArray[np.float32], crowd: NDArray[np.float32]) -> float:
     rng = np.random.default_rng(3)
-    columns = Columns(lambda: ((key, {"share": key / COUNT}) for key in range(1, COUNT + 1)))
+    columns = Columns(lambda: ((key, {"share": key / COUNT}) for key in range(1, COUNT + 1)), no_scan)
     index = VectorIndex(folder / "vectors.bin", Drawn(vectors), identity="x", dimensions=DIMENSIONS, columns=columns)
     index.catch_up(save=True)
     recalls = []
@@ -76,7 +76,7 @@ def test_clusters_whose_codes_leave_out_more_of_those_near_the_query(tmp_path: P
     centres = unit(random.normal(size=(100, DIMENSIONS)))
     cluster_of_row = random.integers(100, size=COUNT)
     rows = unit(centres[cluster_of_row] + 0.65 / DIMENSIONS**0.5 * random.normal(size=(COUNT, DIMENSIONS)))
-    columns = Columns(lambda: ((key, {"share": key / COUNT}) for key in range(1, COUNT + 1)))
+    columns = Columns(lambda: ((key, {"share": key / COUNT}) for key in range(1, COUNT + 1)), no_scan)
     index = VectorIndex(tmp_path / "vectors.bin", Drawn(rows), identity="x", dimensions=DIMENSIONS, columns=columns)
     index.catch_up(save=True)
     for query in unit(centres[:20] + 0.65 / DIMENSIONS**0.5 * random.normal(size=(20, DIMENSIONS))):
@@ -101,7 +101,7 @@ def test_the_very_best_of_a_crowd_and_of_one_list(tmp_path: Path, monkeypatch: p
     for listed_rows in (1, COUNT):
         monkeypatch.setattr(vector_codes, "_LISTED_ROWS", listed_rows)
         for name, rows, crowd in list(kinds(COUNT, np.random.default_rng(13)))[::2]:
-            path, columns = tmp_path / f"{name}-{listed_rows}", Columns(lambda: iter(()))
+            path, columns = tmp_path / f"{name}-{listed_rows}", Columns(lambda: iter(()), no_scan)
             index = VectorIndex(path, Drawn(rows), identity="x", dimensions=DIMENSIONS, columns=columns)
             index.catch_up(save=True)
             for row in crowd[:10]:
@@ -112,7 +112,7 @@ def test_the_very_best_of_a_crowd_and_of_one_list(tmp_path: Path, monkeypatch: p
 def test_thousands_of_the_same_vector_are_ranked_by_key(tmp_path: Path) -> None:
     """Their codes are the same, and leave out the same, so that nothing tells the first candidates from the others."""
     rows = np.repeat(unit(np.random.default_rng(5).normal(size=(2, DIMENSIONS))), COUNT // 2, axis=0)
-    columns = Columns(lambda: iter(()))
+    columns = Columns(lambda: iter(()), no_scan)
     index = VectorIndex(tmp_path / "vectors.bin", Drawn(rows), identity="x", dimensions=DIMENSIONS, columns=columns)
     index.catch_up(save=True)
     for number in (0, 1):
@@ -124,7 +124,7 @@ def test_thousands_of_the_same_vector_are_ranked_by_key(tmp_path: Path) -> None:
 def test_file_is_searched_through_the_map_that_was_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another map would be of a file replaced meanwhile, and its pages would be fetched one by one by searches."""
     vectors = unit(np.random.default_rng(5).normal(size=(COUNT, DIMENSIONS)))
-    columns = Columns(lambda: iter(()))
+    columns = Columns(lambda: iter(()), no_scan)
 
     def open_index() -> VectorIndex:
         return VectorIndex(
@@ -151,7 +151,7 @@ def test_a_view_of_half_takes_all_rows_whose_codes_are_near_enough(
     """Too many for the first candidates, and too few to compare all rows: exactly the best ones, to the last digit."""
     random = np.random.default_rng(17)
     rows = unit(random.normal(size=(COUNT, DIMENSIONS)))
-    columns = Columns(lambda: iter(()))
+    columns = Columns(lambda: iter(()), no_scan)
     index = VectorIndex(tmp_path / "vectors.bin", Drawn(rows), identity="x", dimensions=DIMENSIONS, columns=columns)
     index.catch_up(save=True)
     subset = index.subset(np.arange(1, COUNT + 1, 2))
@@ -213,7 +213,7 @@ def test_more_candidates_are_compared_out_of_the_same_scan(tmp_path: Path, monke
 
     monkeypatch.setattr(vector_codes.CodesQuery, "_parameters", note_scan)
     monkeypatch.setattr(vector_query, "_quantised_top", note_candidates)
-    columns = Columns(lambda: ((key, {}) for key in range(1, COUNT + 1)))
+    columns = Columns(lambda: ((key, {}) for key in range(1, COUNT + 1)), no_scan)
     index = VectorIndex(tmp_path / "vectors.bin", Drawn(vectors), identity="x", dimensions=DIMENSIONS, columns=columns)
     index.catch_up(save=True)
     for vector in vectors[:10]:
@@ -234,7 +234,7 @@ def test_where_lists_exclude_nothing_all_are_read_at_once(tmp_path: Path, monkey
 
     monkeypatch.setattr(vector_codes.CodesQuery, "search", counted)
     vectors = unit(np.random.default_rng(6).normal(size=(COUNT, DIMENSIONS)))
-    columns = Columns(lambda: ((key, {}) for key in range(1, COUNT + 1)))
+    columns = Columns(lambda: ((key, {}) for key in range(1, COUNT + 1)), no_scan)
     index = VectorIndex(tmp_path / "vectors.bin", Drawn(vectors), identity="x", dimensions=DIMENSIONS, columns=columns)
     index.catch_up(save=True)
     first_ranking, first_lists = index.search(vectors[0], 10), lists_read.copy()

@@ -257,8 +257,7 @@ class Store(ABC):
         """
         raise self._cannot(Capability.VIEWS)
 
-    @abstractmethod
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  (most have nothing that is not their backend's)
         """Release files and connections."""
 
     async def asearch(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
@@ -406,6 +405,3 @@ class EmptyStore(Store):
     def statistics(self) -> Statistics:
         """See `Store`."""
         return Statistics(0, 0)
-
-    def close(self) -> None:
-        """See `Store`."""

@@ -281,9 +281,6 @@ class UnusableStore(AttachedStore):
         """See `Store`; always raises."""
         raise self._fail()
 
-    def close(self) -> None:
-        """See `Store`."""
-
 
 def maintains_itself(name: str) -> str:
     """Return why an attached collection is neither checked nor rebuilt here."""

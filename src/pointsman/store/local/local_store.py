@@ -121,12 +121,9 @@ class LocalStore(Store):
     def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
         """See `Store`."""
         self._refresh()
-        lists = [self._search(query) for query in store_queries]
+        lists = [search_both(*self._queries(query), query.depth, query.filters) for query in store_queries]
         lag = self.collection.lagging(words=WORDS in self._scales) if self.collection.may_lag else None
         return lists if lag is None else [replace(result, degraded=(lag,)) for result in lists]
-
-    def _search(self, store_query: StoreQuery) -> Lists:
-        return search_both(*self._queries(store_query), store_query.depth, store_query.filters)
 
     def _queries(self, store_query: StoreQuery) -> tuple[WordQuery | None, VectorQuery | None]:
         """Return what a query asks of the two indexes."""
@@ -148,10 +145,7 @@ class LocalStore(Store):
     def score(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:
         """See `Store`."""
         self._refresh()
-        return [self._score(query, candidates) for query, candidates in zip(store_queries, keys, strict=True)]
-
-    def _score(self, store_query: StoreQuery, keys: Sequence[Any]) -> Scores:
-        return score_both(*self._queries(store_query), keys)
+        return [score_both(*self._queries(query), group) for query, group in zip(store_queries, keys, strict=True)]
 
     # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -95,15 +95,12 @@ class ViewStore(StoreView):
     def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
         """See `Store`."""
         self._collection.refresh()
-        lists = [self._search(query) for query in store_queries]
+        lists = [search_both(*self._queries(query), query.depth, query.filters) for query in store_queries]
         missing = len(self._visible.keys) - len(self._words().keys) if WORDS in self._store.info.scales else 0
         if not missing:
             return lists
         late = f"{missing} documents were changed just now, and their words are not indexed yet; ask again"
         return [replace(result, degraded=(late,)) for result in lists]
-
-    def _search(self, store_query: StoreQuery) -> Lists:
-        return search_both(*self._queries(store_query), store_query.depth, store_query.filters)
 
     def _queries(self, store_query: StoreQuery) -> tuple[WordQuery | None, VectorQuery | None]:
         """Return what a query asks of the two indexes."""
@@ -143,10 +140,8 @@ class ViewStore(StoreView):
     def score(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:
         """See `Store`."""
         self._collection.refresh()
-        return [self._score(query, candidates) for query, candidates in zip(store_queries, keys, strict=True)]
-
-    def _score(self, store_query: StoreQuery, keys: Sequence[Any]) -> Scores:
-        return score_both(*self._queries(store_query), list(compress(keys, self._has(keys))))
+        own_keys = (list(compress(group, self._has(group))) for group in keys)
+        return [score_both(*self._queries(query), group) for query, group in zip(store_queries, own_keys, strict=True)]
 
     # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -262,6 +257,3 @@ class ViewStore(StoreView):
         """See `Store`."""
         self._collection.refresh()
         return self
-
-    def close(self) -> None:
-        """See `Store`; the whole store stays open."""

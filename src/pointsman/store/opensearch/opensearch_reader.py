@@ -452,9 +452,6 @@ class OpenSearchReader(Store):
         record: dict[str, Any] = answer["_source"]
         return record
 
-    def close(self) -> None:
-        """See `Store`; the connections belong to the backend, which closes them."""
-
 
 def documents_from(ids: Iterable[str], records: Mapping[str, Any]) -> list[Document | None]:
     """Return the documents of these ids among records by key, None for those that are not there."""

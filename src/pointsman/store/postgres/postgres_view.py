@@ -281,6 +281,3 @@ class PostgresViewStore(StoreView, PostgresReader):
         """See `Store`."""
         sql, parameters = self._statements.frequencies(), self._condition(None).parameters
         return rarest(words, lambda terms: dict(self._rows(sql, terms=terms, **parameters)))
-
-    def close(self) -> None:
-        """See `Store`; the connections belong to the backend, which closes them."""

@@ -427,9 +427,6 @@ class PostgresWriter(PostgresRows):
         sql = f"select id, signature, documents, changed from {self._tables.signature} where changed > %(sequence)s"
         return self._rows(sql, sequence=sequence)
 
-    def close(self) -> None:
-        """See `Store`; the connections belong to the backend, which closes them."""
-
     def count(self, filters: Filter | None = None) -> int:
         """See `Store`."""
         if filters is None:

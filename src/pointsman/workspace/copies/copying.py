@@ -266,12 +266,8 @@ def _write_all(target: Backend, state: _CopyState, store: Store, target_store: S
         ):
             for has_vector in set(having):
                 indices = [index for index, flag in enumerate(having) if flag == has_vector]
-                documents = [batch[index] for index in indices]
-                _ = (
-                    target_store.write(documents, rows[indices], embedder)
-                    if has_vector
-                    else target_store.write(documents)
-                )
+                vectors = (rows[indices], embedder) if has_vector else ()
+                target_store.write([batch[index] for index in indices], *vectors)
             count += len(batch)
             report(state.name, min(count, total), total)
 

@@ -363,22 +363,17 @@ class VocabularyColumn(Column):
 
 
 class Strings(VocabularyColumn):
-    """Strings; long ones may be cut.
+    """Strings; long ones are cut."""
 
-    Args:
-        whole: whether long strings are kept whole.
-    """
+    __slots__ = ("cut",)
 
-    __slots__ = ("_keeps_whole", "cut")
-
-    def __init__(self, *, whole: bool) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._keeps_whole = whole
         self.cut = False
         """Whether some string has been cut."""
 
     def _entry(self, content: Any) -> Any:
-        if self._keeps_whole or len(content) <= LONGEST:
+        if len(content) <= LONGEST:
             return content
         check = hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
         return f"{content[:LONGEST]}{check}"
@@ -398,7 +393,7 @@ class Strings(VocabularyColumn):
         self.cut = description["cut"]
 
     def _encode(self, content: Any) -> int:
-        self.cut = self.cut or (not self._keeps_whole and len(content) > LONGEST)
+        self.cut = self.cut or len(content) > LONGEST
         return super()._encode(content)
 
 

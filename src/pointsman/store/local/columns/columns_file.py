@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pointsman.store.local.arrays_file import check_arrays as check_table
 from pointsman.store.local.arrays_file import read_arrays, read_header, write_arrays
 from pointsman.store.local.columns.metadata_columns import Scan, Table
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-__all__ = ["check_table", "read_table", "saved_state", "write_table"]
 
 _MAGIC: Final = b"PMCOLUMN"
 _FORMAT: Final = 2  # with 1, texts were not in NFC
@@ -32,7 +29,7 @@ def write_table(path: Path, table: Table, identity: str, seq: int) -> None:
     write_arrays(path, _MAGIC, header, arrays)
 
 
-def read_table(path: Path, identity: str, scan: Scan | None) -> tuple[Table, int]:
+def read_table(path: Path, identity: str, scan: Scan) -> tuple[Table, int]:
     """Return the columns of a file after verifying its checksum, and the sequence number that they reflect.
 
     Raises:

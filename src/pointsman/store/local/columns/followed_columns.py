@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pointsman.store.local.columns.columns_file import check_table, read_table, saved_state, write_table
+from pointsman.store.local.arrays_file import check_arrays
+from pointsman.store.local.columns.columns_file import read_table, saved_state, write_table
 from pointsman.store.local.columns.metadata_columns import Columns
 from pointsman.values.filters import Equals, In
 from pointsman.values.metadata import ID, TEXT
@@ -81,7 +82,7 @@ class FollowedColumns(Columns):
     def damage(self) -> str | None:
         """Return what is wrong with the file, which is then written anew; None if nothing is, or if there is none."""
         try:
-            check_table(self._path)
+            check_arrays(self._path)
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:

@@ -52,45 +52,25 @@ class Columns:
     """The filterable metadata of one dataset.
 
     The columns are loaded on first use: ``load`` is called once for all documents of the truth, and from then on
-    `put` and `remove` keep the columns current (before that, they do nothing). Call them after the truth has changed.
-    ``load`` must not wait for a thread that may be in `put` or `remove`.
+    changes of the `Table` that `use` gives keep them current. Make these after the truth has changed. ``load`` must not
+    wait for a thread that may be in `use`.
 
     Thread-safe: one lock guards reads and changes.
 
     Args:
-        load: Yields every key with its metadata. Without it the columns start empty.
-        scan: Returns the keys of the documents that meet a condition by scanning all documents. Without it long
-            strings are kept whole, and conditions on ids and texts match nothing.
+        load: Yields every key with its metadata.
+        scan: Returns the keys of the documents that meet a condition by scanning all documents.
         restore: Returns the current columns in less time than ``load``; None if it has none.
     """
 
     def __init__(
-        self,
-        load: Callable[[], Pairs] | None = None,
-        scan: Scan | None = None,
-        restore: Callable[[], Table | None] | None = None,
+        self, load: Callable[[], Pairs], scan: Scan, restore: Callable[[], Table | None] = lambda: None
     ) -> None:
         self._load, self._scan, self._restore = load, scan, restore
         self._lock = threading.Lock()
-        self._table: Table | None = Table(scan) if load is None else None
+        self._table: Table | None = None
         self._aligned_rows: tuple[Keys, int, Keys | None] | None = None
         self._kept_filters: dict[Filter, MatchingRows] = {}
-
-    def put(self, key: int, metadata: Mapping[str, Any]) -> None:
-        """Insert or replace one document."""
-        self.put_many([(key, metadata)])
-
-    def put_many(self, pairs: Pairs) -> None:
-        """Insert or replace documents; if a key repeats, its last document wins."""
-        with self._lock:
-            if self._table is not None:
-                self._table.put(pairs)
-
-    def remove(self, key: int) -> None:
-        """Remove a document; an unknown key is ignored."""
-        with self._lock:
-            if self._table is not None:
-                self._table.remove(key)
 
     @property
     def loaded(self) -> bool:
@@ -106,10 +86,9 @@ class Columns:
             return None if self._table is None else self._table.names()
 
     def forget(self) -> None:
-        """Drop everything; the next use loads again. Without ``load`` the columns are then empty."""
+        """Drop everything; the next use loads again."""
         with self._lock:
-            self._table = Table(self._scan) if self._load is None else None
-            self._aligned_rows = None
+            self._table = self._aligned_rows = None
             self._kept_filters.clear()
 
     def use(self, action: Callable[[Table], None]) -> None:
@@ -152,15 +131,9 @@ class Columns:
             del self._kept_filters[next(iter(self._kept_filters))]
         return matching
 
-    def __len__(self) -> int:
-        """Return the number of documents."""
-        with self._lock:
-            return self._ready().living
-
     def _ready(self) -> Table:
         if self._table is None:
-            assert self._load is not None
-            table = None if self._restore is None else self._restore()
+            table = self._restore()
             if table is None:
                 table = Table(self._scan)
                 table.put(self._load())
@@ -249,7 +222,7 @@ class Table:
         scan: see `Columns`.
     """
 
-    def __init__(self, scan: Scan | None = None) -> None:
+    def __init__(self, scan: Scan) -> None:
         self._scan = scan
         self.keys = GrowingArray(np.int64)
         self.alive = GrowingArray(np.bool_)
@@ -282,7 +255,7 @@ class Table:
         return descriptions, arrays
 
     @classmethod
-    def from_arrays(cls, descriptions: Sequence[Any], arrays: Iterable[NDArray[Any]], scan: Scan | None) -> Table:
+    def from_arrays(cls, descriptions: Sequence[Any], arrays: Iterable[NDArray[Any]], scan: Scan) -> Table:
         """Return a table over these arrays, which it may change."""
         table, remaining = cls(scan), iter(arrays)
         table.keys, table.alive = GrowingArray.of(next(remaining)), GrowingArray.of(next(remaining))
@@ -392,8 +365,6 @@ class Table:
 
     def _takes_documents(self, condition: Condition) -> bool:
         """Whether a condition needs the documents because the columns do not hold the whole values."""
-        if self._scan is None:
-            return False
         if condition.key in (ID, TEXT):
             return True
         if not isinstance(condition, PartOfText | Range):
@@ -404,7 +375,6 @@ class Table:
         return isinstance(column, Strings) and column.cut and beginning(condition) > LONGEST
 
     def _scan_values(self, condition: Condition, rows: NDArray[np.int64] | None) -> Bools:
-        assert self._scan is not None
         matching = self.rows(self._scan(condition))
         result = np.zeros(self.size, np.bool_)
         result[matching[matching >= 0]] = True
@@ -439,7 +409,7 @@ class Table:
 
     def _column(self, kind: Kind | Literal["integer"]) -> Column:
         if kind == "string":
-            return Strings(whole=self._scan is None)
+            return Strings()
         return VocabularyColumn() if kind == "integer" else Numbers()
 
     def _append(self, keys: Keys) -> None:

@@ -395,10 +395,10 @@ class Truth:
         return {id_ for id_, (key, _, _) in existing.items() if key in keys}
 
     def _tally(self, connection: truth_file.TruthConnection) -> Tally:
-        row = connection.execute(truth_file.VALUE, ("tally",)).fetchone()
-        if row is None:
+        tally = self._meta_in(connection, "tally")
+        if tally is None:
             raise self._damaged("it has no tally")
-        return Tally.of(self._value("tally", row[0]))
+        return Tally.of(tally)
 
     def check_vectors(self, seq: int, count: int) -> None:
         """Check the number of vectors that were read as of a sequence number; not if that is no longer the last one.
@@ -559,14 +559,7 @@ class Truth:
         """
         last = self._row(LAST_KEY)[0]
         candidates = {key for key in keys if 0 < key <= last}
-        for batch in batched(candidates, VARIABLES):
-            candidates.difference_update(
-                key for (key,) in self._rows(f"SELECT key FROM tombstones WHERE key IN ({marks(batch)})", *batch)
-            )
-        for batch in batched(candidates, VARIABLES):  # one that was just written is there by now
-            candidates.difference_update(
-                key for (key,) in self._rows(f"SELECT key FROM documents WHERE key IN ({marks(batch)})", *batch)
-            )
+        candidates.difference_update(key for (key,) in self._rows(_KNOWN_KEYS, json.dumps(list(candidates))))
         if candidates:
             raise self._damaged(f"the document of key {min(candidates)} is not there, and was not deleted")
 
@@ -579,6 +572,8 @@ def _complaint(reader: Callable[..., object], *values: object) -> list[str]:
     return []
 
 
+_KNOWN_KEYS = """SELECT key FROM tombstones WHERE key IN (SELECT value FROM json_each(?1))
+    UNION ALL SELECT key FROM documents WHERE key IN (SELECT value FROM json_each(?1))"""
 _CHANGED_TOMBSTONE = "SELECT key, seq FROM tombstones WHERE typeof(seq) <> 'integer' OR seq < 1 OR seq > ? OR key < 1"
 _FOR_VIEWS = tuple(f'"{key}"' for key in (ACCESS, VALID_FROM, VALID_TO))
 _VECTORS_OF = "documents d LEFT JOIN vectors v ON v.key = d.key"

@@ -10,7 +10,7 @@ import secrets
 import sqlite3
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pointsman.store.history import DAY_SECONDS
 from pointsman.store.local.truth import local_history as history
@@ -72,7 +72,7 @@ class WritableTruth(Truth):
                 existing[item.document.id][0] if item.document.id in existing else next(new_keys) for item in prepared
             ]
             rows = [
-                (pack_text(item.document.text), item.metadata, _seal(item, key, seq), seq, item.document.id, key)
+                _stored_row(key, seq, item.document.id, item.document.text, item.metadata, item.digest)
                 for item, key in zip(prepared, keys, strict=True)
             ]
             old = [row for row in rows if row[4] in existing]
@@ -82,9 +82,8 @@ class WritableTruth(Truth):
             }
             self._keep(connection, list(old_seqs), seq, keys_with_vector)
             connection.executemany("UPDATE documents SET text=?, metadata=?, digest=?, seq=?, id=? WHERE key=?", old)
-            insert = "INSERT INTO documents (text, metadata, digest, seq, id, key) VALUES (?,?,?,?,?,?)"
             new = [row for row in rows if row[4] not in existing]
-            connection.executemany(insert, new)
+            connection.executemany(_INSERT, new)
             blobs = list(
                 zip(keys, (NO_VECTOR if vectors is None else vectors[number] for number in fresh), strict=True)
             )
@@ -190,10 +189,10 @@ class WritableTruth(Truth):
                 old_vectors += connection.execute(f"DELETE FROM vectors {condition}", batch).rowcount
                 for table in ("documents", "tombstones"):
                     connection.execute(f"DELETE FROM {table} {condition}", batch)
-            connection.executemany(
-                "INSERT INTO documents (text, metadata, digest, seq, id, key) VALUES (?,?,?,?,?,?)",
-                [(pack_text(row.text), row.metadata, _reseal(row, seq), seq, row.id, row.key) for row in rows],
-            )
+            stored_rows = [
+                _stored_row(row.key, seq, row.id, row.text, row.metadata, row.digest[:DIGEST]) for row in rows
+            ]
+            connection.executemany(_INSERT, stored_rows)
             blobs = seal_vectors([(row.key, row.vector) for row in rows if row.vector])
             connection.executemany("INSERT INTO vectors VALUES (?,?)", blobs)
             connection.executemany("INSERT INTO tombstones VALUES (?,?)", [(key, seq) for key in absent_keys])
@@ -296,14 +295,9 @@ class WritableTruth(Truth):
         ]
 
 
-def _seal(item: Prepared, key: int, seq: int) -> bytes:
-    """Return the digest of the content followed by the checksum of the row."""
-    return _sealed_row(item.digest, item.document.id, item.metadata, key, seq)
+_INSERT = "INSERT INTO documents (text, metadata, digest, seq, id, key) VALUES (?,?,?,?,?,?)"
 
 
-def _sealed_row(content: bytes, id_: str, metadata: str, key: int, seq: int) -> bytes:
-    return content + row_check(key, seq, id_, metadata, content)
-
-
-def _reseal(row: PastRow, seq: int) -> bytes:
-    return _sealed_row(row.digest[:DIGEST], row.id, row.metadata, row.key, seq)
+def _stored_row(key: int, seq: int, id_: str, text: str, metadata: str, content: bytes) -> tuple[Any, ...]:
+    """Return the values of `_INSERT`; ``digest`` is that of the content followed by the checksum of the row."""
+    return pack_text(text), metadata, content + row_check(key, seq, id_, metadata, content), seq, id_, key
