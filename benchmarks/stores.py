@@ -137,7 +137,7 @@ def bare(store: Any) -> Callable[[StoreQuery], Callable[[], object]]:
         return lambda _: lambda: None
     import psycopg
 
-    parameters = store._connections._parameters
+    parameters = store.connections._parameters
     connection = psycopg.connect(**parameters, autocommit=True, prepare_threshold=None)
     cursor = connection.cursor(binary=True)
 

@@ -98,7 +98,7 @@ def test_plain_dataset_has_no_further_table_and_sends_no_further_statement(
     store.write([Document("a", "one")])
     statements.clear()
     store.write([Document("a", "two")])
-    assert len(statements) == 17
+    assert len(statements) == 16
     statements.clear()
     store.search([StoreQuery("two")])
     assert len(statements) == 1

@@ -92,7 +92,7 @@ class TestPostgresIndex(TestPostgresStore):
     def test_there_is_an_index(self) -> None:
         store: Any = self.make()
         rows = store._rows(
-            f"select indisvalid from pg_index where indexrelid = '\"conformance\".{store._tables.index_name}'::regclass"
+            f"select indisvalid from pg_index where indexrelid = '\"conformance\".{store.tables.index_name}'::regclass"
         )
         assert rows == [(True,)]
 
@@ -170,7 +170,7 @@ class TestAsync:
             await connection.execute("select pg_sleep(30) /* cancelled */")
 
         async def cancel() -> None:
-            task = asyncio.create_task(store._connections.arun(slow))
+            task = asyncio.create_task(store.connections.arun(slow))
             await asyncio.sleep(0.3)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -191,7 +191,7 @@ class TestAsync:
         store.write([Document("1", "lamp")])
         for _ in range(20):
             assert len(asyncio.run(store.asearch([StoreQuery("lamp")]))[0].rankings[WORDS]) == 1
-        assert len(store._connections._loops) == 1
+        assert len(store.connections._loops) == 1
 
     def test_another_kind_of_event_loop(self, store: PostgresStore) -> None:
         store.write([Document("1", "lamp")], vectors_of([Document("1", "lamp")]), EMBEDDER)
@@ -418,8 +418,8 @@ class TestKeeping:
     def test_words_made_by_other_rules_are_made_anew(self, backend: PostgresBackend, store: PostgresStore) -> None:
         documents = odd_documents(40)
         store.write(documents)
-        store._connections.run(lambda c: c.execute(b"update tests.dataset set analyzer = 'old', tokens = 1"))
-        store._connections.run(lambda c: c.execute(f"truncate {store._tables.posting}".encode()))
+        store.connections.run(lambda c: c.execute(b"update tests.dataset set analyzer = 'old', tokens = 1"))
+        store.connections.run(lambda c: c.execute(f"truncate {store.tables.posting}".encode()))
         reopened_store = backend.open(name_of(backend, store))
         assert reopened_store is not None
         answer = reopened_store.search([StoreQuery("signal lamp", depth=100)])[0]
@@ -430,7 +430,7 @@ class TestKeeping:
 
     def test_what_a_newer_version_has_written_is_refused(self, backend: PostgresBackend, store: PostgresStore) -> None:
         name = name_of(backend, store)
-        store._connections.run(lambda c: c.execute(b"update tests.dataset set format = 3 where name = %s", (name,)))
+        store.connections.run(lambda c: c.execute(b"update tests.dataset set format = 3 where name = %s", (name,)))
         with pytest.raises(errors.FormatVersionError, match="format 3"):
             backend.open(name)
 
@@ -457,7 +457,7 @@ class TestKeeping:
         """As docs/stores.md grants it."""
         documents = odd_documents(20)
         store.write(documents, vectors_of(documents), EMBEDDER)
-        store._connections.run(
+        store.connections.run(
             lambda c: c.execute(
                 b"do $$ begin create role reader login; exception when duplicate_object then null; end $$;"
                 b"grant usage on schema tests to reader; grant select on all tables in schema tests to reader"
@@ -557,7 +557,7 @@ def test_damaged_row_is_an_error_that_names_the_document(
 
     store.write([Document("a", "signal", {"n": 1})])
     with psycopg.connect(postgres.url, autocommit=True) as connection:
-        connection.execute(f"update {store._tables.body} set metadata = %s".encode(), (metadata,))
+        connection.execute(f"update {store.tables.body} set metadata = %s".encode(), (metadata,))
     for read in (
         lambda: store.get(["a"]),
         lambda: store.search([StoreQuery("signal")]),

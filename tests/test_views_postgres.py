@@ -104,7 +104,7 @@ def test_a_source_is_looked_up_among_what_is_visible(
     psycopg = pytest.importorskip("psycopg")
     store: Any = view.store
     with psycopg.connect(url.partition("?")[0], autocommit=True) as connection:
-        connection.execute(f"analyze {store._tables.doc}")
+        connection.execute(f"analyze {store.tables.doc}")
     statements: list[tuple[str, dict[str, Any]]] = []
     real = type(store)._rows
 
@@ -155,7 +155,7 @@ def test_another_process_takes_documents_away(workspace: Workspace, url: str) ->
 def test_equal_permissions_are_one_signature(workspace: Workspace) -> None:
     store: Any = workspace.dataset("notes").store
     store_in_view = store.in_view(View.of(ANNA), lambda _: {})
-    rows = store._rows(f"select documents, tokens from {store._tables.signature} where documents > 0")
+    rows = store._rows(f"select documents, tokens from {store.tables.signature} where documents > 0")
     assert len(rows) == 4
     assert sum(documents for documents, _ in rows) == 12
     assert store_in_view.state == store.in_view(View.of([*ANNA, "user:other"]), lambda _: {}).state
@@ -168,9 +168,7 @@ def test_equal_permissions_are_one_signature(workspace: Workspace) -> None:
 def test_a_deleted_dataset_leaves_no_table(workspace: Workspace) -> None:
     store: Any = workspace.dataset("notes").store
     workspace.drop("notes")
-    tables = (
-        f"starts_with(relname, 'd{store._tables.number}_') and relnamespace = '{store._tables.schema}'::regnamespace"
-    )
+    tables = f"starts_with(relname, 'd{store.tables.number}_') and relnamespace = '{store.tables.schema}'::regnamespace"
     assert store._rows(f"select relname from pg_class where {tables}") == []
 
 

@@ -115,15 +115,11 @@ class PastStore(ABC):
 
     close: Callable[[], object]
     """Deletes the copy; so does the end of the program."""
+    _copy: Store
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._sequence, self._notes = -1, ""
-
-    @property
-    @abstractmethod
-    def _store(self) -> Store:
-        """The copy."""
 
     @abstractmethod
     def _read(self, work: Callable[[History], T]) -> T:
@@ -148,7 +144,7 @@ class PastStore(ABC):
             states, former_notes = self._read(lambda history: self._way_to(sequence, notes, history))
             self._become(states, former_notes)
             self._note_state(sequence, former_notes)
-        return self._store
+        return self._copy
 
     def _way_to(
         self, sequence: int, notes: str, history: History

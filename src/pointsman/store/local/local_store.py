@@ -449,6 +449,8 @@ class LocalPastStore(PastStore):
         bm25: ``k1`` and ``b``.
     """
 
+    _copy: LocalStore
+
     def __init__(self, store: LocalStore, name: str, bm25: Mapping[str, float]) -> None:
         super().__init__(name)
         self._source, self._bm25 = store, dict(bm25)
@@ -462,10 +464,6 @@ class LocalPastStore(PastStore):
 
     def _open_copy(self) -> LocalStore:
         return LocalStore(self._folder, {}, **self._bm25)
-
-    @property
-    def _store(self) -> LocalStore:
-        return self._copy
 
     def _read(self, work: Callable[[History], T]) -> T:
         return work(self._source.collection.truth)

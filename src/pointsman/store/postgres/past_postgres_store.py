@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
     from psycopg import Connection, Cursor
 
+    from pointsman.store.base_store import Store
+    from pointsman.store.postgres.postgres_rows import WriteTransaction
+
 
 _TEMPORARY: Final = "pg_temp"
 _COLUMNS: Final = {
@@ -49,6 +52,8 @@ class PostgresPastStore(PastStore):
         bm25: ``k1`` and ``b``.
     """
 
+    _copy: _Copy
+
     def __init__(self, store: PostgresWriter, name: str, bm25: Mapping[str, float]) -> None:
         super().__init__(name)
         self._source, self._bm25 = store, dict(bm25)
@@ -65,17 +70,12 @@ class PostgresPastStore(PastStore):
         self._copy.statistics()  # what it holds now
         self._note_state(sequence, notes)
 
-    @property
-    def _store(self) -> PostgresWriter:
-        return self._copy
-
-    def at(self, sequence: int, notes: str) -> PostgresWriter:
+    def at(self, sequence: int, notes: str) -> Store:
         """See `PastStore`; if the connection was lost, and the copy with it, there is another one."""
         if not self._connections.is_open:
             self.close()
             self._make_copy()
-        super().at(sequence, notes)
-        return self._copy
+        return super().at(sequence, notes)
 
     def _read(self, work: Callable[[History], T]) -> T:
         tables = self._source.tables
@@ -100,53 +100,38 @@ class _Copy(PostgresWriter):
         embedder, dimensions = own_notes.pop("embedder", None), own_notes.pop("dimensions", None)
         width = None if dimensions is None else int(dimensions)
 
-        def become(connection: Connection[Any]) -> None:
-            with connection.transaction(), connection.cursor(binary=True) as cursor:
-                self._fix_vectors(cursor, embedder, width)
-                self._replace(cursor, [key for key, _ in states], [row for _, row in states if row is not None], width)
-                self._replace_notes(cursor, own_notes)
+        def become(transaction: WriteTransaction) -> None:
+            if width is not None:
+                transaction.fix_embedder(embedder or "", width)
+            elif transaction.dimensions is not None:
+                transaction.drop_vectors()
+            if states:
+                _replace(transaction, [key for key, _ in states], [row for _, row in states if row is not None])
+            transaction.cursor.execute(f"delete from {self.tables.notes}")
+            values = list(own_notes), [escaped(value) for value in own_notes.values()]
+            transaction.cursor.execute(self.tables.insert_notes, values)
 
-        self._connections.run(become)
+        self._change(become)
         self._statistics = None
         self.statistics()
 
-    def _fix_vectors(self, cursor: Cursor[Any], embedder: str | None, dimensions: int | None) -> None:
-        """Make the copy have vectors of these dimensions, or none."""
-        state = self._lock_state(cursor)
-        if dimensions is not None:
-            self._fix_embedder(cursor, state, embedder or "", dimensions)
-        elif state.dimensions is not None:
-            cursor.execute(f"drop table {self._tables.vec}")
-            schema, number = self._tables.schema, self._tables.number
-            cursor.execute(f'update "{schema}".dataset set embedder = null, dimensions = null where number = {number}')
 
-    def _replace(self, cursor: Cursor[Any], keys: Sequence[int], rows: Sequence[PastRow], width: int | None) -> None:
-        """Replace the documents of some keys."""
-        if not keys:
-            return
-        state = self._lock_state(cursor)
-        documents = [Document(row.id, row.text, metadata_of(row.metadata)) for row in rows]
-        items = [Prepared(document, row.metadata, row.digest) for document, row in zip(documents, rows, strict=True)]
-        new_keys = [row.key for row in rows]
-        old_tokens = self._tokens_of(cursor, keys)
-        with self._counting(cursor, state.seq + 1, keys, new_keys):
-            self._write_postings(cursor, old_tokens, [])
-            cursor.execute(f"delete from {self._tables.doc} where id = any(%s::bigint[])", (list(keys),))
-            new_token_count = self._write_texts(cursor, items, new_keys, state.seq + 1, ()) if items else 0
-        if width is not None:
-            with_vector = [row for row in rows if row.vector is not None]
-            flat = np.frombuffer(b"".join(row.vector or b"" for row in with_vector), ">f4").astype(np.float32)
-            self._write_vectors(cursor, [row.key for row in with_vector], flat.reshape(-1, width))
-        old_token_count = sum(counter.total() for _, counter in old_tokens)
-        self._advance(cursor, state, len(rows) - len(old_tokens), new_token_count - old_token_count)
-
-    def _replace_notes(self, cursor: Cursor[Any], notes: Mapping[str, str]) -> None:
-        schema, number = self._tables.schema, self._tables.number
-        cursor.execute(f'delete from "{schema}".note where number = {number}')
-        cursor.execute(
-            f'insert into "{schema}".note (number, name, value) select {number}, * from unnest(%s::text[], %s::text[])',
-            (list(notes), [escaped(value) for value in notes.values()]),
-        )
+def _replace(transaction: WriteTransaction, keys: Sequence[int], rows: Sequence[PastRow]) -> None:
+    """Replace the documents of some keys."""
+    documents = [Document(row.id, row.text, metadata_of(row.metadata)) for row in rows]
+    items = [Prepared(document, row.metadata, row.digest) for document, row in zip(documents, rows, strict=True)]
+    new_keys = [row.key for row in rows]
+    old_tokens = transaction.tokens_of(keys)
+    with transaction.counting(keys, new_keys):
+        transaction.write_postings(old_tokens, [])
+        transaction.cursor.execute(f"delete from {transaction.tables.doc} where id = any(%s::bigint[])", (list(keys),))
+        new_token_count = transaction.write_texts(items, new_keys, ()) if items else 0
+    if transaction.dimensions is not None:
+        with_vector = [row for row in rows if row.vector is not None]
+        flat = np.frombuffer(b"".join(row.vector or b"" for row in with_vector), ">f4").astype(np.float32)
+        transaction.write_vectors([row.key for row in with_vector], flat.reshape(-1, transaction.dimensions))
+    old_token_count = sum(counter.total() for _, counter in old_tokens)
+    transaction.advance(len(rows) - len(old_tokens), new_token_count - old_token_count)
 
 
 def _of_one_snapshot(cursor: Cursor[Any]) -> None:

@@ -78,7 +78,6 @@ def all_notes(notes: Mapping[str, str], embedder: str | None, dimensions: int | 
 
 def switch(connection: Connection[Any], tables: Tables, days: int) -> None:
     """Keep versions for so many days from now on; 0: keep nothing, and delete what was kept."""
-    schema, number = tables.schema, tables.number
     with connection.transaction(), connection.cursor() as cursor:
         cursor.execute(f"select seq, {RETENTION} from {tables.row} for update")
         row = cursor.fetchone()
@@ -87,13 +86,9 @@ def switch(connection: Connection[Any], tables: Tables, days: int) -> None:
         sequence, retention = row
         cursor.execute(create(tables) if days else drop(tables))
         former = retention or {"from": sequence, "key": secrets.token_hex(16)}
-        cursor.execute(
-            f"update \"{schema}\".dataset set kept = jsonb_build_object('days', %s::int, 'from', %s::bigint, "
-            f"'key', %s::text) where number = {number}"
-            if days
-            else f'update "{schema}".dataset set kept = null where number = {number}',
-            (days, former["from"], former["key"]) if days else None,
-        )
+        kept = "jsonb_build_object('days', %s::int, 'from', %s::bigint, 'key', %s::text)" if days else "null"
+        values = (days, former["from"], former["key"]) if days else None
+        cursor.execute(tables.update(f"kept = {kept}"), values)
         if days and retention is None:
             _note_moment(cursor, tables, sequence, time.time())
 
@@ -151,11 +146,7 @@ def note_write(cursor: Cursor[Any], tables: Tables, seq: int, retention: Mapping
     first = int(retention["from"])
     if row is not None and row[0] > first:
         first = int(row[0])
-        cursor.execute(
-            f"update \"{tables.schema}\".dataset set kept = jsonb_set(kept, '{{from}}', to_jsonb(%s::bigint)) "
-            f"where number = {tables.number}",
-            (first,),
-        )
+        cursor.execute(tables.update("kept = jsonb_set(kept, '{from}', to_jsonb(%s::bigint))"), (first,))
     for name, column, sign in _EXPIRING:
         table = getattr(tables, name)
         cursor.execute(
@@ -215,8 +206,7 @@ class PostgresHistory:
     def former_notes(self) -> list[dict[str, str]]:
         """See `History`."""
         tables = self._tables
-        notes = self._rows(f'select name, value from "{tables.schema}".note where number = {tables.number}')
-        current = {name: unescaped(value) for name, value in notes}
+        current = {name: unescaped(value) for name, value in self._rows(f"select name, value from {tables.notes}")}
         changes = self._rows(f"select name, value from {tables.former} order by number desc")
         former_values = ((name, None if value is None else unescaped(value)) for name, value in changes)
         return list(notes_before(all_notes(current, self._embedder, self._dimensions), former_values))

@@ -62,7 +62,7 @@ class PostgresReader(Store):
     """The state of the view that was read last, and the keys of its documents with a vector."""
 
     def __init__(self, connections: Connections, tables: Tables, record: DatasetRow) -> None:
-        self._connections, self._tables, self._record = connections, tables, record
+        self.connections, self.tables, self.record = connections, tables, record
         self._scales = SCALES_OF[record.technique]
 
     # ── what is read ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -86,7 +86,7 @@ class PostgresReader(Store):
 
     def _condition(self, filters: Filter | None) -> Condition:
         """Return a condition for the documents ``d`` that exist and match."""
-        return Condition(filters, f"(select y.text from {self._tables.body} y where y.id = d.id)")
+        return Condition(filters, f"(select y.text from {self.tables.body} y where y.id = d.id)")
 
     def _document(self, key: str, text: str, metadata: str) -> Document:
         """Return the document in a row, as it is shown."""
@@ -99,13 +99,13 @@ class PostgresReader(Store):
         lookups = self._lookups(store_queries)
         if not any(lookups):
             return [self._lists(lookup, ()) for lookup in lookups]
-        rows = self._connections.run(lambda connection: _rows_of(connection, [lookup for lookup in lookups if lookup]))
+        rows = self.connections.run(lambda connection: _rows_of(connection, [lookup for lookup in lookups if lookup]))
         return self._answers(lookups, rows)
 
     @property
     def _awaits(self) -> bool:
         """Whether async calls have their own connections."""
-        return self._connections.session is None and _on_asyncio()
+        return self.connections.session is None and _on_asyncio()
 
     async def asearch(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
         """See `Store`."""
@@ -118,7 +118,7 @@ class PostgresReader(Store):
         )
         if not any(lookups):
             return [self._lists(lookup, ()) for lookup in lookups]
-        rows = await self._connections.arun(
+        rows = await self.connections.arun(
             lambda connection: _arows_of(connection, [lookup for lookup in lookups if lookup])
         )
         return self._answers(lookups, rows)
@@ -187,7 +187,7 @@ class PostgresReader(Store):
     def score(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:
         """See `Store`."""
         lookups = self._to_score(store_queries, keys)
-        rows = self._connections.run(lambda connection: _rows_of(connection, lookups)) if lookups else []
+        rows = self.connections.run(lambda connection: _rows_of(connection, lookups)) if lookups else []
         return [self._scores(lookup, lookup_rows) for lookup, lookup_rows in zip(lookups, rows, strict=True)]
 
     async def ascore(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:
@@ -195,7 +195,7 @@ class PostgresReader(Store):
         if not self._awaits:
             return await super().ascore(store_queries, keys)
         lookups = self._to_score(store_queries, keys)
-        rows = await self._connections.arun(lambda connection: _arows_of(connection, lookups)) if lookups else []
+        rows = await self.connections.arun(lambda connection: _arows_of(connection, lookups)) if lookups else []
         return [self._scores(lookup, lookup_rows) for lookup, lookup_rows in zip(lookups, rows, strict=True)]
 
     def _to_score(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[_Lookup]:
@@ -218,14 +218,9 @@ class PostgresReader(Store):
 
     # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    @property
-    def _select(self) -> str:
-        tables = self._tables
-        return f"select d.id, d.key, y.text, y.metadata from {tables.doc} d join {tables.body} y on y.id = d.id"
-
     def _reads(self, keys: Sequence[Any]) -> _Lookup:
         condition = self._condition(None)
-        statement = f"{self._select} where d.id = any(%(ids)s::bigint[]) and {condition.sql}"
+        statement = f"{self.tables.select} where d.id = any(%(ids)s::bigint[]) and {condition.sql}"
         return _Lookup((), statement, {**condition.parameters, "ids": list(keys)})
 
     def fetch(self, keys: Sequence[Any]) -> list[Document | None]:
@@ -233,14 +228,14 @@ class PostgresReader(Store):
         if not keys:
             return []
         return self._in_order(
-            keys, self._connections.run(lambda connection: _rows_of(connection, [self._reads(keys)]))[0]
+            keys, self.connections.run(lambda connection: _rows_of(connection, [self._reads(keys)]))[0]
         )
 
     async def afetch(self, keys: Sequence[Any]) -> list[Document | None]:
         """See `Store`."""
         if not keys or not self._awaits:
             return await super().afetch(keys)
-        rows = await self._connections.arun(lambda connection: _arows_of(connection, [self._reads(keys)]))
+        rows = await self.connections.arun(lambda connection: _arows_of(connection, [self._reads(keys)]))
         return self._in_order(keys, rows[0])
 
     def _in_order(self, keys: Sequence[Any], rows: Iterable[Any]) -> list[Document | None]:
@@ -253,7 +248,7 @@ class PostgresReader(Store):
         if not keys:
             return [None] * len(ids)
         condition = self._condition(None)
-        sql = f"{self._select} where d.key = any(%(ids)s::text[]) and {condition.sql}"
+        sql = f"{self.tables.select} where d.key = any(%(ids)s::text[]) and {condition.sql}"
         rows = self._rows(sql, ids=keys, **condition.parameters)
         documents = {document.id: document for document in (self._document(*row[1:]) for row in rows)}
         return [documents.get(id_) for id_ in ids]
@@ -261,7 +256,7 @@ class PostgresReader(Store):
     def keys(self, ids: Sequence[str]) -> dict[str, Any]:
         """See `Store`."""
         keys, condition = [escaped(id_) for id_ in ids if storable(id_)], self._condition(None)
-        sql = f"select d.key, d.id from {self._tables.doc} d where d.key = any(%(ids)s::text[]) and {condition.sql}"
+        sql = f"select d.key, d.id from {self.tables.doc} d where d.key = any(%(ids)s::text[]) and {condition.sql}"
         rows = self._rows(sql, ids=keys, **condition.parameters) if keys else ()
         numbers = {unescaped(key): number for key, number in rows}
         return {id_: numbers[id_] for id_ in ids if id_ in numbers}
@@ -270,7 +265,7 @@ class PostgresReader(Store):
         """See `Store`."""
         last = position(after)
         condition = self._condition(filters)
-        sql = f"{self._select} where d.id > %(last)s and {condition.sql} order by d.id limit %(limit)s"
+        sql = f"{self.tables.select} where d.id > %(last)s and {condition.sql} order by d.id limit %(limit)s"
         rows = self._rows(sql, last=last, limit=limit + 1, **condition.parameters)
         documents = [self._document(*row[1:]) for row in rows[:limit]]
         return Page(documents, str(rows[limit - 1][0]) if len(rows) > limit else None)
@@ -279,20 +274,20 @@ class PostgresReader(Store):
         """See `Store`."""
         if source is None:
             condition = self._condition(filters)
-            sql = f"select d.key from {self._tables.doc} d where {condition.sql} order by d.id"
+            sql = f"select d.key from {self.tables.doc} d where {condition.sql} order by d.id"
             return [unescaped(key) for (key,) in self._rows(sql, **condition.parameters)]
         from pointsman.values.filters import Equals
 
         of_source = Equals("source", source)
         condition = self._condition(of_source if filters is None else of_source & filters)
-        rows = self._rows(f"{self._select} where {condition.sql} order by d.id", **condition.parameters)
+        rows = self._rows(f"{self.tables.select} where {condition.sql} order by d.id", **condition.parameters)
         documents = (self._document(*row[1:]) for row in rows)  # lists that contain the source pass the filter too
         return [document.id for document in documents if document.metadata.get("source") == source]
 
     def count(self, filters: Filter | None = None) -> int:
         """See `Store`."""
         condition = self._condition(filters)
-        rows = self._rows(f"select count(*) from {self._tables.doc} d where {condition.sql}", **condition.parameters)
+        rows = self._rows(f"select count(*) from {self.tables.doc} d where {condition.sql}", **condition.parameters)
         return int(rows[0][0])
 
     def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
@@ -300,7 +295,7 @@ class PostgresReader(Store):
         dimensions = self.latest_dimensions()
         if dimensions is None or (keys is not None and not keys):
             return np.zeros((0, dimensions or 0), np.float32)
-        condition, tables = self._condition(None), self._tables
+        condition, tables = self._condition(None), self.tables
         sql = (
             f"select e.v from {tables.vec} e join {tables.doc} d on d.id = e.id "
             f"join unnest(%(ids)s::bigint[]) with ordinality u(id, n) on u.id = e.id where {condition.sql} order by u.n"
@@ -321,11 +316,11 @@ class PostgresReader(Store):
             with connection.cursor(binary=True) as cursor:
                 return cursor.execute(sql, parameters).fetchall()
 
-        return self._connections.run(rows)
+        return self.connections.run(rows)
 
     def _only_row(self, rows: Sequence[Any]) -> Any:
         if not rows:
-            raise ReplacedError(f"{self._connections.label}: the dataset was deleted or recreated; open it again")
+            raise ReplacedError(f"{self.connections.label}: the dataset was deleted or recreated; open it again")
         return rows[0]
 
 

@@ -12,131 +12,101 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from pointsman.store.postgres import postgres_history as history
-from pointsman.store.postgres.postgres_history import RETENTION
-from pointsman.store.postgres.postgres_reader import DatasetRow, PostgresReader, document_of
+from pointsman.store.postgres.postgres_reader import document_of
 from pointsman.store.postgres.signature import signature_of
 from pointsman.store.postgres.statements import Tables, escaped, facts_of, unescaped
 from pointsman.store.prepared_documents import check_embedder
 from pointsman.text import DEFAULT_ANALYZER
-from pointsman.values.types import AddResult, Document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
-    from psycopg import Connection, Cursor
+    from psycopg import Cursor
 
-    from pointsman.store.postgres.postgres_connections import Connections
     from pointsman.store.prepared_documents import Prepared
+    from pointsman.values.types import Document
 
 
-class PostgresRows(PostgresReader):
-    """The rows of one dataset, as they are written inside a transaction: texts, vectors, postings, counters."""
+@dataclass(slots=True)
+class WriteTransaction:
+    """A transaction that writes to one dataset, whose row in the catalogue it has locked.
 
-    _retention: Mapping[str, Any] | None
-    _embedder: str | None
-    _dimensions: int | None
+    Attributes:
+        cursor: in the transaction; it returns rows in binary form.
+        tables: of the dataset.
+        last_seq: the sequence number of the last write.
+        embedder: of the dataset's vectors; None before the first.
+        dimensions: of these; None before the first.
+        retention: what versions are kept; None: none.
+    """
+
+    cursor: Cursor[Any]
+    tables: Tables
+    last_seq: int
+    embedder: str | None
+    dimensions: int | None
+    retention: Mapping[str, Any] | None
 
     @property
-    def connections(self) -> Connections:
-        """The connections to the database."""
-        return self._connections
+    def seq(self) -> int:
+        """The sequence number of this write."""
+        return self.last_seq + 1
 
-    @property
-    def tables(self) -> Tables:
-        """The tables of the dataset."""
-        return self._tables
-
-    @property
-    def record(self) -> DatasetRow:
-        """The catalogue's entry, as it was when the dataset was opened."""
-        return self._record
-
-    def _write_metadata(self, cursor: Cursor[Any], items: Sequence[tuple[int, Prepared]], seq: int) -> None:
+    def write_metadata(self, items: Sequence[tuple[int, Prepared]]) -> None:
         """Replace the metadata of documents by number; words and vectors stay."""
         if not items:
             return
         ids = [id_ for id_, _ in items]
-        cursor.execute(
-            f"update {self._tables.doc} d set seq = %s, digest = u.digest, facts = u.facts::jsonb, "
+        self.cursor.execute(
+            f"update {self.tables.doc} d set seq = %s, digest = u.digest, facts = u.facts::jsonb, "
             "signature = u.signature from unnest(%s::int[], %s::bytea[], %s::text[], %s::int[]) "
             "u(id, digest, facts, signature) where d.id = u.id",
             (
-                seq,
+                self.seq,
                 ids,
                 [item.digest for _, item in items],
                 [facts_of(item.document.metadata) for _, item in items],
-                self._signature_numbers(cursor, [item.document for _, item in items]),
+                self.signature_numbers([item.document for _, item in items]),
             ),
         )
-        cursor.execute(
-            f"update {self._tables.body} y set metadata = u.metadata "
+        self.cursor.execute(
+            f"update {self.tables.body} y set metadata = u.metadata "
             "from unnest(%s::int[], %s::text[]) u(id, metadata) where y.id = u.id",
             (ids, [item.metadata for _, item in items]),
         )
 
-    def _write_texts(
-        self, cursor: Cursor[Any], items: Sequence[Prepared], ids: Sequence[int], seq: int, replaced_keys: Sequence[int]
-    ) -> int:
+    def write_texts(self, items: Sequence[Prepared], ids: Sequence[int], replaced_ids: Sequence[int]) -> int:
         """Write documents and their postings, without vectors; return how many tokens there are more than before."""
         tokens = [Counter(DEFAULT_ANALYZER.tokens(item.document.searchable)) for item in items]
         lengths = [counter.total() for counter in tokens]
-        old_tokens = self._tokens_of(cursor, replaced_keys)
-        self._write_documents(cursor, items, ids, lengths, seq, replaced_keys)
-        self._write_postings(cursor, old_tokens, list(zip(ids, tokens, lengths, strict=True)))
+        old_tokens = self.tokens_of(replaced_ids)
+        self._write_documents(items, ids, lengths, replaced_ids)
+        self.write_postings(old_tokens, list(zip(ids, tokens, lengths, strict=True)))
         return sum(lengths) - sum(counter.total() for _, counter in old_tokens)
 
-    def _write_vectors(self, cursor: Cursor[Any], ids: Sequence[int], vectors: NDArray[np.float32]) -> None:
-        copy_vectors(cursor, self._tables.vec, ids, [vector_digest(row) for row in vectors], vectors)
+    def write_vectors(self, ids: Sequence[int], vectors: NDArray[np.float32], digests: Sequence[bytes] = ()) -> None:
+        """Write the vectors of documents that have none; their digests are computed unless given."""
+        _copy_vectors(self.cursor, self.tables.vec, ids, digests or list(map(vector_digest, vectors)), vectors)
 
-    def _embed(
-        self, connection: Connection[Any], items: Sequence[Prepared], vectors: NDArray[np.float32], name: str
-    ) -> AddResult:
-        """Write only vectors, and only of documents that are stored unchanged."""
-        digests = [vector_digest(row) for row in vectors]
-        with connection.transaction(), connection.cursor(binary=True) as cursor:
-            state = self._lock_state(cursor)
-            self._fix_embedder(cursor, state, name, vectors.shape[1])
-            existing = self._existing(cursor, items, with_vectors=True)
-            stored_rows = [
-                (index, old)
-                for index, item in enumerate(items)
-                if (old := existing.get(item.document.id)) is not None and old.digest == item.digest
-            ]
-            fresh = [(index, old.id) for index, old in stored_rows if old.vector != digests[index]]
-            if fresh:
-                indices, ids = [index for index, _ in fresh], [id_ for _, id_ in fresh]
-                if state.retention is not None:
-                    history.keep(cursor, self._tables, ids, state.seq + 1, vectors.shape[1])
-                    stamp = f"update {self._tables.doc} set seq = %s where id = any(%s::bigint[])"
-                    cursor.execute(stamp, (state.seq + 1, ids))
-                with self._counting(cursor, state.seq + 1, ids, ids):
-                    cursor.execute(f"delete from {self._tables.vec} where id = any(%s::bigint[])", (ids,))
-                    copy_vectors(cursor, self._tables.vec, ids, [digests[n] for n in indices], vectors[indices])
-                self._advance(cursor, state, 0, 0)
-        return AddResult(0, len(fresh), len(stored_rows) - len(fresh))
-
-    def _lock_state(self, cursor: Cursor[Any]) -> DatasetState:
-        """Lock the dataset's row until the transaction ends, and return it."""
-        cursor.execute(f"select seq, embedder, dimensions, {RETENTION} from {self._tables.row} for update")
-        return DatasetState(*self._only_row(cursor.fetchall()))
-
-    def _advance(self, cursor: Cursor[Any], state: DatasetState, documents: int, tokens: int) -> None:
+    def advance(self, documents: int, tokens: int) -> None:
         """Count a write, and the documents and tokens that there are more than before."""
-        schema, number = self._tables.schema, self._tables.number
-        cursor.execute(
-            f'update "{schema}".dataset set seq = seq + 1, documents = documents + %s, tokens = tokens + %s '
-            f"where number = {number}",
-            (documents, tokens),
-        )
-        if state.retention is not None:
-            history.note_write(cursor, self._tables, state.seq + 1, state.retention)
+        counts = "seq = seq + 1, documents = documents + %s, tokens = tokens + %s"
+        self.cursor.execute(self.tables.update(counts), (documents, tokens))
+        if self.retention is not None:
+            history.note_write(self.cursor, self.tables, self.seq, self.retention)
 
-    def _signature_numbers(self, cursor: Cursor[Any], documents: Sequence[Document]) -> list[int]:
+    def keep(self, ids: Sequence[int], *, with_vectors: bool = True) -> None:
+        """Keep documents that are about to be replaced or deleted, if versions are kept; else without their vectors."""
+        if self.retention is not None:
+            keep = history.keep if with_vectors else history.keep_without_vector
+            keep(self.cursor, self.tables, ids, self.seq, self.dimensions)
+
+    def signature_numbers(self, documents: Sequence[Document]) -> list[int]:
         """Return the number of each document's signature; new signatures get one."""
         signatures = [signature_of(document.metadata) for document in documents]
         digests = {text: hashlib.blake2b(text.encode(), digest_size=16).digest() for text in set(signatures)}
-        table = self._tables.signature
+        cursor, table = self.cursor, self.tables.signature
         cursor.execute(f"select digest, id from {table} where digest = any(%s)", (list(digests.values()),))
         numbers: dict[bytes, int] = dict(cursor.fetchall())
         missing = sorted((digest, text) for text, digest in digests.items() if digest not in numbers)
@@ -150,83 +120,71 @@ class PostgresRows(PostgresReader):
         return [numbers[digests[text]] for text in signatures]
 
     @contextmanager
-    def _counting(
-        self, cursor: Cursor[Any], seq: int, old_ids: Sequence[int], new_ids: Sequence[int]
-    ) -> Iterator[None]:
+    def counting(self, old_ids: Sequence[int], new_ids: Sequence[int]) -> Iterator[None]:
         """Note what a write changes by signature: the number of documents, and of their tokens.
 
         Args:
-            cursor: in the transaction of the write.
-            seq: the sequence number of the write.
             old_ids: the numbers of the documents that it replaces, changes or deletes.
             new_ids: the numbers of those that exist after it.
         """
-        changes = {number: [-documents, -tokens] for number, documents, tokens in self._sizes(cursor, old_ids)}
+        changes = {number: [-documents, -tokens] for number, documents, tokens in self._sizes(old_ids)}
         yield
-        for number, documents, tokens in self._sizes(cursor, new_ids):
+        for number, documents, tokens in self._sizes(new_ids):
             change = changes.setdefault(number, [0, 0])
             change[0] += documents
             change[1] += tokens
-        cursor.execute(
-            f"update {self._tables.signature} s set documents = s.documents + u.documents, "
+        self.cursor.execute(
+            f"update {self.tables.signature} s set documents = s.documents + u.documents, "
             "tokens = s.tokens + u.tokens, changed = %s "
             "from unnest(%s::int[], %s::bigint[], %s::bigint[]) u(id, documents, tokens) where s.id = u.id",
-            (seq, list(changes), *([change[column] for change in changes.values()] for column in (0, 1))),
+            (self.seq, list(changes), *([change[column] for change in changes.values()] for column in (0, 1))),
         )
 
-    def _sizes(self, cursor: Cursor[Any], ids: Sequence[int]) -> list[Any]:
+    def _sizes(self, ids: Sequence[int]) -> list[Any]:
         """Return each signature of these documents, with the number of documents and of their tokens."""
         if not ids:
             return []
-        cursor.execute(
-            f"select signature, count(*)::bigint, sum(length)::bigint from {self._tables.doc} "
+        self.cursor.execute(
+            f"select signature, count(*)::bigint, sum(length)::bigint from {self.tables.doc} "
             "where id = any(%s::bigint[]) group by signature",
             (list(ids),),
         )
-        return cursor.fetchall()
+        return self.cursor.fetchall()
 
-    def _fix_embedder(self, cursor: Cursor[Any], state: DatasetState, name: str, dimensions: int) -> None:
-        if state.dimensions is None:
-            cursor.execute(self._tables.create_vectors(dimensions).replace("%", "%%"), binary=False)
-            schema, number = self._tables.schema, self._tables.number
-            cursor.execute(
-                f'update "{schema}".dataset set embedder = %s, dimensions = %s where number = {number}',
-                (name, dimensions),
-            )
-            if state.retention is not None:
-                former = dict.fromkeys(history.all_notes({}, name, dimensions))
-                history.keep_notes(cursor, self._tables, state.seq + 1, former)
+    def fix_embedder(self, name: str, dimensions: int) -> None:
+        """Set the dataset's embedder with its first vectors.
+
+        Raises:
+            InputError: the dataset has vectors of another embedder.
+        """
+        if self.dimensions is not None:
+            check_embedder("this dataset", (self.embedder, self.dimensions), name, dimensions)
             return
-        check_embedder("this dataset", (state.embedder, state.dimensions), name, dimensions)
+        self.cursor.execute(self.tables.create_vectors(dimensions).replace("%", "%%"), binary=False)
+        self.cursor.execute(self.tables.update("embedder = %s, dimensions = %s"), (name, dimensions))
+        self.embedder, self.dimensions = name, dimensions
+        if self.retention is not None:
+            former = dict.fromkeys(history.all_notes({}, name, dimensions))
+            history.keep_notes(self.cursor, self.tables, self.seq, former)
 
-    def _existing(self, cursor: Cursor[Any], items: Sequence[Prepared], *, with_vectors: bool) -> dict[str, StoredRow]:
-        """Return the stored rows of these documents, by id."""
-        tables = self._tables
-        vector = f"(select e.digest from {tables.vec} e where e.id = d.id)" if with_vectors else "null::bytea"
-        cursor.execute(
-            f"select d.key, d.id, d.digest, {vector} from {tables.doc} d where d.key = any(%s::text[])",
-            ([escaped(item.document.id) for item in items],),
-        )
-        return {unescaped(key): StoredRow(*row) for key, *row in cursor.fetchall()}
+    def drop_vectors(self) -> None:
+        """Drop all vectors, and forget their embedder."""
+        self.cursor.execute(f"drop table {self.tables.vec}")
+        self.cursor.execute(self.tables.update("embedder = null, dimensions = null"))
+        self.embedder = self.dimensions = None
 
-    def _tokens_of(self, cursor: Cursor[Any], ids: Sequence[int]) -> list[tuple[int, Counter[str]]]:
+    def tokens_of(self, ids: Sequence[int]) -> list[tuple[int, Counter[str]]]:
         """Return the words currently stored for documents, so that their postings can be removed."""
         if not ids:
             return []
-        cursor.execute(f"{self._select} where d.id = any(%s::bigint[])", (list(ids),))
-        rows = cursor.fetchall()
+        self.cursor.execute(f"{self.tables.select} where d.id = any(%s::bigint[])", (list(ids),))
+        rows = self.cursor.fetchall()
         return [(row[0], Counter(DEFAULT_ANALYZER.tokens(document_of(*row[1:]).searchable))) for row in rows]
 
     def _write_documents(
-        self,
-        cursor: Cursor[Any],
-        items: Sequence[Prepared],
-        ids: Sequence[int],
-        lengths: Sequence[int],
-        seq: int,
-        replaced_keys: Sequence[int],
+        self, items: Sequence[Prepared], ids: Sequence[int], lengths: Sequence[int], replaced_ids: Sequence[int]
     ) -> None:
-        tables = self._tables
+        cursor, tables = self.cursor, self.tables
         cursor.execute(
             f"""insert into {tables.doc} (id, key, length, seq, digest, facts, signature)
                 select id, key, length, %s, digest, facts::jsonb, signature
@@ -235,33 +193,28 @@ class PostgresRows(PostgresReader):
                 on conflict (id) do update set length = excluded.length, seq = excluded.seq,
                   digest = excluded.digest, facts = excluded.facts, signature = excluded.signature""",
             (
-                seq,
+                self.seq,
                 list(ids),
                 [escaped(item.document.id) for item in items],
                 list(lengths),
                 [item.digest for item in items],
                 [facts_of(item.document.metadata) for item in items],
-                self._signature_numbers(cursor, [item.document for item in items]),
+                self.signature_numbers([item.document for item in items]),
             ),
         )
-        if replaced_keys:
-            other_tables = [tables.body] if self._known_dimensions(cursor) is None else [tables.body, tables.vec]
+        if replaced_ids:
+            other_tables = [tables.body] if self.dimensions is None else [tables.body, tables.vec]
             for table in other_tables:
-                cursor.execute(f"delete from {table} where id = any(%s::bigint[])", (list(replaced_keys),))
+                cursor.execute(f"delete from {table} where id = any(%s::bigint[])", (list(replaced_ids),))
         with cursor.copy(f"copy {tables.body} (id, text, metadata) from stdin") as copy:
             for id_, item in zip(ids, items, strict=True):
                 copy.write_row((id_, escaped(item.document.text), item.metadata))
 
-    def _known_dimensions(self, cursor: Cursor[Any]) -> int | None:
-        cursor.execute(f"select dimensions from {self._tables.row}")
-        dimensions: int | None = self._only_row(cursor.fetchall())[0]
-        return dimensions
-
-    def _write_postings(
-        self, cursor: Cursor[Any], old: Sequence[tuple[int, Counter[str]]], new: Sequence[tuple[int, Counter[str], int]]
+    def write_postings(
+        self, old: Sequence[tuple[int, Counter[str]]], new: Sequence[tuple[int, Counter[str], int]]
     ) -> None:
         """Remove the postings of some documents and insert those of others; frequencies are updated."""
-        tables = self._tables
+        cursor, tables = self.cursor, self.tables
         change = Counter(itertools.chain.from_iterable(counter for _, counter, _ in new))
         change.subtract(itertools.chain.from_iterable(counter for _, counter in old))
         if not change:
@@ -296,22 +249,24 @@ class PostgresRows(PostgresReader):
 
 
 @dataclass(frozen=True, slots=True)
-class DatasetState:
-    """The dataset's row, as read by the writer."""
-
-    seq: int
-    embedder: str | None
-    dimensions: int | None
-    retention: Mapping[str, Any] | None
-
-
-@dataclass(frozen=True, slots=True)
 class StoredRow:
     """The stored row of a document."""
 
     id: int
     digest: bytes
     vector: bytes | None
+
+
+def stored_rows(
+    cursor: Cursor[Any], tables: Tables, items: Sequence[Prepared], *, with_vectors: bool
+) -> dict[str, StoredRow]:
+    """Return the stored rows of these documents, by id."""
+    vector = f"(select e.digest from {tables.vec} e where e.id = d.id)" if with_vectors else "null::bytea"
+    cursor.execute(
+        f"select d.key, d.id, d.digest, {vector} from {tables.doc} d where d.key = any(%s::text[])",
+        ([escaped(item.document.id) for item in items],),
+    )
+    return {unescaped(key): StoredRow(*row) for key, *row in cursor.fetchall()}
 
 
 def unused_ids(cursor: Cursor[Any], table: str, count: int) -> list[int]:
@@ -342,7 +297,7 @@ def _copy_integers(cursor: Cursor[Any], table: str, rows: NDArray[np.int32]) -> 
         copy.write(_COPY_BEGIN + block.tobytes() + _COPY_END)
 
 
-def copy_vectors(
+def _copy_vectors(
     cursor: Cursor[Any], table: str, ids: Sequence[int], digests: Sequence[bytes], vectors: NDArray[np.float32]
 ) -> None:
     """Copy rows of id, digest and vector, in PostgreSQL's binary format."""

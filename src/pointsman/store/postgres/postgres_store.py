@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pointsman.store.postgres import postgres_history as history
 from pointsman.store.postgres.past_postgres_store import PostgresPastStore
 from pointsman.store.postgres.postgres_reader import document_of
+from pointsman.store.postgres.postgres_rows import stored_rows
 from pointsman.store.postgres.postgres_writer import BATCH_DOCUMENTS, PostgresWriter
 from pointsman.store.postgres.statements import escaped
 from pointsman.store.prepared_documents import prepare, storable
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
     from pointsman.store.base_store import PastStates
-    from pointsman.store.postgres.postgres_rows import StoredRow
+    from pointsman.store.postgres.postgres_rows import StoredRow, WriteTransaction
     from pointsman.values.filters import Filter
     from pointsman.values.types import Document
 
@@ -42,9 +43,7 @@ class PostgresStore(PostgresWriter):
     """
 
     def __repr__(self) -> str:
-        return (
-            f"PostgresStore({self._connections.label!r}, schema={self._tables.schema!r}, number={self._record.number})"
-        )
+        return f"PostgresStore({self.connections.label!r}, schema={self.tables.schema!r}, number={self.record.number})"
 
     def unchanged(self, documents: Sequence[Document]) -> list[bool]:
         """See `Store`."""
@@ -55,9 +54,9 @@ class PostgresStore(PostgresWriter):
 
         def read_rows(connection: Connection[Any]) -> dict[str, StoredRow]:
             with connection.cursor(binary=True) as cursor:
-                return self._existing(cursor, items, with_vectors=with_vectors)
+                return stored_rows(cursor, self.tables, items, with_vectors=with_vectors)
 
-        existing = self._connections.run(read_rows) if items else {}
+        existing = self.connections.run(read_rows) if items else {}
         return [
             (old := existing.get(item.document.id)) is not None
             and old.digest == item.digest
@@ -67,9 +66,9 @@ class PostgresStore(PostgresWriter):
 
     def bare(self, limit: int) -> list[Document]:
         """See `Store`."""
-        has_vector = f"exists (select from {self._tables.vec} e where e.id = d.id)"
+        has_vector = f"exists (select from {self.tables.vec} e where e.id = d.id)"
         condition = "true" if self.latest_dimensions() is None else f"not {has_vector}"
-        rows = self._rows(f"{self._select} where {condition} order by d.id limit %(limit)s", limit=limit)
+        rows = self._rows(f"{self.tables.select} where {condition} order by d.id limit %(limit)s", limit=limit)
         return [document_of(*row[1:]) for row in rows]
 
     def delete(self, ids: Sequence[str] | None = None, filters: Filter | None = None) -> int:
@@ -89,31 +88,27 @@ class PostgresStore(PostgresWriter):
         return total
 
     def _delete(self, condition: str, parameters: Mapping[str, Any]) -> int:
-        tables = self._tables
-
-        def delete(connection: Connection[Any]) -> int:
-            with connection.transaction(), connection.cursor(binary=True) as cursor:
-                state = self._lock_state(cursor)
-                cursor.execute(f"select d.id from {tables.doc} d where {condition}", parameters)
-                numbers = [row[0] for row in cursor.fetchall()]
-                if numbers:
-                    if state.retention is not None:
-                        history.keep(cursor, tables, numbers, state.seq + 1, state.dimensions)
-                    old_tokens = self._tokens_of(cursor, numbers)
-                    self._write_postings(cursor, old_tokens, [])
-                    with self._counting(cursor, state.seq + 1, numbers, ()):
-                        cursor.execute(f"delete from {tables.doc} where id = any(%s::bigint[])", (numbers,))
-                    self._advance(cursor, state, -len(numbers), -sum(counter.total() for _, counter in old_tokens))
+        def delete(transaction: WriteTransaction) -> int:
+            cursor, doc = transaction.cursor, self.tables.doc
+            cursor.execute(f"select d.id from {doc} d where {condition}", parameters)
+            numbers = [row[0] for row in cursor.fetchall()]
+            if numbers:
+                transaction.keep(numbers)
+                old_tokens = transaction.tokens_of(numbers)
+                transaction.write_postings(old_tokens, [])
+                with transaction.counting(numbers, ()):
+                    cursor.execute(f"delete from {doc} where id = any(%s::bigint[])", (numbers,))
+                transaction.advance(-len(numbers), -sum(counter.total() for _, counter in old_tokens))
             return len(numbers)
 
-        number = self._connections.run(delete)
+        number = self._change(delete)
         if number:
             self._statistics = None
         return number
 
     def keep_versions(self, days: int) -> None:
         """See `Store`."""
-        self._connections.run(lambda connection: history.switch(connection, self._tables, days))
+        self.connections.run(lambda connection: history.switch(connection, self.tables, days))
         self._statistics = None
         self.statistics()
 
@@ -123,13 +118,13 @@ class PostgresStore(PostgresWriter):
 
     def drop(self) -> None:
         """See `Store`."""
-        schema, number = self._tables.schema, self._tables.number
+        tables = self.tables
 
         def drop(connection: Connection[Any]) -> None:
-            with connection.transaction(), connection.cursor() as cursor:
-                cursor.execute(f"select from {self._tables.row} for update")
-                cursor.execute(self._tables.drop)
-                cursor.execute(f'delete from "{schema}".dataset where number = {number}')
+            with connection.transaction():
+                connection.execute(f"select from {tables.row} for update")
+                connection.execute(tables.drop)
+                connection.execute(f"delete from {tables.row}")
 
-        self._connections.run(drop)
+        self.connections.run(drop)
         self._statistics = None

@@ -33,9 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.store.base_store import Store
-    from pointsman.store.postgres.postgres_connections import Connections
-    from pointsman.store.postgres.postgres_reader import DatasetRow
-    from pointsman.store.postgres.statements import Condition, Tables
+    from pointsman.store.postgres.statements import Condition
     from pointsman.values.filters import Filter
     from pointsman.values.types import Document
     from pointsman.values.views import View
@@ -118,9 +116,6 @@ class PostgresViewStore(StoreView, PostgresReader):
     """The documents of a store that exist in a view.
 
     Args:
-        connections: connections to the database.
-        tables: of the dataset.
-        record: the catalogue's entry.
         store: the store with all documents.
         signatures: the signatures of the documents that exist.
         admit: returns the signatures that a view admits now.
@@ -131,18 +126,15 @@ class PostgresViewStore(StoreView, PostgresReader):
 
     def __init__(
         self,
-        connections: Connections,
-        tables: Tables,
-        record: DatasetRow,
         store: PostgresReader,
         signatures: AdmittedSignatures,
         admit: Callable[[View], AdmittedSignatures],
         notes: Callable[[Store], Mapping[str, str]] = lambda _: {},
     ) -> None:
-        super().__init__(connections, tables, record)
+        super().__init__(store.connections, store.tables, store.record)
         self.measure_by(store, notes)
         self._signatures, self._admit = signatures, admit
-        self._statements = ViewTables(tables, record.k1, record.b)
+        self._statements = ViewTables(store.tables, store.record.k1, store.record.b)
         self._with_vectors: int | None = None
         self._documents: int | None = None
 
@@ -172,10 +164,7 @@ class PostgresViewStore(StoreView, PostgresReader):
     def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> PostgresViewStore:
         """See `Store`; those of these documents that are valid on a day."""
         self._check_part(view)
-        signatures = self._signatures.among(self._admit(view))
-        return PostgresViewStore(
-            self._connections, self._tables, self._record, self._store, signatures, self._admit, notes
-        )
+        return PostgresViewStore(self._store, self._signatures.among(self._admit(view)), self._admit, notes)
 
     # ── what is read ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -208,7 +197,7 @@ class PostgresViewStore(StoreView, PostgresReader):
     def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
         """See `Store`; the cursor is the number of documents before the page: keys would tell of others between."""
         start, condition = position(after), self._condition(filters)
-        sql = f"{self._select} where {condition.sql} order by d.id offset %(start)s limit %(limit)s"
+        sql = f"{self.tables.select} where {condition.sql} order by d.id offset %(start)s limit %(limit)s"
         rows = self._rows(sql, start=start, limit=limit + 1, **condition.parameters)
         documents = [self._document(*row[1:]) for row in rows[:limit]]
         return Page(documents, str(start + limit) if len(rows) > limit else None)
@@ -218,7 +207,7 @@ class PostgresViewStore(StoreView, PostgresReader):
         if source is None or not storable(source):
             return super().ids(source=source, filters=filters)
         condition = self._condition(filters)
-        sql = f"{self._select} where {condition.sql} and {SOURCE_PREFIX} = %(source)s order by d.id"
+        sql = f"{self.tables.select} where {condition.sql} and {SOURCE_PREFIX} = %(source)s order by d.id"
         values = json.dumps(json.loads(facts_of({"source": source}))["source"], ensure_ascii=False)  # as it writes them
         rows = self._rows(sql, source=values[:500], **condition.parameters)
         documents = (self._document(*row[1:]) for row in rows)
@@ -227,7 +216,7 @@ class PostgresViewStore(StoreView, PostgresReader):
     def sample(self, count: int) -> list[Document]:
         """See `Store`."""
         condition = self._condition(None)
-        sql = f"select d.id from {self._tables.doc} d where {condition.sql} order by d.id"
+        sql = f"select d.id from {self.tables.doc} d where {condition.sql} order by d.id"
         keys = [key for (key,) in self._rows(sql, **condition.parameters)]
         return [document for document in self.fetch(evenly(keys, count)) if document is not None]
 
@@ -242,7 +231,7 @@ class PostgresViewStore(StoreView, PostgresReader):
         if last is None or last[0] != self.state:
             condition = self._condition(None)
             sql = (
-                f"select d.id from {self._tables.doc} d join {self._tables.vec} e on e.id = d.id "
+                f"select d.id from {self.tables.doc} d join {self.tables.vec} e on e.id = d.id "
                 f"where {condition.sql} order by d.id"
             )
             last = self.state, [key for (key,) in self._rows(sql, **condition.parameters)]

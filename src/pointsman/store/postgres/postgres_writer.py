@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
@@ -17,8 +17,8 @@ from pointsman.store.postgres import postgres_history as history
 from pointsman.store.postgres import statements
 from pointsman.store.postgres.bounded_connections import without_limit
 from pointsman.store.postgres.postgres_history import RETENTION
-from pointsman.store.postgres.postgres_reader import DatasetRow, document_of
-from pointsman.store.postgres.postgres_rows import PostgresRows, copy_vectors, unused_ids, vector_digest
+from pointsman.store.postgres.postgres_reader import DatasetRow, PostgresReader, document_of
+from pointsman.store.postgres.postgres_rows import WriteTransaction, stored_rows, unused_ids, vector_digest
 from pointsman.store.postgres.postgres_view import AdmittedSignatures, PostgresViewStore, Signatures
 from pointsman.store.prepared_documents import Prepared, directions, edits, metadata_of, prepare, storable
 from pointsman.store.store_values import WORDS_FIRST, Capability, MetadataResult, Statistics, StoreInfo
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 _CAPABILITIES: Final = frozenset(Capability) - {Capability.LOCAL, Capability.CHANGES}
 _FRESH_SECONDS: Final = 1.0  # age up to which statistics are reused
 BATCH_DOCUMENTS: Final = 5_000
@@ -46,7 +48,7 @@ BATCH_DOCUMENTS: Final = 5_000
 _GROWTH: Final = 2  # growth of the tables since they were last analysed
 
 
-class PostgresWriter(PostgresRows):
+class PostgresWriter(PostgresReader):
     """Writing one dataset in PostgreSQL, and what is counted of it.
 
     Args:
@@ -79,7 +81,7 @@ class PostgresWriter(PostgresRows):
     def info(self) -> StoreInfo:
         """See `Store`."""
         return StoreInfo(
-            "postgresql", self._record.identity, self._embedder, self._dimensions, self._scales, _CAPABILITIES
+            "postgresql", self.record.identity, self._embedder, self._dimensions, self._scales, _CAPABILITIES
         )
 
     @property
@@ -89,22 +91,22 @@ class PostgresWriter(PostgresRows):
 
     def _search_statement(self, condition: statements.Condition | None, *, has_words: bool, has_vector: bool) -> str:
         row_limit = statements.FEW if self._documents >= statements.EXACT_ROWS else statements.LARGEST_ID - 1
-        return self._tables.search(
+        return self.tables.search(
             condition,
             has_words=has_words,
             has_vector=has_vector,
             limit=row_limit,
-            k1=self._record.k1,
-            b=self._record.b,
+            k1=self.record.k1,
+            b=self.record.b,
             repeatable=self._retention is not None,
         )
 
     def _score_statement(self, *, has_words: bool, has_vector: bool) -> str:
-        return self._tables.score(
+        return self.tables.score(
             has_words=has_words,
             has_vector=has_vector,
-            k1=self._record.k1,
-            b=self._record.b,
+            k1=self.record.k1,
+            b=self.record.b,
             repeatable=self._retention is not None,
         )
 
@@ -124,14 +126,16 @@ class PostgresWriter(PostgresRows):
         rows = None if vectors is None else directions(vectors, items, has_vector)
         if not items:
             return AddResult()
-        name = embedder or ""
-        result = self._connections.run(
-            lambda connection: (
-                self._embed(connection, items, rows, name)
-                if stored_only and rows is not None
-                else self._write(connection, items, rows, name, has_vector, skip_identical=skip_identical)
-            )
-        )
+        digests = [b""] * len(items) if rows is None else list(map(vector_digest, rows))
+        if has_vector is not None:
+            digests = [digest if is_given else b"" for digest, is_given in zip(digests, has_vector, strict=True)]
+
+        def write(transaction: WriteTransaction) -> AddResult:
+            if stored_only and rows is not None:
+                return self._embed(transaction, items, rows, digests, embedder or "")
+            return self._write(transaction, items, rows, digests, embedder or "", skip_identical=skip_identical)
+
+        result = self._change(write)
         if result.added or result.updated:
             self._statistics = None
             self._documents += result.added
@@ -152,51 +156,82 @@ class PostgresWriter(PostgresRows):
             if not self._bulk.depth:
                 self._tend()
 
+    def _change(self, change: Callable[[WriteTransaction], T]) -> T:
+        """Call ``change`` within a transaction that has locked the dataset's row, and return its result."""
+
+        def run(connection: Connection[Any]) -> T:
+            with connection.transaction(), connection.cursor(binary=True) as cursor:
+                cursor.execute(f"select seq, embedder, dimensions, {RETENTION} from {self.tables.row} for update")
+                return change(WriteTransaction(cursor, self.tables, *self._only_row(cursor.fetchall())))
+
+        return self.connections.run(run)
+
     def _write(
         self,
-        connection: Connection[Any],
+        transaction: WriteTransaction,
         prepared: Sequence[Prepared],
         vectors: NDArray[np.float32] | None,
+        digests: Sequence[bytes],
         name: str,
-        has_vector: NDArray[np.bool_] | None,
         *,
         skip_identical: bool,
     ) -> AddResult:
-        tables = self._tables
-        digests = [b""] * len(prepared) if vectors is None else [vector_digest(row) for row in vectors]
-        if has_vector is not None:
-            digests = [
-                digest if has_own_vector else b"" for digest, has_own_vector in zip(digests, has_vector, strict=True)
-            ]
-        with connection.transaction(), connection.cursor(binary=True) as cursor:
-            state = self._lock_state(cursor)
-            if vectors is not None:
-                self._fix_embedder(cursor, state, name, vectors.shape[1])
-            existing = self._existing(cursor, prepared, with_vectors=vectors is not None)
-            fresh = []
-            for index, (item, digest) in enumerate(zip(prepared, digests, strict=True)):
-                old = existing.get(item.document.id)
-                is_same = old is not None and old.digest == item.digest and not (digest and old.vector != digest)
-                if not (is_same and skip_identical):
-                    fresh.append(index)
-            count_unchanged = len(prepared) - len(fresh)
-            if not fresh:
-                return AddResult(unchanged=count_unchanged)
-            items = [prepared[index] for index in fresh]
-            replaced_ids = [existing[item.document.id].id for item in items if item.document.id in existing]
-            new_ids = iter(unused_ids(cursor, tables.doc, len(items) - len(replaced_ids)))
-            ids = [existing[i.document.id].id if i.document.id in existing else next(new_ids) for i in items]
-            if state.retention is not None:
-                history.keep(cursor, tables, replaced_ids, state.seq + 1, state.dimensions)
-            with self._counting(cursor, state.seq + 1, replaced_ids, ids):
-                more_tokens = self._write_texts(cursor, items, ids, state.seq + 1, replaced_ids)
-            if vectors is not None:
-                pairs = [(index, id_) for index, id_ in zip(fresh, ids, strict=True) if digests[index]]
-                indices = [index for index, _ in pairs]
-                pair_ids, pair_digests = [id_ for _, id_ in pairs], [digests[index] for index in indices]
-                copy_vectors(cursor, tables.vec, pair_ids, pair_digests, vectors[indices])
-            self._advance(cursor, state, len(items) - len(replaced_ids), more_tokens)
+        if vectors is not None:
+            transaction.fix_embedder(name, vectors.shape[1])
+        existing = stored_rows(transaction.cursor, self.tables, prepared, with_vectors=vectors is not None)
+        fresh = []
+        for index, (item, digest) in enumerate(zip(prepared, digests, strict=True)):
+            old = existing.get(item.document.id)
+            is_same = old is not None and old.digest == item.digest and not (digest and old.vector != digest)
+            if not (is_same and skip_identical):
+                fresh.append(index)
+        count_unchanged = len(prepared) - len(fresh)
+        if not fresh:
+            return AddResult(unchanged=count_unchanged)
+        items = [prepared[index] for index in fresh]
+        replaced_ids = [existing[item.document.id].id for item in items if item.document.id in existing]
+        new_ids = iter(unused_ids(transaction.cursor, self.tables.doc, len(items) - len(replaced_ids)))
+        ids = [existing[i.document.id].id if i.document.id in existing else next(new_ids) for i in items]
+        transaction.keep(replaced_ids)
+        with transaction.counting(replaced_ids, ids):
+            more_tokens = transaction.write_texts(items, ids, replaced_ids)
+        if vectors is not None:
+            pairs = [(index, id_) for index, id_ in zip(fresh, ids, strict=True) if digests[index]]
+            indices = [index for index, _ in pairs]
+            vector_digests = [digests[index] for index in indices]
+            transaction.write_vectors([id_ for _, id_ in pairs], vectors[indices], vector_digests)
+        transaction.advance(len(items) - len(replaced_ids), more_tokens)
         return AddResult(len(items) - len(replaced_ids), len(replaced_ids), count_unchanged)
+
+    def _embed(
+        self,
+        transaction: WriteTransaction,
+        items: Sequence[Prepared],
+        vectors: NDArray[np.float32],
+        digests: Sequence[bytes],
+        name: str,
+    ) -> AddResult:
+        """Write only vectors, and only of documents that are stored unchanged."""
+        cursor, tables = transaction.cursor, self.tables
+        transaction.fix_embedder(name, vectors.shape[1])
+        existing = stored_rows(cursor, tables, items, with_vectors=True)
+        same = [
+            (index, old)
+            for index, item in enumerate(items)
+            if (old := existing.get(item.document.id)) is not None and old.digest == item.digest
+        ]
+        fresh = [(index, old.id) for index, old in same if old.vector != digests[index]]
+        if fresh:
+            indices, ids = [index for index, _ in fresh], [id_ for _, id_ in fresh]
+            transaction.keep(ids)
+            if transaction.retention is not None:
+                stamp = f"update {tables.doc} set seq = %s where id = any(%s::bigint[])"
+                cursor.execute(stamp, (transaction.seq, ids))
+            with transaction.counting(ids, ids):
+                cursor.execute(f"delete from {tables.vec} where id = any(%s::bigint[])", (ids,))
+                transaction.write_vectors(ids, vectors[indices], [digests[index] for index in indices])
+            transaction.advance(0, 0)
+        return AddResult(0, len(fresh), len(same) - len(fresh))
 
     def set_metadata(
         self,
@@ -210,8 +245,8 @@ class PostgresWriter(PostgresRows):
         if not changes:
             return MetadataResult(AddResult())
         self.note_versions(changes.values())
-        result = self._connections.run(
-            lambda connection: self._edit(connection, changes, vectors or {}, embedder or "", replace=replace)
+        result = self._change(
+            lambda transaction: self._edit(transaction, changes, vectors or {}, embedder or "", replace=replace)
         )
         if result.counts.updated:
             self._statistics = None
@@ -219,115 +254,95 @@ class PostgresWriter(PostgresRows):
 
     def _edit(
         self,
-        connection: Connection[Any],
+        transaction: WriteTransaction,
         changes: Mapping[str, Metadata],
         vectors: Mapping[str, NDArray[np.float32]],
         name: str,
         *,
         replace: bool,
     ) -> MetadataResult:
-        with connection.transaction(), connection.cursor(binary=True) as cursor:
-            state = self._lock_state(cursor)
-            cursor.execute(
-                f"{self._select} where d.key = any(%s::text[])",
-                ([statements.escaped(id_) for id_ in changes if storable(id_)],),
-            )
-            rows = cursor.fetchall()
-            stored_documents = {document.id: document for document in (document_of(*row[1:]) for row in rows)}
-            edits_of_documents = edits(changes, list(map(stored_documents.get, changes)), replace=replace)
-            existing = self._existing(
-                cursor, [edit.prepared for edit in edits_of_documents], with_vectors=state.dimensions is not None
-            )
-            fresh = [edit for edit in edits_of_documents if existing[edit.id].digest != edit.prepared.digest]
-            title_edits_with_vector = [edit for edit in fresh if edit.retitled and existing[edit.id].vector is not None]
-            texts = tuple(
-                dict.fromkeys(edit.searchable for edit in title_edits_with_vector if edit.searchable not in vectors)
-            )
-            if texts:
-                return MetadataResult(AddResult(), texts, tuple(changes))
-            counts = AddResult(0, len(fresh), len(edits_of_documents) - len(fresh))
-            if not fresh:
-                return MetadataResult(counts)
-            title_edits = [edit for edit in fresh if edit.retitled]
-            ids = [existing[edit.id].id for edit in title_edits]
-            old_ids = [existing[edit.id].id for edit in fresh]
-            if state.retention is not None:
-                numbers = {existing[edit.id].id for edit in fresh if not edit.retitled}
-                history.keep(cursor, self._tables, ids, state.seq + 1, state.dimensions)
-                history.keep_without_vector(cursor, self._tables, sorted(numbers), state.seq + 1, state.dimensions)
-            with self._counting(cursor, state.seq + 1, old_ids, old_ids):
-                self._write_metadata(
-                    cursor,
-                    [(existing[edit.id].id, edit.prepared) for edit in fresh if not edit.retitled],
-                    state.seq + 1,
-                )
-                more_tokens = (
-                    self._write_texts(cursor, [edit.prepared for edit in title_edits], ids, state.seq + 1, ids)
-                    if ids
-                    else 0
-                )
-            if title_edits_with_vector:
-                matrix = np.array([vectors[edit.searchable] for edit in title_edits_with_vector], np.float32)
-                matrix = directions(matrix, [edit.prepared for edit in title_edits_with_vector])
-                self._fix_embedder(cursor, state, name, matrix.shape[1])
-                ids = [existing[edit.id].id for edit in title_edits_with_vector]
-                self._write_vectors(cursor, ids, matrix)
-            self._advance(cursor, state, 0, more_tokens)
+        cursor, tables = transaction.cursor, self.tables
+        keys = [statements.escaped(id_) for id_ in changes if storable(id_)]
+        cursor.execute(f"{tables.select} where d.key = any(%s::text[])", (keys,))
+        stored_documents = {document.id: document for document in (document_of(*row[1:]) for row in cursor.fetchall())}
+        all_edits = edits(changes, list(map(stored_documents.get, changes)), replace=replace)
+        items = [edit.prepared for edit in all_edits]
+        existing = stored_rows(cursor, tables, items, with_vectors=transaction.dimensions is not None)
+        fresh = [edit for edit in all_edits if existing[edit.id].digest != edit.prepared.digest]
+        title_edits = [edit for edit in fresh if edit.retitled]
+        with_vector = [edit for edit in title_edits if existing[edit.id].vector is not None]
+        texts = tuple(dict.fromkeys(edit.searchable for edit in with_vector if edit.searchable not in vectors))
+        if texts:
+            return MetadataResult(AddResult(), texts, tuple(changes))
+        counts = AddResult(0, len(fresh), len(all_edits) - len(fresh))
+        if not fresh:
+            return MetadataResult(counts)
+        ids = [existing[edit.id].id for edit in title_edits]
+        others = [(existing[edit.id].id, edit.prepared) for edit in fresh if not edit.retitled]
+        transaction.keep(ids)
+        transaction.keep(sorted(id_ for id_, _ in others), with_vectors=False)
+        old_ids = [existing[edit.id].id for edit in fresh]
+        more_tokens = 0
+        with transaction.counting(old_ids, old_ids):
+            transaction.write_metadata(others)
+            if ids:
+                more_tokens = transaction.write_texts([edit.prepared for edit in title_edits], ids, ids)
+        if with_vector:
+            matrix = np.array([vectors[edit.searchable] for edit in with_vector], np.float32)
+            matrix = directions(matrix, [edit.prepared for edit in with_vector])
+            transaction.fix_embedder(name, matrix.shape[1])
+            transaction.write_vectors([existing[edit.id].id for edit in with_vector], matrix)
+        transaction.advance(0, more_tokens)
         return MetadataResult(counts)
 
     def rebuild(self) -> None:
         """Recompute words and facts from the documents, in one transaction; nothing is embedded again."""
-        tables, schema = self._tables, self._tables.schema
+        tables = self.tables
 
-        def rebuild(connection: Connection[Any]) -> None:
-            with connection.transaction(), connection.cursor(binary=True) as cursor:
-                state = self._lock_state(cursor)
-                cursor.execute(f"truncate {tables.term}, {tables.posting}, {tables.signature}")
-                total, last = 0, 0
-                while True:
-                    cursor.execute(f"{self._select} where d.id > %s order by d.id limit {BATCH_DOCUMENTS}", (last,))
-                    rows = cursor.fetchall()
-                    if not rows:
-                        break
-                    last = rows[-1][0]
-                    documents = [document_of(*row[1:]) for row in rows]
-                    counters = [
-                        (row[0], Counter(DEFAULT_ANALYZER.tokens(document.searchable)))
-                        for row, document in zip(rows, documents, strict=True)
-                    ]
-                    lengths = [(id_, counter, counter.total()) for id_, counter in counters]
-                    self._write_postings(cursor, [], lengths)
-                    cursor.execute(
-                        f"update {tables.doc} d set length = u.length, facts = u.facts::jsonb, "
-                        "signature = u.signature from unnest(%s::int[], %s::int[], %s::text[], %s::int[]) "
-                        "u(id, length, facts, signature) where d.id = u.id",
-                        (
-                            [id_ for id_, _, _ in lengths],
-                            [length for _, _, length in lengths],
-                            [statements.facts_of(document.metadata) for document in documents],
-                            self._signature_numbers(cursor, documents),
-                        ),
-                    )
-                    total += sum(length for _, _, length in lengths)
+        def rebuild(transaction: WriteTransaction) -> None:
+            cursor = transaction.cursor
+            cursor.execute(f"truncate {tables.term}, {tables.posting}, {tables.signature}")
+            total, last = 0, 0
+            while True:
+                cursor.execute(f"{tables.select} where d.id > %s order by d.id limit {BATCH_DOCUMENTS}", (last,))
+                rows = cursor.fetchall()
+                if not rows:
+                    break
+                last = rows[-1][0]
+                documents = [document_of(*row[1:]) for row in rows]
+                counters = [
+                    (row[0], Counter(DEFAULT_ANALYZER.tokens(document.searchable)))
+                    for row, document in zip(rows, documents, strict=True)
+                ]
+                lengths = [(id_, counter, counter.total()) for id_, counter in counters]
+                transaction.write_postings([], lengths)
                 cursor.execute(
-                    f'update "{schema}".dataset set seq = seq + 1, tokens = %s, analyzer = %s '
-                    f"where number = {tables.number}",
-                    (total, statements.DERIVED),
+                    f"update {tables.doc} d set length = u.length, facts = u.facts::jsonb, "
+                    "signature = u.signature from unnest(%s::int[], %s::int[], %s::text[], %s::int[]) "
+                    "u(id, length, facts, signature) where d.id = u.id",
+                    (
+                        [id_ for id_, _, _ in lengths],
+                        [length for _, _, length in lengths],
+                        [statements.facts_of(document.metadata) for document in documents],
+                        transaction.signature_numbers(documents),
+                    ),
                 )
-                if state.retention is not None:
-                    history.note_write(cursor, tables, state.seq + 1, state.retention)
-                cursor.execute(
-                    f"update {tables.signature} s set documents = d.documents, tokens = d.tokens, "
-                    f"changed = (select seq from {tables.row}) from (select signature, count(*) as documents, "
-                    f"sum(length) as tokens from {tables.doc} group by signature) d where d.signature = s.id"
-                )
+                total += sum(length for _, _, length in lengths)
+            cursor.execute(tables.update("seq = seq + 1, tokens = %s, analyzer = %s"), (total, statements.DERIVED))
+            if transaction.retention is not None:
+                history.note_write(cursor, tables, transaction.seq, transaction.retention)
+            cursor.execute(
+                f"update {tables.signature} s set documents = d.documents, tokens = d.tokens, "
+                f"changed = (select seq from {tables.row}) from (select signature, count(*) as documents, "
+                f"sum(length) as tokens from {tables.doc} group by signature) d where d.signature = s.id"
+            )
 
-        self._connections.run(rebuild)
+        self._change(rebuild)
         self._statistics = None
 
     def _tend(self) -> None:
         """Update the planner's statistics after a write; from 50,000 vectors on, create an index concurrently."""
-        tables, schema = self._tables, self._tables.schema
+        tables = self.tables
 
         def tend(connection: Connection[Any]) -> None:
             row = connection.execute(f"select documents, analyzed, dimensions from {tables.row}").fetchone()
@@ -337,9 +352,7 @@ class PostgresWriter(PostgresRows):
             if documents > _GROWTH * count_analyzed + 500:
                 names = [tables.doc, tables.term, tables.posting, tables.body] + [tables.vec] * (dimensions is not None)
                 connection.execute(f"analyze {', '.join(names)}")
-                connection.execute(
-                    f'update "{schema}".dataset set analyzed = %s where number = {tables.number}', (documents,)
-                )
+                connection.execute(tables.update("analyzed = %s"), (documents,))
             if (
                 dimensions is not None
                 and documents >= statements.EXACT_ROWS
@@ -350,12 +363,12 @@ class PostgresWriter(PostgresRows):
                 self._index(connection)
 
         try:
-            self._connections.run(tend)
+            self.connections.run(tend)
         except StoreError as error:  # the written data is stored; the next write tries again
-            log.warning("%s: maintenance after writing failed and will be retried: %s", self._connections.label, error)
+            log.warning("%s: maintenance after writing failed and will be retried: %s", self.connections.label, error)
 
     def _index(self, connection: Connection[Any]) -> None:
-        tables, name = self._tables, self._tables.index_name
+        tables, name = self.tables, self.tables.index_name
         valid = "select x.indisvalid from pg_index x where x.indexrelid = to_regclass(%s)"
         qualified_name = f'"{tables.schema}".{name}'
         row = connection.execute(valid, (qualified_name,)).fetchone()
@@ -381,7 +394,7 @@ class PostgresWriter(PostgresRows):
             connection.execute("select pg_advisory_unlock(hashtextextended(%s, 0))", (lock,))
 
     def _sample_keys(self, sample: int) -> list[int]:
-        sql = f"select id from {self._tables.vec} order by hashint4(id) limit %(n)s"
+        sql = f"select id from {self.tables.vec} order by hashint4(id) limit %(n)s"
         return [id_ for (id_,) in self._rows(sql, n=sample)]
 
     def statistics(self) -> Statistics:
@@ -389,13 +402,9 @@ class PostgresWriter(PostgresRows):
         cached = self._statistics
         if cached is not None and self._retention is None and time.monotonic() - cached[0] < _FRESH_SECONDS:
             return cached[1]
-        schema, number = self._tables.schema, self._tables.number
         time_now = time.monotonic()
-        sql = (
-            f"select seq, documents, embedder, dimensions, {RETENTION}, "
-            f'(select json_object_agg(name, value)::text from "{schema}".note where number = {number}) '
-            f"from {self._tables.row}"
-        )
+        notes_as_json = f"(select json_object_agg(name, value)::text from {self.tables.notes})"
+        sql = f"select seq, documents, embedder, dimensions, {RETENTION}, {notes_as_json} from {self.tables.row}"
         seq, documents, self._embedder, self._dimensions, self._retention, notes = self._only_row(self._rows(sql))
         values = {name: statements.unescaped(value) for name, value in metadata_of(notes or "{}").items()}
         if WORDS_FIRST in values and self._due[0] != seq:
@@ -417,56 +426,51 @@ class PostgresWriter(PostgresRows):
     def _vector_count(self) -> int:
         if self._dimensions is None:
             return 0
-        return int(self._rows(f"select count(*) from {self._tables.vec}")[0][0])
+        return int(self._rows(f"select count(*) from {self.tables.vec}")[0][0])
 
     def _admit(self, view: View) -> AdmittedSignatures:
         return self._signatures.admit(view, self.statistics().sequence)
 
     def _signature_rows(self, sequence: int) -> list[Any]:
         """Return number, signature, documents and last change of the signatures changed after a sequence number."""
-        sql = f"select id, signature, documents, changed from {self._tables.signature} where changed > %(sequence)s"
+        sql = f"select id, signature, documents, changed from {self.tables.signature} where changed > %(sequence)s"
         return self._rows(sql, sequence=sequence)
 
     def count(self, filters: Filter | None = None) -> int:
         """See `Store`."""
         if filters is None:
-            rows = self._rows(f"select documents from {self._tables.row}")
+            rows = self._rows(f"select documents from {self.tables.row}")
             return int(self._only_row(rows)[0])
         return super().count(filters)
 
     def frequencies(self, words: Sequence[str]) -> list[int]:
         """See `Store`."""
-        sql = f"select term, df from {self._tables.term} where term = any(%(terms)s::text[])"
+        sql = f"select term, df from {self.tables.term} where term = any(%(terms)s::text[])"
         return rarest(words, lambda terms: dict(self._rows(sql, terms=terms)))
 
     def annotate(self, **notes: str) -> None:
         """See `Store`."""
-        tables, names = self._tables, list(notes)
-        insert = f'insert into "{tables.schema}".note (number, name, value) select {tables.number}, * from '
-        insert += "unnest(%s::text[], %s::text[])"
+        tables, names = self.tables, list(notes)
         replace = " on conflict (number, name) do update set value = excluded.value"
         values = [names, [statements.escaped(value) for value in notes.values()]]
 
-        def annotate(connection: Connection[Any]) -> None:
-            with connection.transaction(), connection.cursor(binary=True) as cursor:
-                state = self._lock_state(cursor)
-                if state.retention is not None:
-                    select = f'select name, value from "{tables.schema}".note where number = {tables.number}'
-                    cursor.execute(f"{select} and name = any(%s::text[])", (names,))
-                    former = {name: statements.unescaped(value) for name, value in cursor.fetchall()}
-                    history.keep_notes(cursor, tables, state.seq, {name: former.get(name) for name in names})
-                cursor.execute(insert + replace, values)
+        def annotate(transaction: WriteTransaction) -> None:
+            cursor = transaction.cursor
+            if transaction.retention is not None:
+                cursor.execute(f"select name, value from {tables.notes} and name = any(%s::text[])", (names,))
+                former = {name: statements.unescaped(value) for name, value in cursor.fetchall()}
+                history.keep_notes(cursor, tables, transaction.last_seq, {name: former.get(name) for name in names})
+            cursor.execute(tables.insert_notes + replace, values)
 
         def annotate_unless_kept(connection: Connection[Any]) -> int:
             unless_kept = f" where (select {RETENTION} from {tables.row}) is null"
-            return connection.execute(insert + unless_kept + replace, values).rowcount
+            return connection.execute(tables.insert_notes + unless_kept + replace, values).rowcount
 
         # without versions, no note waits for a write that takes long
-        if notes and (self._retention is not None or not self._connections.run(annotate_unless_kept)):
-            self._connections.run(annotate)
+        if notes and (self._retention is not None or not self.connections.run(annotate_unless_kept)):
+            self._change(annotate)
         self._statistics = None
 
     def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> PostgresViewStore:
         """See `Store`; as of the last second."""
-        signatures = self._admit(view)
-        return PostgresViewStore(self._connections, self._tables, self._record, self, signatures, self._admit, notes)
+        return PostgresViewStore(self, self._admit(view), self._admit, notes)

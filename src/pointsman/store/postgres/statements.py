@@ -274,6 +274,26 @@ class Tables:
         """Return the dataset's row in the catalogue, as a source of scalars."""
         return f'"{self.schema}".dataset where number = {self.number}'
 
+    def update(self, assignments: str) -> str:
+        """Return SQL that changes the dataset's row in the catalogue."""
+        return f'update "{self.schema}".dataset set {assignments} where number = {self.number}'
+
+    @property
+    def notes(self) -> str:
+        """Return the dataset's notes, as a source of rows."""
+        return f'"{self.schema}".note where number = {self.number}'
+
+    @property
+    def insert_notes(self) -> str:
+        """Return SQL that adds notes, whose names and values are its parameters."""
+        rows = "* from unnest(%s::text[], %s::text[])"
+        return f'insert into "{self.schema}".note (number, name, value) select {self.number}, {rows}'
+
+    @property
+    def select(self) -> str:
+        """Return SQL that reads the documents ``d``: number, key, text and metadata."""
+        return f"select d.id, d.key, y.text, y.metadata from {self.doc} d join {self.body} y on y.id = d.id"
+
     @property
     def create(self) -> str:
         """Return SQL that creates the tables, except that of vectors.
