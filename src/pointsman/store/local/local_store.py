@@ -93,7 +93,7 @@ class LocalStore(Store):
         self._scales = SCALES_OF[technique]
         self.folder = directory
         self._info: StoreInfo | None = None
-        self._written = 0  # documents
+        self._written_count = 0  # documents
         self._due: dict[int, int] = {}  # by the last sequence number, how many documents lack their vector
         self._refresh: Callable[[], None] = self.collection.refresh
         self._metas: Mapping[str, str] | None = None  # of a pinned store
@@ -222,7 +222,7 @@ class LocalStore(Store):
             if stored_only and vectors is not None:
                 is_stored = self.collection.truth.unchanged(items)
                 items, vectors = list(compress(items, is_stored)), vectors[is_stored]
-            self._written += len(items)
+            self._written_count += len(items)
             return self.collection.write(items, vectors, embedder or "", has_vector, skip_identical=skip_identical)
 
     def set_metadata(
@@ -274,10 +274,10 @@ class LocalStore(Store):
     @contextmanager
     def writer(self) -> Iterator[None]:
         """See `Store`; the indexes follow at the end. See `Collection.writer`."""
-        written_before = self._written
+        written_before = self._written_count
         with self.collection.writer():
             yield
-            if self._written >= written_before + _LONG_WRITE and not self.collection.is_in_block:
+            if self._written_count >= written_before + _LONG_WRITE and not self.collection.is_in_block:
                 self._write_due_words()
 
     @contextmanager

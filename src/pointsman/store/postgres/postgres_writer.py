@@ -169,7 +169,7 @@ class PostgresWriter(PostgresReader):
     def _write(
         self,
         transaction: WriteTransaction,
-        prepared: Sequence[Prepared],
+        all_items: Sequence[Prepared],
         vectors: NDArray[np.float32] | None,
         digests: Sequence[bytes],
         name: str,
@@ -178,17 +178,17 @@ class PostgresWriter(PostgresReader):
     ) -> AddResult:
         if vectors is not None:
             transaction.fix_embedder(name, vectors.shape[1])
-        existing = stored_rows(transaction.cursor, self.tables, prepared, with_vectors=vectors is not None)
+        existing = stored_rows(transaction.cursor, self.tables, all_items, with_vectors=vectors is not None)
         fresh = []
-        for index, (item, digest) in enumerate(zip(prepared, digests, strict=True)):
+        for index, (item, digest) in enumerate(zip(all_items, digests, strict=True)):
             old = existing.get(item.document.id)
             is_same = old is not None and old.digest == item.digest and not (digest and old.vector != digest)
             if not (is_same and skip_identical):
                 fresh.append(index)
-        count_unchanged = len(prepared) - len(fresh)
+        count_unchanged = len(all_items) - len(fresh)
         if not fresh:
             return AddResult(unchanged=count_unchanged)
-        items = [prepared[index] for index in fresh]
+        items = [all_items[index] for index in fresh]
         replaced_ids = [existing[item.document.id].id for item in items if item.document.id in existing]
         new_ids = iter(unused_ids(transaction.cursor, self.tables.doc, len(items) - len(replaced_ids)))
         ids = [existing[i.document.id].id if i.document.id in existing else next(new_ids) for i in items]
@@ -215,12 +215,12 @@ class PostgresWriter(PostgresReader):
         cursor, tables = transaction.cursor, self.tables
         transaction.fix_embedder(name, vectors.shape[1])
         existing = stored_rows(cursor, tables, items, with_vectors=True)
-        same = [
+        stored_pairs = [
             (index, old)
             for index, item in enumerate(items)
             if (old := existing.get(item.document.id)) is not None and old.digest == item.digest
         ]
-        fresh = [(index, old.id) for index, old in same if old.vector != digests[index]]
+        fresh = [(index, old.id) for index, old in stored_pairs if old.vector != digests[index]]
         if fresh:
             indices, ids = [index for index, _ in fresh], [id_ for _, id_ in fresh]
             transaction.keep(ids)
@@ -231,7 +231,7 @@ class PostgresWriter(PostgresReader):
                 cursor.execute(f"delete from {tables.vec} where id = any(%s::bigint[])", (ids,))
                 transaction.write_vectors(ids, vectors[indices], [digests[index] for index in indices])
             transaction.advance(0, 0)
-        return AddResult(0, len(fresh), len(same) - len(fresh))
+        return AddResult(0, len(fresh), len(stored_pairs) - len(fresh))
 
     def set_metadata(
         self,
@@ -278,13 +278,13 @@ class PostgresWriter(PostgresReader):
         if not fresh:
             return MetadataResult(counts)
         ids = [existing[edit.id].id for edit in title_edits]
-        others = [(existing[edit.id].id, edit.prepared) for edit in fresh if not edit.retitled]
+        metadata_edits = [(existing[edit.id].id, edit.prepared) for edit in fresh if not edit.retitled]
         transaction.keep(ids)
-        transaction.keep(sorted(id_ for id_, _ in others), with_vectors=False)
+        transaction.keep(sorted(id_ for id_, _ in metadata_edits), with_vectors=False)
         old_ids = [existing[edit.id].id for edit in fresh]
         more_tokens = 0
         with transaction.counting(old_ids, old_ids):
-            transaction.write_metadata(others)
+            transaction.write_metadata(metadata_edits)
             if ids:
                 more_tokens = transaction.write_texts([edit.prepared for edit in title_edits], ids, ids)
         if with_vector:

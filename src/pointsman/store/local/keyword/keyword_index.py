@@ -128,7 +128,7 @@ class KeywordIndex:
         self._looked_at: object = None  # the state of the files that `_applied_sequence` describes
         self._mirror: Path | None = None  # directory of links through which the index is read
         self._anew = False  # the next catch-up starts from an empty index
-        self._written = 0  # documents since a write began
+        self._written_count = 0  # documents since a write began
         self._last_keys: list[int] = []  # of the last of them
         self._writes = False  # this object is writing: until it is done, its searches ignore the state on disk
         self._told_missing = False
@@ -291,8 +291,8 @@ class KeywordIndex:
         It merges eight small segments, and a long write may leave seven of ten thousand documents. So a few documents
         of the last one are written again, one a commit, until there are eight.
         """
-        written, self._written = self._written, 0
-        if written < _LONG_WRITE:
+        document_count, self._written_count = self._written_count, 0
+        if document_count < _LONG_WRITE:
             return
         self._drop_writer()  # what is being merged is finished
         sizes = [
@@ -453,7 +453,7 @@ class KeywordIndex:
                 if change.document is not None:
                     writer.add_document(_postings(change.key, change.document, codes))
             keys = [change.key for change in batch if change.document is not None]
-            self._written, self._last_keys = self._written + len(keys), keys[-_MERGED:]
+            self._written_count, self._last_keys = self._written_count + len(keys), keys[-_MERGED:]
         marker = tantivy.Document()
         marker.add_integer("key", MARKER)
         marker.add_text("marker", f"{_FORMAT} {self._origin}\n{target}")

@@ -195,23 +195,23 @@ class Truth:
             ids.update((row[-1], self._id(row)) for row in self._rows(sql, *batch))
         return [ids[key] for key in keys if key in ids]
 
-    def changes(self, since: int, *, texts: bool = True) -> Iterator[list[DocumentChange]]:
-        """Yield the last operation per key after transaction ``since``, in batches, deletions first.
+    def changes(self, sequence: int, *, texts: bool = True) -> Iterator[list[DocumentChange]]:
+        """Yield the last operation per key after transaction ``sequence``, in batches, deletions first.
 
         Texts are read only if ``texts`` is set. Each batch reads its own snapshot, so a writer is never blocked; what
         it changes meanwhile has a higher number and is returned next time.
         """
-        for deleted, rows in self._log(since, sealed.ROW if texts else sealed.ROW_WITHOUT_TEXT, "documents d"):
+        for deleted, rows in self._log(sequence, sealed.ROW if texts else sealed.ROW_WITHOUT_TEXT, "documents d"):
             yield [DocumentChange(key, None) for key in deleted] or [
                 DocumentChange(row[-1], document) for row, document in zip(rows, self._documents(rows), strict=True)
             ]
 
-    def permission_rows(self, since: int) -> Iterator[tuple[list[int], list[tuple[int, int, Mapping[str, Any]]]]]:
-        """Yield the keys deleted after transaction ``since``, then key, transaction and metadata of what was written.
+    def permission_rows(self, sequence: int) -> Iterator[tuple[list[int], list[tuple[int, int, Mapping[str, Any]]]]]:
+        """Yield the keys deleted after a transaction, then key, transaction and metadata of what was written.
 
         Metadata that says nothing of access and validity is not decoded, and left empty.
         """
-        for deleted, rows in self._log(since, sealed.ROW_WITHOUT_TEXT, "documents d"):
+        for deleted, rows in self._log(sequence, sealed.ROW_WITHOUT_TEXT, "documents d"):
             yield deleted, [(row[-1], row[-2], self._metadata_for_views(row)) for row in rows]
 
     def _metadata_for_views(self, row: Sequence[Any]) -> Mapping[str, Any]:
@@ -220,9 +220,9 @@ class Truth:
             return {}
         return self._document(row).metadata
 
-    def vector_changes(self, since: int) -> Iterator[VectorChanges]:
-        """Yield the changes of vectors after transaction ``since`` in the same way."""
-        for deleted, rows in self._log(since, "v.vector, d.seq, d.key", _VECTORS_OF):
+    def vector_changes(self, sequence: int) -> Iterator[VectorChanges]:
+        """Yield the changes of vectors after transaction ``sequence`` in the same way."""
+        for deleted, rows in self._log(sequence, "v.vector, d.seq, d.key", _VECTORS_OF):
             live = [row for row in rows if row[0] is not None]
             removals = deleted or [row[-1] for row in rows if row[0] is None]
             vectors = b"".join(self._vectors([(row[-1], row[0]) for row in live]))
@@ -280,22 +280,24 @@ class Truth:
                 changed_keys.add(key)
         self._check_gone(list(keys - changed_keys))
 
-    def _log(self, since: int, columns: str, tables: str) -> Iterator[tuple[list[int], list[Any]]]:
-        """Yield pages of the keys deleted after transaction ``since``, then pages of the rows written since.
+    def _log(self, sequence: int, columns: str, tables: str) -> Iterator[tuple[list[int], list[Any]]]:
+        """Yield pages of the keys deleted after transaction ``sequence``, then pages of the rows written since.
 
         ``columns`` must end with the document's sequence number and key.
         """
         upto = self.sequence()
-        if since < upto:
+        if sequence < upto:
             self._trust("writes")
             self._trust("deletions")
-        deleted = self._rows("SELECT key FROM tombstones WHERE seq > ? AND seq <= ?", since, upto) if since else []
+        deleted = (
+            self._rows("SELECT key FROM tombstones WHERE seq > ? AND seq <= ?", sequence, upto) if sequence else []
+        )
         for batch in batched(deleted, _PAGE):
             yield [key for (key,) in batch], []
         # The unary + keeps SQLite from scanning the whole table in key order to find a few changes.
         sql = f"""SELECT {columns} FROM {tables}
             WHERE d.seq >= ? AND d.seq <= ? AND (d.seq > ? OR +d.key > ?) ORDER BY d.seq, d.key LIMIT {_PAGE}"""
-        seq, key = since + 1, 0
+        seq, key = sequence + 1, 0
         while rows := self._rows(sql, seq, upto, seq, key):
             yield [], rows
             seq, key = rows[-1][-2:]

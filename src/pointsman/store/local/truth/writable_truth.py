@@ -38,18 +38,18 @@ _BEGIN = "BEGIN IMMEDIATE; DELETE FROM meta WHERE false;"
 class WritableTruth(Truth):
     """A truth that is written to as well, by one process at a time: the caller holds the writer lock."""
 
-    def unchanged(self, prepared: Sequence[Prepared], *, with_vectors: bool = False) -> list[bool]:
+    def unchanged(self, items: Sequence[Prepared], *, with_vectors: bool = False) -> list[bool]:
         """Return whether each document is already stored unchanged and, if ``with_vectors``, has a vector."""
-        existing = self._stored([item.document.id for item in prepared])
-        is_same = self._equal_to_stored(existing, prepared, None)
+        existing = self._stored([item.document.id for item in items])
+        is_same = self._equal_to_stored(existing, items, None)
         if not with_vectors:
             return is_same
         ids_with_vector = self._embedded(existing)
-        return [equal and item.document.id in ids_with_vector for equal, item in zip(is_same, prepared, strict=True)]
+        return [equal and item.document.id in ids_with_vector for equal, item in zip(is_same, items, strict=True)]
 
     def upsert(
         self,
-        prepared: Sequence[Prepared],
+        items: Sequence[Prepared],
         vectors: Sequence[bytes | None] | None = None,
         *,
         skip_identical: bool = True,
@@ -59,21 +59,19 @@ class WritableTruth(Truth):
         Ids must be unique within a call. Without ``vectors``, documents lose the ones they had; one for which
         ``vectors`` has None keeps it, and one for which it has `NO_VECTOR` loses it.
         """
-        existing = self._stored([item.document.id for item in prepared])
-        is_same = self._equal_to_stored(existing, prepared, vectors)
+        existing = self._stored([item.document.id for item in items])
+        is_same = self._equal_to_stored(existing, items, vectors)
         fresh = [number for number, same in enumerate(is_same) if not (same and skip_identical)]
-        result = AddResult(unchanged=len(prepared) - len(fresh))
+        result = AddResult(unchanged=len(items) - len(fresh))
         if not fresh:
             return result
-        prepared = [prepared[number] for number in fresh]
+        items = [items[number] for number in fresh]
         with self.transaction() as (connection, seq):
             new_keys = itertools.count(connection.execute(LAST_KEY).fetchone()[0] + 1)
-            keys = [
-                existing[item.document.id][0] if item.document.id in existing else next(new_keys) for item in prepared
-            ]
+            keys = [existing[item.document.id][0] if item.document.id in existing else next(new_keys) for item in items]
             rows = [
                 _stored_row(key, seq, item.document.id, item.document.text, item.metadata, item.digest)
-                for item, key in zip(prepared, keys, strict=True)
+                for item, key in zip(items, keys, strict=True)
             ]
             old = [row for row in rows if row[4] in existing]
             old_seqs = {existing[row[4]][0]: existing[row[4]][2] for row in old}
@@ -278,11 +276,11 @@ class WritableTruth(Truth):
     def _equal_to_stored(
         self,
         existing: Mapping[str, tuple[int, bytes, int]],
-        prepared: Sequence[Prepared],
+        items: Sequence[Prepared],
         vectors: Sequence[bytes | None] | None,
     ) -> list[bool]:
         """Return whether each document, and its vector if one is given, equals the stored one."""
-        is_same = [existing.get(item.document.id, (0, b"", 0))[1][:DIGEST] == item.digest for item in prepared]
+        is_same = [existing.get(item.document.id, (0, b"", 0))[1][:DIGEST] == item.digest for item in items]
         if vectors is None or not any(is_same):
             return is_same
         old_vectors: dict[int, bytes] = {}
@@ -291,7 +289,7 @@ class WritableTruth(Truth):
             old_vectors.update(zip((key for key, _ in rows), self._vectors(rows), strict=True))
         return [
             equal and (not vector or old_vectors.get(existing[item.document.id][0]) == vector)
-            for equal, item, vector in zip(is_same, prepared, vectors, strict=True)
+            for equal, item, vector in zip(is_same, items, vectors, strict=True)
         ]
 
 
