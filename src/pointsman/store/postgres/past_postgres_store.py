@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from psycopg import Connection, Cursor
 
     from pointsman.store.base_store import Store
-    from pointsman.store.postgres.postgres_rows import WriteTransaction
+    from pointsman.store.postgres.postgres_rows import DatasetWrite
 
 
 _TEMPORARY: Final = "pg_temp"
@@ -100,7 +100,7 @@ class _Copy(PostgresWriter):
         embedder, dimensions = own_notes.pop("embedder", None), own_notes.pop("dimensions", None)
         width = None if dimensions is None else int(dimensions)
 
-        def become(transaction: WriteTransaction) -> None:
+        def become(transaction: DatasetWrite) -> None:
             if width is not None:
                 transaction.fix_embedder(embedder or "", width)
             elif transaction.dimensions is not None:
@@ -116,7 +116,7 @@ class _Copy(PostgresWriter):
         self.statistics()
 
 
-def _replace(transaction: WriteTransaction, keys: Sequence[int], rows: Sequence[PastRow]) -> None:
+def _replace(transaction: DatasetWrite, keys: Sequence[int], rows: Sequence[PastRow]) -> None:
     """Replace the documents of some keys."""
     documents = [Document(row.id, row.text, metadata_of(row.metadata)) for row in rows]
     items = [Prepared(document, row.metadata, row.digest) for document, row in zip(documents, rows, strict=True)]

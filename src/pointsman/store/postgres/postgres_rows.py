@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class WriteTransaction:
-    """A transaction that writes to one dataset, whose row in the catalogue it has locked.
+class DatasetWrite:
+    """One write to a dataset: a transaction that has locked the dataset's row in the catalogue.
 
     Attributes:
         cursor: in the transaction; it returns rows in binary form.

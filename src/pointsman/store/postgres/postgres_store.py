@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
     from pointsman.store.base_store import PastStates
-    from pointsman.store.postgres.postgres_rows import StoredRow, WriteTransaction
+    from pointsman.store.postgres.postgres_rows import DatasetWrite, StoredRow
     from pointsman.values.filters import Filter
     from pointsman.values.types import Document
 
@@ -88,7 +88,7 @@ class PostgresStore(PostgresWriter):
         return total
 
     def _delete(self, condition: str, parameters: Mapping[str, Any]) -> int:
-        def delete(transaction: WriteTransaction) -> int:
+        def delete(transaction: DatasetWrite) -> int:
             cursor, doc = transaction.cursor, self.tables.doc
             cursor.execute(f"select d.id from {doc} d where {condition}", parameters)
             numbers = [row[0] for row in cursor.fetchall()]

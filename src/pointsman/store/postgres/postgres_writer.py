@@ -18,7 +18,7 @@ from pointsman.store.postgres import statements
 from pointsman.store.postgres.bounded_connections import without_limit
 from pointsman.store.postgres.postgres_history import RETENTION
 from pointsman.store.postgres.postgres_reader import DatasetRow, PostgresReader, document_of
-from pointsman.store.postgres.postgres_rows import WriteTransaction, stored_rows, unused_ids, vector_digest
+from pointsman.store.postgres.postgres_rows import DatasetWrite, stored_rows, unused_ids, vector_digest
 from pointsman.store.postgres.postgres_view import AdmittedSignatures, PostgresViewStore, Signatures
 from pointsman.store.prepared_documents import Prepared, directions, edits, metadata_of, prepare, storable
 from pointsman.store.store_values import WORDS_FIRST, Capability, MetadataResult, Statistics, StoreInfo
@@ -130,7 +130,7 @@ class PostgresWriter(PostgresReader):
         if has_vector is not None:
             digests = [digest if is_given else b"" for digest, is_given in zip(digests, has_vector, strict=True)]
 
-        def write(transaction: WriteTransaction) -> AddResult:
+        def write(transaction: DatasetWrite) -> AddResult:
             if stored_only and rows is not None:
                 return self._embed(transaction, items, rows, digests, embedder or "")
             return self._write(transaction, items, rows, digests, embedder or "", skip_identical=skip_identical)
@@ -156,19 +156,19 @@ class PostgresWriter(PostgresReader):
             if not self._bulk.depth:
                 self._tend()
 
-    def _change(self, change: Callable[[WriteTransaction], T]) -> T:
+    def _change(self, change: Callable[[DatasetWrite], T]) -> T:
         """Call ``change`` within a transaction that has locked the dataset's row, and return its result."""
 
         def run(connection: Connection[Any]) -> T:
             with connection.transaction(), connection.cursor(binary=True) as cursor:
                 cursor.execute(f"select seq, embedder, dimensions, {RETENTION} from {self.tables.row} for update")
-                return change(WriteTransaction(cursor, self.tables, *self._only_row(cursor.fetchall())))
+                return change(DatasetWrite(cursor, self.tables, *self._only_row(cursor.fetchall())))
 
         return self.connections.run(run)
 
     def _write(
         self,
-        transaction: WriteTransaction,
+        transaction: DatasetWrite,
         all_items: Sequence[Prepared],
         vectors: NDArray[np.float32] | None,
         digests: Sequence[bytes],
@@ -205,7 +205,7 @@ class PostgresWriter(PostgresReader):
 
     def _embed(
         self,
-        transaction: WriteTransaction,
+        transaction: DatasetWrite,
         items: Sequence[Prepared],
         vectors: NDArray[np.float32],
         digests: Sequence[bytes],
@@ -254,7 +254,7 @@ class PostgresWriter(PostgresReader):
 
     def _edit(
         self,
-        transaction: WriteTransaction,
+        transaction: DatasetWrite,
         changes: Mapping[str, Metadata],
         vectors: Mapping[str, NDArray[np.float32]],
         name: str,
@@ -299,7 +299,7 @@ class PostgresWriter(PostgresReader):
         """Recompute words and facts from the documents, in one transaction; nothing is embedded again."""
         tables = self.tables
 
-        def rebuild(transaction: WriteTransaction) -> None:
+        def rebuild(transaction: DatasetWrite) -> None:
             cursor = transaction.cursor
             cursor.execute(f"truncate {tables.term}, {tables.posting}, {tables.signature}")
             total, last = 0, 0
@@ -454,7 +454,7 @@ class PostgresWriter(PostgresReader):
         replace = " on conflict (number, name) do update set value = excluded.value"
         values = [names, [statements.escaped(value) for value in notes.values()]]
 
-        def annotate(transaction: WriteTransaction) -> None:
+        def annotate(transaction: DatasetWrite) -> None:
             cursor = transaction.cursor
             if transaction.retention is not None:
                 cursor.execute(f"select name, value from {tables.notes} and name = any(%s::text[])", (names,))
