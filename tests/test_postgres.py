@@ -91,9 +91,8 @@ class TestPostgresIndex(TestPostgresStore):
 
     def test_there_is_an_index(self) -> None:
         store: Any = self.make()
-        rows = store._rows(
-            f"select indisvalid from pg_index where indexrelid = '\"conformance\".{store.tables.index_name}'::regclass"
-        )
+        index = f'"conformance".d{store.tables.number}_vec_hnsw'
+        rows = store._rows(f"select indisvalid from pg_index where indexrelid = '{index}'::regclass")
         assert rows == [(True,)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from operator import itemgetter
@@ -12,7 +13,7 @@ import numpy as np
 
 from pointsman.store.base_store import Store
 from pointsman.store.bm25 import query_terms
-from pointsman.store.postgres.statements import LARGEST_ID, Condition, Tables, escaped, finite, unescaped
+from pointsman.store.postgres.statements import LARGEST_ID, Condition, Tables, escaped, unescaped
 from pointsman.store.prepared_documents import UNREADABLE, direction, metadata_of, position, storable, unreadable
 from pointsman.store.store_values import MATCHED, NEAR, SCALES_OF, WORDS, Lists, Page, Scores, StoreQuery
 from pointsman.tools.errors import ReplacedError
@@ -78,7 +79,7 @@ class PostgresReader(Store):
 
     @abstractmethod
     def _search_statement(self, condition: Condition | None, *, has_words: bool, has_vector: bool) -> str:
-        """Return the search: a row per candidate, as `Tables.search` describes it."""
+        """Return the search: a row per candidate, as `DatasetTables.search` describes it."""
 
     @abstractmethod
     def _score_statement(self, *, has_words: bool, has_vector: bool) -> str:
@@ -387,4 +388,4 @@ def document_of(key: str, text: str, metadata: str) -> Document:
 
 
 def _score(name: str, score: float | None) -> float:
-    return (score or 0.0) if name == WORDS else finite(score)
+    return score or 0.0 if name == WORDS else math.nan if score is None else score

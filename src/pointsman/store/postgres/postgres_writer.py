@@ -89,26 +89,17 @@ class PostgresWriter(PostgresReader):
         """See `PostgresReader`."""
         return self._dimensions
 
+    @property
+    def _statements(self) -> statements.DatasetTables:
+        repeatable = self._retention is not None
+        return statements.DatasetTables(self.tables, self.record.k1, self.record.b, repeatable=repeatable)
+
     def _search_statement(self, condition: statements.Condition | None, *, has_words: bool, has_vector: bool) -> str:
-        row_limit = statements.FEW if self._documents >= statements.EXACT_ROWS else statements.LARGEST_ID - 1
-        return self.tables.search(
-            condition,
-            has_words=has_words,
-            has_vector=has_vector,
-            limit=row_limit,
-            k1=self.record.k1,
-            b=self.record.b,
-            repeatable=self._retention is not None,
-        )
+        limit = statements.FEW if self._documents >= statements.EXACT_ROWS else statements.LARGEST_ID - 1
+        return self._statements.search(condition, has_words=has_words, has_vector=has_vector, limit=limit)
 
     def _score_statement(self, *, has_words: bool, has_vector: bool) -> str:
-        return self.tables.score(
-            has_words=has_words,
-            has_vector=has_vector,
-            k1=self.record.k1,
-            b=self.record.b,
-            repeatable=self._retention is not None,
-        )
+        return self._statements.score(has_words=has_words, has_vector=has_vector)
 
     def write(
         self,
@@ -368,7 +359,7 @@ class PostgresWriter(PostgresReader):
             log.warning("%s: maintenance after writing failed and will be retried: %s", self.connections.label, error)
 
     def _index(self, connection: Connection[Any]) -> None:
-        tables, name = self.tables, self.tables.index_name
+        tables, name = self.tables, f"d{self.tables.number}_vec_hnsw"
         valid = "select x.indisvalid from pg_index x where x.indexrelid = to_regclass(%s)"
         qualified_name = f'"{tables.schema}".{name}'
         row = connection.execute(valid, (qualified_name,)).fetchone()

@@ -342,11 +342,6 @@ alter table {self.vec} alter v set storage external;
 """
 
     @property
-    def index_name(self) -> str:
-        """Return the name of the HNSW index."""
-        return f"d{self.number}_vec_hnsw"
-
-    @property
     def drop(self) -> str:
         """Return SQL that drops all tables."""
         return (
@@ -360,34 +355,39 @@ alter table {self.vec} alter v set storage external;
         """Return the operator (the negative dot product) and the query vector after it."""
         return f'operator("{self.vectors}".<#>) %(v)s::float4[]::"{self.vectors}".vector'
 
-    def _scored_words(self, k1: float, b: float, *, repeatable: bool) -> str:
+
+class DatasetTables:
+    """The statements that read all documents of a dataset.
+
+    Args:
+        tables: of the dataset.
+        k1: term frequency saturation of BM25.
+        b: length normalisation of BM25.
+        repeatable: whether a search depends on the documents alone, and on no plan, no index and no order of rows: all
+            vectors that may be found are compared, and what words add to a score is summed as in `ViewTables`.
+    """
+
+    def __init__(self, tables: Tables, k1: float, b: float, *, repeatable: bool) -> None:
+        self._tables, self._k1, self._b, self._repeatable = tables, k1, b, repeatable
+
+    def _scored_words(self) -> str:
         """Return SQL that scores all documents with a query word; ``q`` has all words, ``id`` null if in none."""
-        score, matched = (_exact_sum(f"h.{name}") if repeatable else f"sum(h.{name})" for name in ("s", "idf"))
+        score, matched, row = self._sum("h.s"), self._sum("h.idf"), self._tables.row
         return f"""
 q as materialized (
   select t.id,
-    w.n * ln(1 + ((select documents from {self.row}) - coalesce(t.df, 0) + 0.5::float8)
+    w.n * ln(1 + ((select documents from {row}) - coalesce(t.df, 0) + 0.5::float8)
       / (coalesce(t.df, 0) + 0.5::float8)) as idf,
-    {k1 * (1 - b)!r}::float8 as base,
-    {k1 * b!r}::float8 * (select greatest(documents, 1)::float8 / greatest(tokens, 1) from {self.row}) as slope
+    {self._k1 * (1 - self._b)!r}::float8 as base,
+    {self._k1 * self._b!r}::float8 * (select greatest(documents, 1)::float8 / greatest(tokens, 1) from {row}) as slope
   from unnest(%(terms)s::text[], %(counts)s::float8[]) w(term, n)
-    left join {self.term} t on t.term = w.term and t.df > 0),
+    left join {self._tables.term} t on t.term = w.term and t.df > 0),
 scored as materialized (
   select h.doc, {score} as score, {matched} as matched from q cross join lateral (
     select p.doc, q.idf, q.idf * p.tf::float8 / (p.tf::float8 + q.base + q.slope * p.length::float8) as s
-    from {self.posting} p where p.term = q.id) h group by h.doc)"""
+    from {self._tables.posting} p where p.term = q.id) h group by h.doc)"""
 
-    def search(
-        self,
-        condition: Condition | None,
-        *,
-        has_words: bool,
-        has_vector: bool,
-        limit: int,
-        k1: float,
-        b: float,
-        repeatable: bool = False,
-    ) -> str:
+    def search(self, condition: Condition | None, *, has_words: bool, has_vector: bool, limit: int) -> str:
         """Return the search: a row per candidate with id, score and cosine in its list, both scores, and the document.
 
         Then come the sum of the idf of the query's words, the same in every row, that of the words which the document
@@ -395,33 +395,25 @@ scored as materialized (
 
         With a condition, the allowed documents are counted up to ``limit``. If there are fewer, both lists are exact
         over them; otherwise both are read in order until enough documents are allowed.
-
-        A ``repeatable`` search depends on the documents alone, and on no plan, no index and no order of rows: all
-        vectors that may be found are compared, and what words add to a score is summed as in `ViewTables`.
         """
-        if repeatable:
+        if self._repeatable:
             limit = LARGEST_ID - 1
         tables, pool = [], []
         if condition is not None:
             tables.append(
-                f"few as materialized (select d.id from {self.doc} d where {condition.sql} limit {limit + 1})"
+                f"few as materialized (select d.id from {self._tables.doc} d where {condition.sql} limit {limit + 1})"
             )
             tables.append("n as materialized (select count(*) as n from few)")
         if has_words:
-            tables += [self._scored_words(k1, b, repeatable=repeatable), self._words(condition, limit)]
+            tables += [self._scored_words(), self._words(condition, limit)]
             pool.append("select id from words")
         if has_vector:
-            all_vectors = repeatable and condition is None
-            tables.append(self._all_vectors() if all_vectors else self._nearest_vectors(condition, limit))
+            tables.append(self._nearest_vectors(condition, limit))
             pool.append("select id from near")
-        return _candidates(
-            self,
-            tables,
-            pool,
-            _exact_sum("idf") if repeatable else "sum(idf)",
-            has_words=has_words,
-            has_vector=has_vector,
-        )
+        return _candidates(self._tables, tables, pool, self._sum("idf"), has_words=has_words, has_vector=has_vector)
+
+    def _sum(self, expression: str) -> str:
+        return _exact_sum(expression) if self._repeatable else f"sum({expression})"
 
     def _words(self, condition: Condition | None, limit: int) -> str:
         if condition is None:
@@ -433,44 +425,41 @@ words as materialized (
   union all
   (select r.doc, r.score from (
       select doc, score from scored where (select n from n) > {limit} order by score desc, doc offset 0) r
-    cross join lateral (select from {self.doc} d where d.id = r.doc and {condition.sql} offset 0) ok
+    cross join lateral (select from {self._tables.doc} d where d.id = r.doc and {condition.sql} offset 0) ok
     order by r.score desc, r.doc limit %(k)s))"""
-
-    def _all_vectors(self) -> str:
-        return (
-            f"near as materialized (select id, -d as cosine from (select e.id, e.v {self.near()} as d "
-            f"from {self.vec} e offset 0) z order by d, id limit %(k)s)"
-        )
 
     def _nearest_vectors(self, condition: Condition | None, limit: int) -> str:
         # The index returns rows only nearly in order, but the planner trusts it: adding 0 makes it sort, and read all
         # that the inner limit requests.
-        operator = self.near()
+        operator, vec = self._tables.near(), self._tables.vec
+        if condition is None and self._repeatable:
+            return f"""
+near as materialized (select id, -d as cosine from (
+  select e.id, e.v {operator} as d from {vec} e offset 0) z order by d, id limit %(k)s)"""
         if condition is None:
             return f"""
 near as materialized (select id, -d as cosine from (
-  select e.id, e.v {operator} as d from {self.vec} e order by e.v {operator} limit %(k)s) z order by d + 0, id)"""
+  select e.id, e.v {operator} as d from {vec} e order by e.v {operator} limit %(k)s) z order by d + 0, id)"""
         return f"""
 near as materialized (select id, -d as cosine from (
-  (select id, d from (select e.id, e.v {operator} as d from few join {self.vec} e using (id)
+  (select id, d from (select e.id, e.v {operator} as d from few join {vec} e using (id)
       where (select n from n) <= {limit} offset 0) y order by d, id limit %(k)s)
   union all
-  (select e.id, e.v {operator} as d from {self.vec} e
-    cross join lateral (select from {self.doc} d where d.id = e.id and {condition.sql} offset 0) ok
+  (select e.id, e.v {operator} as d from {vec} e
+    cross join lateral (select from {self._tables.doc} d where d.id = e.id and {condition.sql} offset 0) ok
     where (select n from n) > {limit} order by e.v {operator} limit 3 * %(k)s)) z order by d + 0, id limit %(k)s)"""
 
-    def score(self, *, has_words: bool, has_vector: bool, k1: float, b: float, repeatable: bool = False) -> str:
+    def score(self, *, has_words: bool, has_vector: bool) -> str:
         """Return SQL for both scores of given documents, and the sum of the idf of the words that each has."""
-        scored = self._scored_words(k1, b, repeatable=repeatable).replace(
-            "p.term = q.id)", "p.term = q.id and p.doc = any(%(ids)s::bigint[]))"
-        )
-        return _scoring(self, scored if has_words else "", "unnest(%(ids)s::bigint[]) d(id)", has_vector=has_vector)
+        scored = self._scored_words().replace("p.term = q.id)", "p.term = q.id and p.doc = any(%(ids)s::bigint[]))")
+        documents = "unnest(%(ids)s::bigint[]) d(id)"
+        return _scoring(self._tables, scored if has_words else "", documents, has_vector=has_vector)
 
 
 def _candidates(
     tables: Tables, lists: Sequence[str], pool: Sequence[str], idf: str, *, has_words: bool, has_vector: bool
 ) -> str:
-    """Return the end of a search: a row for each candidate of its lists, with the columns of `Tables.search`.
+    """Return the end of a search: a row for each candidate of its lists, with the columns of `DatasetTables.search`.
 
     Args:
         tables: of the dataset.
@@ -580,7 +569,7 @@ scored as materialized (
   from h join q on q.id = h.term cross join size group by h.doc)"""
 
     def search(self, condition: Condition | None, *, has_words: bool, has_vector: bool) -> str:
-        """Return the search, with the columns of `Tables.search`."""
+        """Return the search, with the columns of `DatasetTables.search`."""
         tables, lists, pool = self._tables, [], []
         doc = f"join {tables.doc} d on d.id = "
         matching = "" if condition is None else f" and {condition.sql}"
@@ -601,12 +590,7 @@ scored as materialized (
         return _candidates(tables, lists, pool, "sum(idf order by n)", has_words=has_words, has_vector=has_vector)
 
     def score(self, *, has_words: bool, has_vector: bool) -> str:
-        """Return SQL like `Tables.score`."""
+        """Return SQL like `DatasetTables.score`."""
         tables = self._tables
         statement = _scoring(tables, self._scores() if has_words else "", f"{tables.doc} d", has_vector=has_vector)
         return f"{statement} where d.id = any(%(ids)s::bigint[]) and {self.VISIBLE}"
-
-
-def finite(score: float | None) -> float:
-    """Return a score; NaN for None."""
-    return math.nan if score is None else score
