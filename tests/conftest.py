@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+import httpx
 import pytest
 import typer.main
 from hypothesis import HealthCheck, settings
@@ -83,6 +84,8 @@ def pytest_collection() -> Generator[None, object, object]:
 # Reading what forty commands take is most of the time of a short one; help is translated when it is written.
 pytest.MonkeyPatch().setattr(typer.main, "get_command", cache(typer.main.get_command))
 keep_converters(pytest.MonkeyPatch())
+# Each client of httpx would read all the certificates that are trusted, which takes 26 ms.
+pytest.MonkeyPatch().setattr("httpx._transports.default.create_ssl_context", cache(httpx.create_ssl_context))
 
 CLUSTERS: list[Cluster] = []
 """The cluster of the run, while it runs."""
