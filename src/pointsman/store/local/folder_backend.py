@@ -17,9 +17,11 @@ from urllib.parse import quote, unquote
 from filelock import FileLock, Timeout
 
 from pointsman.store.backend import NEW, SURROGATE, Backend, DatasetRecord, Record, bm25_of, check_record, check_version
-from pointsman.store.local.manifest import TRUTH
+from pointsman.store.local import files_and_locks
+from pointsman.store.local.manifest import TRUTH, drop_collection, read_manifest, write_manifest
 from pointsman.tools.errors import CorruptStoreError, FormatVersionError, InputError, LockedError
 from pointsman.tools.system.locations import with_home
+from pointsman.tools.system.replaced_files import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,12 +74,9 @@ class LocalBackend(Backend):
 
     def make(self) -> None:
         """See `Backend`."""
-        from pointsman.store.local.files_and_locks import make_directory, translated
-        from pointsman.tools.system.replaced_files import replacing
-
         if not (self.path / _MANIFEST).exists():
-            make_directory(self.path)
-            with translated(self.path), replacing(self.path / _MANIFEST) as file:
+            files_and_locks.make_directory(self.path)
+            with files_and_locks.translated(self.path), replacing(self.path / _MANIFEST) as file:
                 file.write(json.dumps({"format": FORMAT}).encode())
 
     def folder(self, name: str) -> Path:
@@ -108,11 +107,8 @@ class LocalBackend(Backend):
 
     def describe(self, name: str, description: str) -> None:
         """See `Backend`."""
-        from pointsman.store.local.files_and_locks import steady, translated
-        from pointsman.store.local.manifest import read_manifest, write_manifest
-
         folder = self._existing(name)
-        with translated(folder), steady(folder, alone=True) as exists:
+        with files_and_locks.translated(folder), files_and_locks.steady(folder, alone=True) as exists:
             manifest = read_manifest(folder) if exists else None  # one that came meanwhile may go again: it is not held
             if manifest is None:  # another process has just deleted it
                 raise self.unknown_dataset(name)
@@ -120,8 +116,6 @@ class LocalBackend(Backend):
 
     def drop(self, name: str) -> None:
         """See `Backend`; deletes everything under the name, even a damaged dataset."""
-        from pointsman.store.local.manifest import drop_collection
-
         if not drop_collection(self.folder(name)):
             raise self.unknown_dataset(name)
 
@@ -147,17 +141,14 @@ class LocalBackend(Backend):
 
     def put_record(self, kind: str, name: str, value: str | None, expected_version: str | None = None) -> str:
         """See `Backend`."""
-        from pointsman.store.local.files_and_locks import make_directory, remove_file
-        from pointsman.tools.system.replaced_files import replacing
-
         check_record(kind, name, value)
         path = self._file(kind, name)
         self.make()
-        make_directory(path.parent)
+        files_and_locks.make_directory(path.parent)
         with _changing(self.path / kind):  # one lock file for all records of a kind
             check_version(self._read(path), expected_version, f"{kind} {name}".strip())
             if value is None:
-                remove_file(path)
+                files_and_locks.remove_file(path)
                 return NEW
             with replacing(path) as file:
                 Path(file.name).chmod(0o600)  # before anything is written
@@ -169,15 +160,13 @@ class LocalBackend(Backend):
         return self.path / kind / f"{quote(name, safe=' ')}.json" if name else self.path / f"{kind}.json"
 
     def _read(self, path: Path) -> Record | None:
-        from pointsman.store.local.files_and_locks import read_regular, store_error
-
         try:
-            data = read_regular(path)
+            data = files_and_locks.read_regular(path)
             return Record(data.decode(), _version(data))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise store_error(path, error) from error
+            raise files_and_locks.store_error(path, error) from error
         except UnicodeDecodeError as error:
             raise CorruptStoreError(f"{path} cannot be read ({error}); restore it from a backup") from error
 
@@ -196,15 +185,13 @@ class LocalBackend(Backend):
 
     def about(self, name: str) -> DatasetRecord | None:
         """See `Backend`."""
-        from pointsman.store.local.files_and_locks import WAY_BACK, file_stamp
-
         if name.startswith("."):  # a dataset that is being deleted
             return None
         manifest = f"{self._datasets}/{name}/{_OF_DATASET}"
-        stamp = file_stamp(manifest)
+        stamp = files_and_locks.file_stamp(manifest)
         if stamp == "absent":
             if _has_documents(f"{self._datasets}/{name}") and not _exists(manifest):  # not just created
-                raise CorruptStoreError(f"{manifest} is missing; {WAY_BACK}")
+                raise CorruptStoreError(f"{manifest} is missing; {files_and_locks.WAY_BACK}")
             return None
         cached_stamp, record = self._abouts.get(name, (None, None))
         if stamp != cached_stamp:
@@ -215,8 +202,6 @@ class LocalBackend(Backend):
         return record
 
     def _read_about(self, name: str) -> DatasetRecord | None:
-        from pointsman.store.local.manifest import read_manifest
-
         manifest = read_manifest(self.folder(name))
         if manifest is None:
             return None
@@ -239,19 +224,17 @@ class LocalBackend(Backend):
         return bool(names) and not any(name == _DATASETS or name.startswith(_MANIFEST) for name in names)
 
     def _check(self) -> None:
-        from pointsman.store.local.files_and_locks import read_regular, translated
-
         if SURROGATE.search(str(self.path)):
             raise InputError(f"the path {str(self.path)!r} is not UTF-8, which the index needs; name another path")
         manifest = self.path / _MANIFEST
-        with translated(self.path):
+        with files_and_locks.translated(self.path):
             if not manifest.exists():
                 if self._is_foreign():
                     raise InputError(f"{self.path} is not a workspace and not an empty folder; name another path")
                 return
         try:
-            with translated(manifest):
-                version = json.loads(read_regular(manifest))["format"]
+            with files_and_locks.translated(manifest):
+                version = json.loads(files_and_locks.read_regular(manifest))["format"]
         except (ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
             raise CorruptStoreError(
                 f"{manifest} cannot be read ({error}); restore it from a backup, or delete it: it only "
@@ -290,9 +273,7 @@ def _list_folder(folder: str | Path) -> list[str]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        from pointsman.store.local.files_and_locks import store_error
-
-        raise store_error(Path(folder), error) from error
+        raise files_and_locks.store_error(Path(folder), error) from error
 
 
 def _holds_dataset(folder: str) -> bool:
@@ -327,9 +308,7 @@ def _changing(path: Path) -> Iterator[None]:
     except Timeout as error:
         raise LockedError(f"{path} is being changed by another process; try again") from error
     except OSError as error:
-        from pointsman.store.local.files_and_locks import store_error
-
-        raise store_error(path, error) from error
+        raise files_and_locks.store_error(path, error) from error
 
 
 @contextmanager

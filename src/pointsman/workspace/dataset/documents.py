@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
+import numpy as np
+
 from pointsman.retrieval.run.reading import versions_in
 from pointsman.tools.errors import ConflictError, InputError
 from pointsman.tools.sync_and_async import async_twin
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from pointsman.ingest import Problem
@@ -146,8 +147,6 @@ class EditableDataset(EmbeddedDataset):
         Raises:
             InputError: the vectors are not lists of numbers, all of one length.
         """
-        import numpy as np
-
         missing, truncations = [position for position, vector in enumerate(vectors) if vector is None], AddResult()
         if embed and missing:
             self._check_embedder(store)
@@ -449,8 +448,6 @@ def _rows_of(vectors: GivenVectors) -> NDArray[Any]:
     Raises:
         InputError: they are not lists of numbers, all of one length.
     """
-    import numpy as np
-
     if isinstance(vectors, np.ndarray):
         return vectors
     rows = list(vectors)
@@ -464,8 +461,6 @@ def _rows_of(vectors: GivenVectors) -> NDArray[Any]:
 
 
 def _matrix(rows: Sequence[Any]) -> NDArray[np.float32]:
-    import numpy as np
-
     try:
         return np.asarray(rows, np.float32)
     except (TypeError, ValueError, OverflowError) as error:

@@ -18,6 +18,8 @@ from queue import PriorityQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
+import numpy as np
+
 from pointsman.ingest import Problem, ReadResult
 from pointsman.store.prepared_documents import prepare
 from pointsman.tools.audit_log import without_record
@@ -34,7 +36,6 @@ from pointsman.values.views import ACCESS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from pointsman.ingest import FoundFile
@@ -376,8 +377,6 @@ class _WorkerAnswer:
 
     def vectors(self, size: int, dimensions: int) -> NDArray[np.float32]:
         """Return so many vectors of so many dimensions."""
-        import numpy as np
-
         texts = self.lists("vectors", size)
         try:
             vectors = [decode_vector(text) for text in texts]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tantivy
 
 from pointsman.store.bm25 import BM25, idf, query_terms
@@ -14,7 +15,6 @@ from pointsman.store.local.keyword.keyword_schema import CODES, MARKER, SCHEMA, 
 from pointsman.store.local.keyword.term_codes import TermCodes
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 
@@ -108,8 +108,6 @@ class KeywordState:
 
     def postings(self, term: str) -> NDArray[np.int64]:
         """Return the keys of the living documents that contain a term, in no order."""
-        import numpy as np
-
         limit = max(1, self.searcher.doc_freq("body", term))
         query = tantivy.Query.const_score_query(term_query(term), 0.0)  # to score and sort them takes as long again
         addresses = [address for _, address in self.searcher.search(query, limit, count=False).hits]
@@ -118,8 +116,6 @@ class KeywordState:
     @cached_property
     def lengths(self) -> NDArray[np.int32]:
         """The length of each document by its key, in tokens; 0 for a key without a document."""
-        import numpy as np
-
         addresses = all_addresses(self.searcher)
         keys = np.array(self.searcher.fast_field_values("key", addresses), np.int64)
         lengths = np.zeros(int(keys.max(initial=0)) + 1, np.int32)
@@ -137,8 +133,6 @@ class IndexSubset(KeywordState):
     """
 
     def __init__(self, snapshot: KeywordState, keys: NDArray[np.int64]) -> None:
-        import numpy as np
-
         super().__init__(snapshot.searcher, snapshot.seq, snapshot.codes)
         self._snapshot, self.keys, self.documents, self.tolerance = snapshot, keys, len(keys), 0.0
         self._most_counts = _COUNTS_OF_PART
@@ -198,8 +192,6 @@ def empty_state() -> KeywordState:
 
 def _in_a_byte(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return lengths as tantivy has them: exact to 39, then 4 significant bits (Lucene's `SmallFloat.intToByte4`)."""
-    import numpy as np
-
     excess = np.maximum(lengths - 24, 0)
     dropped_bits = np.maximum(np.frexp(excess)[1] - 4, 0)
     stored: NDArray[np.int64] = lengths - (excess & ((1 << dropped_bits) - 1))

@@ -13,10 +13,11 @@ from collections import Counter
 from itertools import accumulate, filterfalse
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
 # A first byte is never a second one, so codes can be looked for like text; and neither is what ends them.
@@ -85,8 +86,6 @@ class TermCodes:
             terms: the terms.
             documents: what `encode` returned for each.
         """
-        import numpy as np
-
         parts = _END_OF_CODES.join(documents).split(_END_OF_CODES)  # each has one
         code_lists, line_lists = parts[::2], parts[1::2]
         codes, code_ends = np.frombuffer(b"".join(code_lists), "<u2"), np.cumsum(list(map(len, code_lists))) // 2

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from operator import mul
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tantivy
 
 from pointsman.store.bm25 import BM25, K1, B, query_terms
@@ -17,7 +18,6 @@ from pointsman.store.local.keyword.keyword_state import WEIGHTS_APART, IndexSubs
 from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from pointsman.store.local.columns.metadata_columns import Columns, MatchingRows
@@ -92,8 +92,6 @@ class WordQuery:
 
     def _search_exactly(self, query: tantivy.Query, k: int, matching: MatchingRows | None) -> list[tuple[int, float]]:
         """Return the best hits without a limit to the depth: neither hidden documents nor the order of writes count."""
-        import numpy as np
-
         keys = self._keys
         if matching is not None:
             keys = matching.keys if keys is None else np.intersect1d(keys, matching.keys, assume_unique=True)
@@ -121,8 +119,6 @@ class WordQuery:
 
     def _best(self, hits: _TantivyHits, k: int) -> list[tuple[int, float]]:
         """Return the best ``k`` hits, scored by the formula; those that cannot be among them are left out before."""
-        import numpy as np
-
         if k < len(hits) and self._constants == (K1, B):
             ratios = self._snapshot.ratios(hits.lengths)
             bar = np.partition(hits.scores * np.minimum(1.0, ratios), -k)[-k] * (1 - WEIGHTS_APART)
@@ -205,8 +201,6 @@ class _AllowedKeys:
 
     def mask(self, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which of some keys are among these, of which there is at least one."""
-        import numpy as np
-
         rows = np.minimum(np.searchsorted(self.keys, keys), self.count - 1)
         return np.asarray(self.keys[rows] == keys)
 
@@ -233,8 +227,6 @@ class _TantivyHits:
 
     def best_first(self, k: int | None = None) -> _TantivyHits:
         """Return the best ``k`` hits, ties by key; None: all of them."""
-        import numpy as np
-
         return self.at(np.lexsort((self.keys, -self.scores))[:k])
 
 
@@ -242,8 +234,6 @@ def _read(
     snapshot: KeywordState, query: tantivy.Query, limit: int, allowed: MatchingRows | _AllowedKeys | None = None
 ) -> tuple[_TantivyHits, int]:
     """Return the allowed ones among the first ``limit`` hits, nearly best first, and how many hits there were."""
-    import numpy as np
-
     searcher = snapshot.searcher
     top = searcher.search(query, limit, count=False).hits
     addresses = [address for _, address in top]
