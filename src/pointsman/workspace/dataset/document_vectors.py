@@ -15,6 +15,7 @@ from pointsman.retrieval.judge.relevance import shipped
 from pointsman.retrieval.run.reading import BACKGROUND_NOTE, USUAL_SIGMA
 from pointsman.retrieval.run.source import SCRIPTS_NOTE
 from pointsman.store.store_values import SPREAD_NOTE, WORDS_FIRST, Capability
+from pointsman.tools.batching import batched_by
 from pointsman.tools.errors import InputError, ModelError
 from pointsman.tools.sync_and_async import async_twin
 from pointsman.values.types import AddResult, Document
@@ -283,13 +284,4 @@ def in_batches(documents: Documents, limit: int) -> Iterator[list[Document]]:
     """
     if limit < 1:
         raise InputError(f"batch_size is at least 1, not {limit!r}")
-    batch: list[Document] = []
-    characters = 0
-    for document in Document.each(documents):
-        batch.append(document)
-        characters += len(document.text)
-        if len(batch) >= limit or characters >= _BATCH_CHARACTERS:
-            yield batch
-            batch, characters = [], 0
-    if batch:
-        yield batch
+    yield from batched_by(Document.each(documents), limit, lambda document: len(document.text), _BATCH_CHARACTERS)

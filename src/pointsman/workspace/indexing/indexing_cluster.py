@@ -14,6 +14,7 @@ from collections import deque
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field
 from itertools import count
+from operator import attrgetter
 from queue import PriorityQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
@@ -23,6 +24,7 @@ import numpy as np
 from pointsman.ingest import Problem, ReadResult
 from pointsman.store.prepared_documents import prepare
 from pointsman.tools.audit_log import without_record
+from pointsman.tools.batching import batched_by
 from pointsman.tools.errors import InputError, ModelError, ServiceError, UnmetNeedError
 from pointsman.tools.network.http_addresses import address, one_line, options_of
 from pointsman.tools.network.json_client import JSONClient, UnknownShapeError, UnusableAnswerError
@@ -152,7 +154,7 @@ class IndexingCluster(Lifecycle):
         """
         limits = options.pop("limits", None)
         options = {**options, "limits": None if limits is None else asdict(limits)}
-        groups = list(_groups(files))
+        groups = list(batched_by(files, _FILES, attrgetter("size"), _BYTES))
         tasks = (
             ("/read", {"files": [[str(file.path), file.id, file.is_single] for file in group], "options": options})
             for group in groups
@@ -318,18 +320,6 @@ def _connect(url: str, key: str) -> _WorkerConnection:
     if not 1 <= threads <= _MOST_THREADS:
         raise check.nonsense(f"{threads!s:.40} tasks at once in place of 1 to {_MOST_THREADS}")
     return _WorkerConnection(worker.address, client, threads, embedder)
-
-
-def _groups(files: Sequence[FoundFile]) -> Iterator[list[FoundFile]]:
-    """Yield every few files."""
-    group: list[FoundFile] = []
-    for file in files:
-        group.append(file)
-        if len(group) == _FILES or sum(file.size for file in group) >= _BYTES:
-            yield group
-            group = []
-    if group:
-        yield group
 
 
 class _WorkerAnswer:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import itertools
 import logging
 import struct
+import sys
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
@@ -45,6 +46,7 @@ from pointsman.store.local.vectors.vector_state import (
     sampled_rows,
 )
 from pointsman.store.prepared_documents import UNREADABLE, direction
+from pointsman.tools.batching import batched_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -273,7 +275,8 @@ class VectorIndex:
 
     def _apply(self, state: VectorState, target: int, *, save: bool) -> VectorState:
         """Update a state to ``target``; it keeps its number until then, as replaying twice is harmless."""
-        for changes in _gather_changes(self._source.vector_changes(max(state.seq, 0))):
+        batches = self._source.vector_changes(max(state.seq, 0))
+        for changes in batched_by(batches, sys.maxsize, lambda batch: len(batch.keys), _APPLY_ROWS):
             removals = np.array([key for change in changes for key in change.gone], np.int64)
             keys = np.array([key for change in changes for key in change.keys], np.int64)
             state = state.applying(removals, keys, self._matrix(b"".join([change.vectors for change in changes])))
@@ -341,15 +344,3 @@ class VectorIndex:
 def _is_untidy(state: VectorState) -> bool:
     """Whether a new base file is worthwhile."""
     return len(state.tail_keys) + state.dead > max(_REBASE_ROWS, len(state.base.keys) // 5)
-
-
-def _gather_changes(batches: Iterator[VectorChanges]) -> Iterator[list[VectorChanges]]:
-    """Combine batches until they have about `_APPLY_ROWS` vectors."""
-    group: list[VectorChanges] = []
-    for batch in batches:
-        group.append(batch)
-        if sum(len(batch_.keys) for batch_ in group) >= _APPLY_ROWS:
-            yield group
-            group = []
-    if group:
-        yield group
