@@ -581,6 +581,7 @@ def test_recovering_server_is_asked_again_although_it_was_away_just_now() -> Non
         retries.start = start
         return retries
 
-    assert connections._pause(recovering, attempts(moment), moment + 1) is not None
-    assert connections._pause(recovering, attempts(moment - 6), moment + 1) is None
-    assert connections._pause(refusal, attempts(moment), moment + 1) is None
+    assert connections._pause_after(recovering, attempts(moment), moment + 1) > 0
+    for error, start in ((recovering, moment - 6), (refusal, moment)):
+        with pytest.raises(errors.StoreUnavailableError):
+            connections._pause_after(error, attempts(start), moment + 1)

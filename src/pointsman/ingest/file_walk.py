@@ -100,7 +100,7 @@ def find_files(
     if unknown_options := options.keys() - FileOptions.__annotations__:
         raise UnknownNameError("option of indexing", min(unknown_options), tuple(FileOptions.__annotations__))
     own_names = {str(root): name for root, name in default_names(roots).items()}
-    return _Walk({**own_names, **(names or {})}, **options).items(roots)
+    return _Walk({**own_names, **(names or {})}, options).items(roots)
 
 
 class _PathEntry(NamedTuple):
@@ -122,20 +122,12 @@ class _PathEntry(NamedTuple):
 class _Walk:
     """Visits files and folders; see `find_files`."""
 
-    def __init__(
-        self,
-        names: Mapping[str, str],
-        *,
-        hidden: bool = False,
-        include: str | Iterable[str] = (),
-        exclude: str | Iterable[str] = (),
-        ignore_files: bool = True,
-        max_bytes: int = MAX_BYTES,
-        skip: Collection[str] = SKIPPED_FOLDERS,
-    ) -> None:
+    def __init__(self, names: Mapping[str, str], options: FileOptions) -> None:
         self._names = names
-        self._reads_hidden, self._heeds_rules, self._max_bytes, self._skip = hidden, ignore_files, max_bytes, skip
-        self._included, self._excluded = patterns_of(include, "include"), patterns_of(exclude, "exclude")
+        self._reads_hidden, self._heeds_rules = options.get("hidden", False), options.get("ignore_files", True)
+        self._max_bytes, self._skip = options.get("max_bytes", MAX_BYTES), options.get("skip", SKIPPED_FOLDERS)
+        self._included = patterns_of(options.get("include", ()), "include")
+        self._excluded = patterns_of(options.get("exclude", ()), "exclude")
 
     def items(self, roots: list[Path]) -> Iterator[FoundFile | Problem | Omission]:
         """Yield what there is, and which patterns name nothing."""

@@ -279,33 +279,29 @@ class StoredWorkspace(FittedWorkspace, Lifecycle):
     def _attached_dataset(self, name: str, record: str) -> Dataset:
         """Return an attached collection; one that cannot be used fails only when it is read."""
         with self._opening:
-            if name not in self._foreign or self._foreign[name][1].is_closed:
-                try:
-                    attachment = Attachment.from_json(record, name)
-                    own_embedder = None if attachment.spec is None else self._embedder_of(attachment)
-                    store = attachment.open()
-                except PointsmanError as error:
-                    failure = error if isinstance(error, StoreError) else StoreUnavailableError(str(error))
-                    return Dataset(
-                        name,
-                        store=UnusableStore(failure),
-                        embedder=self._embedder,
-                        query_vectors=self._query_vectors,
-                        engine=lambda: self.engine,
-                    )
-                dataset = Dataset(
-                    name,
-                    attachment.description,
-                    store.technique,
-                    store=store,
-                    embedder=self._embedder if own_embedder is None else own_embedder,
-                    query_vectors=self._query_vectors if own_embedder is None else None,
-                    engine=lambda: self.engine,
-                    has_access=self._has_access,
-                    audit_log=self.audit_log,
-                )
+            if name in self._foreign and not self._foreign[name][1].is_closed:
+                return self._foreign[name][1]
+            try:
+                attachment = Attachment.from_json(record, name)
+                own_embedder = None if attachment.spec is None else self._embedder_of(attachment)
+                store = attachment.open()
+            except PointsmanError as error:
+                failure = error if isinstance(error, StoreError) else StoreUnavailableError(str(error))
+                own_embedder, store = None, UnusableStore(failure)
+            dataset = Dataset(
+                name,
+                store.attachment.description,
+                store.technique,
+                store=store,
+                embedder=self._embedder if own_embedder is None else own_embedder,
+                query_vectors=self._query_vectors if own_embedder is None else None,
+                engine=lambda: self.engine,
+                has_access=self._has_access,
+                audit_log=self.audit_log,
+            )
+            if not isinstance(store, UnusableStore):
                 self._foreign[name] = record, dataset
-            return self._foreign[name][1]
+            return dataset
 
     def _embedder_of(self, attachment: Attachment) -> Embedder:
         if attachment.spec is None:

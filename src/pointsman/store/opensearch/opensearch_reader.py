@@ -114,11 +114,8 @@ class OpenSearchReader(Store):
     ) -> None:
         check_format(cluster.label, record_fields["format"], FORMAT)
         self._cluster, self._alias, self._catalogue, self._record = cluster, alias, catalogue, record
-        self._identity, self._scales, self._factors = (
-            record_fields["identity"],
-            SCALES_OF[record_fields["technique"]],
-            factors,
-        )
+        self._identity, self._factors = record_fields["identity"], factors
+        self._scales = SCALES_OF[record_fields["technique"]]
         self._embedder: str | None = record_fields.get("embedder")
         self._dimensions: int | None = record_fields.get("dimensions")
         self._statistics: tuple[float, Statistics] | None = None
@@ -256,8 +253,7 @@ class OpenSearchReader(Store):
 
     def score(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:
         """See `Store`."""
-        searches: list[dict[str, Any]] = []
-        requests: list[tuple[int, str]] = []
+        requests: list[tuple[int, str, dict[str, Any]]] = []
         results: list[dict[str, dict[Any, float]]] = []
         for number, (query, candidates) in enumerate(zip(store_queries, keys, strict=True)):
             terms, vector = self._query(query)
@@ -269,33 +265,28 @@ class OpenSearchReader(Store):
                 result[NEAR] = dict.fromkeys(candidates, float("nan"))
             results.append(result)
             if terms and candidates:
-                searches.append(holding(terms))
-                requests.append((number, _HOLDING))
+                requests.append((number, _HOLDING, holding(terms)))
             for batch in batched(candidates, MOST):
                 candidate_filter = [{"ids": {"values": list(batch)}}]
                 size = len(batch)
                 if terms:
                     rescoring = exactly(terms, size, self._bm25()[0])
-                    by_words = words(terms, candidate_filter)
-                    searches.append({"size": size, "_source": False, "query": by_words, "rescore": rescoring})
-                    requests.append((number, WORDS))
+                    by_words = {"query": words(terms, candidate_filter), "rescore": rescoring}
+                    requests.append((number, WORDS, {"size": size, "_source": False, **by_words}))
                 if vector is not None:
                     by_vectors = near(coordinates(vector, self._kind), size, candidate_filter)
                     fields = False if self._kind == FLOAT else ["stored_vector"]
-                    searches.append({"size": size, "_source": fields, "query": by_vectors})
-                    requests.append((number, NEAR))
-        self._add_scores(results, zip(requests, self._search_each(searches), strict=True), store_queries)
+                    requests.append((number, NEAR, {"size": size, "_source": fields, "query": by_vectors}))
+        self._add_scores(results, requests, store_queries)
         return list(results)
 
     def _add_scores(
-        self,
-        results: Sequence[dict[str, dict[Any, float]]],
-        answers: Iterable[tuple[tuple[int, str], Any]],
-        store_queries: Sequence[StoreQuery],
+        self, results: Sequence[dict[str, Any]], requests: Sequence[Any], store_queries: Sequence[StoreQuery]
     ) -> None:
-        """Add the cluster's answers, each with the number of its query and the name of its list, to the results."""
+        """Add the cluster's answers to requests: a query's number, the name of one of its lists, and the search."""
         weights: list[float] = []
-        for (number, name), answer in answers:
+        answers = self._search_each([search for _, _, search in requests])
+        for (number, name, _), answer in zip(requests, answers, strict=True):
             if name == _HOLDING:
                 weights = _weights(store_queries[number], answer)  # those of the searches that follow
                 continue

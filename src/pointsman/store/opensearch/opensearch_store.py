@@ -95,39 +95,33 @@ class OpenSearchStore(OpenSearchReader):
         self, pairs: Sequence[tuple[Prepared, NDArray[np.float32] | None]], *, stored_only: bool, skip_identical: bool
     ) -> AddResult:
         """Write documents and their vectors, if any, and retry those that others have changed meanwhile."""
-        pending = [(item, vector, _digest(item, vector)) for item, vector in pairs]
+        pending = {queries.key_of(item.document.id): (item, vector, _digest(item, vector)) for item, vector in pairs}
         total = AddResult()
         for _ in range(_TRIES):
-            records = self._records(
-                [queries.key_of(item.document.id) for item, _, _ in pending], ["digest", "vector_digest", "order"]
-            )
+            records = self._records(list(pending), ["digest", "vector_digest", "order"])
+            stored = {key: record["_source"] for key, record in records.items()}
             if stored_only:
-                pending = [
-                    (item, vector, digest)
-                    for item, vector, digest in pending
-                    if (record := records.get(queries.key_of(item.document.id))) is not None
-                    and record["_source"]["digest"] == digest[0]
-                ]
-            fresh = []
-            for item, vector, digest in pending:
-                record = records.get(queries.key_of(item.document.id))
-                if record is None or not (skip_identical and _has_digest(record["_source"], digest)):
-                    fresh.append((item, vector, digest))
+                pending = {
+                    key: entry
+                    for key, entry in pending.items()
+                    if key in stored and stored[key]["digest"] == entry[2][0]
+                }
+            fresh = {
+                key: entry
+                for key, entry in pending.items()
+                if key not in stored or not (skip_identical and _has_digest(stored[key], entry[2]))
+            }
             total += AddResult(unchanged=len(pending) - len(fresh))
             if not fresh:
                 return total
             begin = self._advance()["seq"] << _ORDER_BITS
             lines: list[Mapping[str, Any]] = []
-            for number, (item, vector, digest) in enumerate(fresh):
-                record = records.get(queries.key_of(item.document.id))
-                order = begin + number if record is None else record["_source"]["order"]
-                lines += [
-                    _action(queries.key_of(item.document.id), record),
-                    _body(item, vector, digest, order, self._kind),
-                ]
+            for number, (key, (item, vector, digest)) in enumerate(fresh.items()):
+                order = stored[key]["order"] if key in stored else begin + number
+                lines += [_action(key, records.get(key)), _body(item, vector, digest, order, self._kind)]
             conflicts, count_added, count_updated = self._bulk_write(lines, records)
             total += AddResult(count_added, count_updated)
-            pending = [entry for entry in fresh if queries.key_of(entry[0].document.id) in conflicts]
+            pending = {key: entry for key, entry in fresh.items() if key in conflicts}
             if not pending:
                 return total
         raise self._busy()
@@ -216,11 +210,10 @@ class OpenSearchStore(OpenSearchReader):
                 conflicts.add(outcome["_id"])
             elif "error" in outcome:
                 raise self._cluster.complaint(outcome["error"], outcome["status"])
+            elif outcome["_id"] in records:
+                count_updated += 1
             else:
-                count_added, count_updated = (
-                    count_added + (outcome["_id"] not in records),
-                    count_updated + (outcome["_id"] in records),
-                )
+                count_added += 1
         if count_added or count_updated:
             self._bulk.has_written = True
             self._note_change()
@@ -312,7 +305,7 @@ class OpenSearchStore(OpenSearchReader):
 
     def _delete_matching(self, filters: Sequence[Mapping[str, Any]]) -> int:
         """Delete matching documents, repeating those that others have changed meanwhile."""
-        number: int = 0
+        number = 0
         body = {"query": {"bool": {"filter": list(filters)}}}
         for _ in range(_TRIES):
             answer = self._cluster.ask(

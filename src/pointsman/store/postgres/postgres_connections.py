@@ -176,7 +176,12 @@ class Connections:
         return Retries(time.monotonic() + self._patience, first=0.05, longest=1.0)
 
     def _pause_after(self, error: psycopg.Error | UnicodeEncodeError, retries: Retries, down_until: float) -> float:
-        """Return the seconds before a retry; see `_pause`.
+        """Return the seconds before a retry.
+
+        Args:
+            error: why the call failed.
+            retries: its further attempts.
+            down_until: until when the server was considered down when the call began.
 
         Raises:
             StoreError, InputError: it is not worth one.
@@ -184,27 +189,17 @@ class Connections:
         if isinstance(error, UnicodeEncodeError):
             problem = f"{self.label}: a name or text has a lone surrogate, which no database can hold"
             raise InputError(problem) from error
-        pause = self._pause(error, retries, down_until)
+        pause = None
+        if _passing(error):
+            time_now, start = time.monotonic(), retries.start
+            answers = any(reason in str(error) for reason in _PASSING)  # one that recovers will be there in a moment
+            unreachable = isinstance(error, psycopg.OperationalError) and error.sqlstate is None and not answers
+            if unreachable:
+                self._down_until = time_now + _DOWN_SECONDS
+            pause = retries.pause() if start >= down_until or not unreachable else None
         if pause is None:
             raise self.translated(error) from error
         return pause
-
-    def _pause(self, error: psycopg.Error, retries: Retries, down_until: float) -> float | None:
-        """Return the seconds before a retry; None if it is not worth one.
-
-        Args:
-            error: why the call failed.
-            retries: its further attempts.
-            down_until: until when the server was considered down when the call began.
-        """
-        if not _passing(error):
-            return None
-        time_now, start = time.monotonic(), retries.start
-        answers = any(reason in str(error) for reason in _PASSING)  # a server that recovers will be there in a moment
-        unreachable = isinstance(error, psycopg.OperationalError) and error.sqlstate is None and not answers
-        if unreachable:
-            self._down_until = time_now + _DOWN_SECONDS
-        return retries.pause() if start >= down_until or not unreachable else None
 
     def translated(self, error: psycopg.Error) -> StoreError:
         """Return an error as one of ours, without a password."""
