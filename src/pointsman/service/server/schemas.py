@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, create_model
+from pydantic import ConfigDict, Field, JsonValue, StringConstraints, create_model
 
 from pointsman.retrieval.plan import routers as router
 from pointsman.retrieval.request import OPTIONS
 from pointsman.selector import route_counts
 from pointsman.selector.heuristic_route import RouteChoice
-from pointsman.service.server.protocol.json_form_schemas import Forms, option_fields
+from pointsman.service.server.protocol.json_form_schemas import Described, Forms, option_fields
 from pointsman.store import store_values
 from pointsman.values import answer_check, reasons, retrieval_context, types
 from pointsman.workspace import passages
@@ -30,13 +30,13 @@ Object = dict[str, JsonValue]
 Filters = Annotated[Object | str | None, Field(description=OPTIONS["filters"].help)]
 
 
-class StrictRequest(BaseModel):
+class StrictRequest(Described):
     """A request; unknown members are errors, and values are not converted."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Open(BaseModel):
+class Open(Described):
     """An answer; it may contain more fields than described."""
 
     model_config = ConfigDict(extra="allow")
@@ -101,7 +101,11 @@ else:
 
 
 class SearchRequest(SearchOptions):
-    """A question and search options."""
+    """A question and search options.
+
+    Attributes:
+        query: The question or keywords.
+    """
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -112,39 +116,56 @@ class SearchRequest(SearchOptions):
         }
     )
 
-    query: Annotated[str, Field(description="The question or keywords.")]
+    query: str
 
 
 class SearchManyRequest(SearchOptions):
-    """Several questions with the same search options."""
+    """Several questions with the same search options.
 
-    queries: Annotated[list[str], Field(min_length=1, description="The questions.")]
+    Attributes:
+        queries: The questions.
+    """
+
+    queries: Annotated[list[str], Field(min_length=1)]
 
 
 class ExplainRequest(SearchRequest):
-    """A search, and the document whose rank to explain."""
+    """A search, and the document whose rank to explain.
+
+    Attributes:
+        document_id: The document's id.
+        dataset: Its dataset; needed if several have this id.
+    """
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"query": "how does a train change tracks?", "document_id": "switch"}]}
     )
 
-    document_id: Annotated[Text, Field(description="The document's id.")]
-    dataset: Annotated[Name | None, Field(description="Its dataset; needed if several have this id.")] = None
+    document_id: Text
+    dataset: Name | None = None
 
 
 class ReplayRequest(StrictRequest):
-    """A receipt, whose answer to give again."""
+    """A receipt, whose answer to give again.
 
-    receipt: Annotated[str, Field(min_length=1, max_length=200_000, description="The `receipt` of an answer.")]
+    Attributes:
+        receipt: The `receipt` of an answer.
+    """
+
+    receipt: Annotated[str, Field(min_length=1, max_length=200_000)]
     trace: _Trace = "none"
 
 
 class RouteRequest(StrictRequest):
-    """A question to route, without searching."""
+    """A question to route, without searching.
+
+    Attributes:
+        strategy: As in a search.
+    """
 
     query: str
     datasets: Annotated[list[Name] | None, Field(max_length=1000)] = None
-    strategy: Annotated[str, Field(min_length=1, max_length=64, description="As in a search.")] = "auto"
+    strategy: Annotated[str, Field(min_length=1, max_length=64)] = "auto"
 
 
 class HitKey(StrictRequest):
@@ -155,7 +176,11 @@ class HitKey(StrictRequest):
 
 
 class CheckRequest(StrictRequest):
-    """A language model's answer and its sources, in the order of their numbers in the prompt."""
+    """A language model's answer and its sources, in the order of their numbers in the prompt.
+
+    Attributes:
+        answer: The text whose quotes and numbers are checked.
+    """
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -163,7 +188,7 @@ class CheckRequest(StrictRequest):
         }
     )
 
-    answer: Annotated[str, Field(max_length=200_000, description="The text whose quotes and numbers are checked.")]
+    answer: Annotated[str, Field(max_length=200_000)]
     hits: Annotated[list[HitKey], Field(max_length=1000)]
 
 
@@ -249,10 +274,14 @@ class Recommendation(Open):
 
 
 class Performance(Open):
-    """Duration of the search, and confidence in the choice of strategy."""
+    """Duration of the search, and confidence in the choice of strategy.
+
+    Attributes:
+        strategy_confidence: 0 to 1; null: unknown.
+    """
 
     latency_ms: float
-    strategy_confidence: Annotated[float | None, Field(description="0 to 1; null: unknown.")]
+    strategy_confidence: float | None
 
 
 class RetrievalAnswer(Open):
@@ -289,43 +318,62 @@ class Strategies(Open):
 
 
 class DatasetRequest(StrictRequest):
-    """A dataset to create, or whose description to change."""
+    """A dataset to create, or whose description to change.
+
+    Attributes:
+        versions: Keep what is replaced or deleted for a time such as `90 days`, so that answers have receipts; `off`:
+            keep nothing.
+    """
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"name": "notes", "description": "Notes on railways"}]})
 
     name: Name
     description: Annotated[str | None, Field(max_length=10_000)] = None
     indexing_technique: Literal["hybrid", "keyword", "vector"] | None = None
-    versions: Annotated[
-        str | None,
-        Field(
-            max_length=40,
-            description="Keep what is replaced or deleted for a time such as `90 days`, so that answers have receipts; "
-            "`off`: keep nothing.",
-        ),
-    ] = None
+    versions: Annotated[str | None, Field(max_length=40)] = None
 
 
 class VersionProblem(Open):
-    """A `version_of` that names nothing."""
+    """A `version_of` that names nothing.
 
-    path: Annotated[str, Field(description="The file that says it, or the id of the document.")]
+    Attributes:
+        path: The file that says it, or the id of the document.
+    """
+
+    path: str
     reason: str
 
 
 class Memory(Open):
-    """The memory of the process that answers, with all that it has open; null where its system does not tell."""
+    """The memory of the process that answers, with all that it has open; null where its system does not tell.
 
-    resident: Annotated[int | None, Field(description="Bytes.")]
-    files: Annotated[
-        int | None, Field(description="Of these, pages of files: the system takes them back when others need the room.")
-    ]
+    Attributes:
+        resident: Bytes.
+        files: Of these, pages of files: the system takes them back when others need the room.
+    """
+
+    resident: int | None
+    files: int | None
 
 
 class Dataset(Open):
     """A dataset and its state; it is up to date if both sequence numbers are equal.
 
     A write-only key gets null instead of stored data, and its own description and technique.
+
+    Attributes:
+        relevance: What the relevance of its hits comes from; `none: …`: why they have none.
+        date_column: The metadata key that `before:` and `after:` mean, set or guessed; `none: …`: why none.
+        date_column_reasons: The same by a code: `date_guessed`, `date_set`, `date_absent`, `date_several`, `date_none`.
+        vectors_due: Documents that have no vector yet; only keyword search finds them.
+        truncations: Documents that are longer than the embedder reads, so that only words find what comes after its
+            limit; of more than 1,000, a lower bound; null: not known.
+        routes: Questions that were routed among datasets with this one, since this process began.
+        kept_days: For how many days it keeps what is replaced or deleted; 0: it does not.
+        bytes_by_part: What the bytes are for: the documents, each index, columns, words, and all else.
+        memory: Null for a key for some datasets only.
+        version_problems: Documents that are versions of something that is not there; null: not said.
+        problem: Why it cannot be opened; null: it can.
     """
 
     name: str
@@ -333,49 +381,20 @@ class Dataset(Open):
     indexing_technique: str
     documents: int | None
     embedder: str | None
-    relevance: Annotated[
-        str | None, Field(description="What the relevance of its hits comes from; `none: …`: why they have none.")
-    ]
-    date_column: Annotated[
-        str | None,
-        Field(description="The metadata key that `before:` and `after:` mean, set or guessed; `none: …`: why none."),
-    ] = None
-    date_column_reasons: Annotated[
-        list[Statement] | None,
-        Field(
-            description="The same by a code: `date_guessed`, `date_set`, `date_absent`, `date_several`, `date_none`."
-        ),
-    ] = None
-    vectors_due: Annotated[
-        int | None, Field(description="Documents that have no vector yet; only keyword search finds them.")
-    ]
-    truncations: Annotated[
-        int | None,
-        Field(
-            description="Documents that are longer than the embedder reads, so that only words find what comes after "
-            "its limit; of more than 1,000, a lower bound; null: not known."
-        ),
-    ]
-    routes: Annotated[
-        list[RouteCount] | None,
-        Field(description="Questions that were routed among datasets with this one, since this process began."),
-    ] = None
-    kept_days: Annotated[
-        int | None, Field(description="For how many days it keeps what is replaced or deleted; 0: it does not.")
-    ]
+    relevance: str | None
+    date_column: str | None = None
+    date_column_reasons: list[Statement] | None = None
+    vectors_due: int | None
+    truncations: int | None
+    routes: list[RouteCount] | None = None
+    kept_days: int | None
     sequence: int | None
     keyword_index_sequence: int | None
     bytes: int | None
-    bytes_by_part: Annotated[
-        dict[str, int] | None,
-        Field(description="What the bytes are for: the documents, each index, columns, words, and all else."),
-    ] = None
-    memory: Annotated[Memory | None, Field(description="Null for a key for some datasets only.")] = None
-    version_problems: Annotated[
-        list[VersionProblem] | None,
-        Field(description="Documents that are versions of something that is not there; null: not said."),
-    ] = None
-    problem: Annotated[str | None, Field(description="Why it cannot be opened; null: it can.")] = None
+    bytes_by_part: dict[str, int] | None = None
+    memory: Memory | None = None
+    version_problems: list[VersionProblem] | None = None
+    problem: str | None = None
 
 
 class Datasets(Open):
@@ -395,7 +414,7 @@ class DocumentRequest(StrictRequest):
 
     id: Text
     text: str
-    metadata: Object = {}
+    metadata: Object = {}  # noqa: RUF012  (pydantic copies it)
     vector: Vector | None = None
 
 
@@ -436,15 +455,16 @@ class IdPage(Open):
 
 
 class Added(Open):
-    """Numbers of documents added, updated and unchanged; null for a write-only key."""
+    """Numbers of documents added, updated and unchanged; null for a write-only key.
+
+    Attributes:
+        truncations: Of those embedded, how many are longer than the embedder reads: only words find their end.
+    """
 
     added: int | None
     updated: int | None
     unchanged: int | None
-    truncations: Annotated[
-        int | None,
-        Field(description="Of those embedded, how many are longer than the embedder reads: only words find their end."),
-    ]
+    truncations: int | None
 
 
 class Progress(Added):
@@ -456,39 +476,44 @@ class Progress(Added):
 
 
 class MetadataRequest(StrictRequest):
-    """Metadata to change; texts stay unchanged, and so do vectors unless a title changes."""
+    """Metadata to change; texts stay unchanged, and so do vectors unless a title changes.
+
+    Attributes:
+        metadata: New values by document id; null removes a key.
+        replace: Whether to remove a document's other keys.
+    """
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"metadata": {"switch": {"year": 2022, "draft": None}}}]})
 
-    metadata: Annotated[
-        dict[Text, Object],
-        Field(min_length=1, max_length=100_000, description="New values by document id; null removes a key."),
-    ]
-    replace: Annotated[bool, Field(description="Whether to remove a document's other keys.")] = False
+    metadata: Annotated[dict[Text, Object], Field(min_length=1, max_length=100_000)]
+    replace: bool = False
 
 
 class DeleteRequest(StrictRequest):
-    """Documents to delete: those that have one of the ids, match the filter and are in the folder, as far as given."""
+    """Documents to delete: those that have one of the ids, match the filter and are in the folder, as far as given.
 
-    ids: Annotated[list[Text] | None, Field(max_length=100_000, description="Unknown ids are ignored; null: any.")] = (
-        None
-    )
-    filters: Annotated[Object | str | None, Field(description="As in a search; null: any.")] = None
-    under: Annotated[
-        str | None,
-        Field(
-            description="A folder, as sources name it, or where it was when it was indexed, as an absolute path.",
-            max_length=4096,
-        ),
-    ] = None
+    Attributes:
+        ids: Unknown ids are ignored; null: any.
+        filters: As in a search; null: any.
+        under: A folder, as sources name it, or where it was when it was indexed, as an absolute path.
+    """
+
+    ids: Annotated[list[Text] | None, Field(max_length=100_000)] = None
+    filters: Object | str | None = None
+    under: Annotated[str | None, Field(max_length=4096)] = None
 
 
 class NearestRequest(StrictRequest):
-    """A vector to search with."""
+    """A vector to search with.
+
+    Attributes:
+        k: Maximum number of hits.
+        filters: As in a search; null: any.
+    """
 
     vector: Vector
-    k: Annotated[int, Field(ge=1, le=1000, description="Maximum number of hits.")] = 5
-    filters: Annotated[Object | str | None, Field(description="As in a search; null: any.")] = None
+    k: Annotated[int, Field(ge=1, le=1000)] = 5
+    filters: Object | str | None = None
     group_by: Annotated[str | None, Field(description=OPTIONS["group_by"].help, min_length=1, max_length=1000)] = None
     group_size: Annotated[int, Field(description=OPTIONS["group_size"].help, ge=1)] = 1
 
@@ -562,7 +587,7 @@ class Runs(Open):
     runs: list[dict[str, Any]]
 
 
-class PolicyRequest(BaseModel):
+class PolicyRequest(Described):
     """A policy, as fitted by `pointsman tune`."""
 
     model_config = ConfigDict(extra="allow", json_schema_extra={"examples": [{"name": "ours", "vector_weight": 1.5}]})

@@ -1,4 +1,4 @@
-"""Describes the JSON forms of values for OpenAPI and MCP: types and descriptions are those of their classes."""
+"""Describes JSON for OpenAPI and MCP in the words of docstrings: requests, answers, and the forms of values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cache
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, Field, create_model
+from pydantic import BaseModel, Field, GetJsonSchemaHandler, create_model
 
 from pointsman.retrieval.plan import routers as router
 from pointsman.selector import heuristic_route as heuristic
@@ -22,6 +22,21 @@ if TYPE_CHECKING:
 
 _NAMES = {**vars(citations), **vars(heuristic), **vars(router), **vars(types)}  # what annotations mean
 _ATTRIBUTE = re.compile(r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {8}.*)*)", re.MULTILINE)
+
+
+class Described(BaseModel):
+    """A model whose schema describes its members in the words of its docstring, under ``Attributes:``."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Return the schema with these descriptions."""
+        form = handler(core_schema)
+        schema = handler.resolve_ref_schema(form)
+        schema["description"] = (inspect.getdoc(cls) or "").partition("\n\nAttributes:\n")[0]
+        for base in cls.__mro__[: cls.__mro__.index(Described)]:
+            for name, text in _of_attributes(base).items():
+                schema["properties"][name].setdefault("description", text)
+        return form
 
 
 def option_fields(options: Mapping[str, Option], **instead: Any) -> dict[str, Any]:

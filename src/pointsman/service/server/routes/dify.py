@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import ConfigDict, Field, JsonValue
 from starlette.responses import Response
 
 from pointsman.service.server import schemas
+from pointsman.service.server.protocol.json_form_schemas import Described
 from pointsman.service.server.protocol.responses import Json
 from pointsman.service.server.protocol.strict_routes import StrictRoute
 from pointsman.service.server.search_requests import prepare
@@ -38,7 +39,7 @@ def relevance(hit: Hit) -> float:
     return float(hit.score if hit.relevance is None else hit.relevance)
 
 
-class _Foreign(BaseModel):
+class _Foreign(Described):
     """A request of a foreign client; unknown members are ignored."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
@@ -48,31 +49,48 @@ class _Foreign(BaseModel):
 
 
 class RetrievalSetting(_Foreign):
-    """Number and minimum score of records."""
+    """Number and minimum score of records.
 
-    top_k: Annotated[int | None, Field(ge=1, description="5 if null.")] = None
-    score_threshold: Annotated[float | None, Field(allow_inf_nan=False, description="0 or null: keep all.")] = None
+    Attributes:
+        top_k: 5 if null.
+        score_threshold: 0 or null: keep all.
+    """
+
+    top_k: Annotated[int | None, Field(ge=1)] = None
+    score_threshold: Annotated[float | None, Field(allow_inf_nan=False)] = None
 
 
 class MetadataRule(_Foreign):
-    """One condition on the metadata."""
+    """One condition on the metadata.
 
-    name: Annotated[str | list[str], Field(description="A key, or several, one of which must match.")]
+    Attributes:
+        name: A key, or several, one of which must match.
+    """
+
+    name: str | list[str]
     comparison_operator: str
     value: JsonValue = None
 
 
 class MetadataCondition(_Foreign):
-    """Conditions on the metadata."""
+    """Conditions on the metadata.
 
-    logical_operator: Annotated[Literal["and", "or"] | None, Field(description="`and` if null.")] = None
+    Attributes:
+        logical_operator: `and` if null.
+    """
+
+    logical_operator: Literal["and", "or"] | None = None
     conditions: Annotated[list[MetadataRule] | None, Field(max_length=100)] = None
 
 
 class KnowledgeRequest(_Foreign):
-    """A question from Dify."""
+    """A question from Dify.
 
-    knowledge_id: Annotated[str, Field(description="The dataset's name.")]
+    Attributes:
+        knowledge_id: The dataset's name.
+    """
+
+    knowledge_id: str
     query: Annotated[str, Field(min_length=1)]
     retrieval_setting: RetrievalSetting | None = None
     metadata_condition: MetadataCondition | None = None

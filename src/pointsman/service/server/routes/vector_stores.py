@@ -52,25 +52,29 @@ StoreName = Annotated[str, Path(max_length=64, pattern=NAME, description="The da
 
 
 class RankingOptions(StrictRequest):
-    """Ranking options."""
+    """Ranking options.
 
-    ranker: Annotated[str | None, Field(description="`none`: do not rerank; any other: as configured.")] = None
+    Attributes:
+        ranker: `none`: do not rerank; any other: as configured.
+    """
+
+    ranker: str | None = None
     score_threshold: Annotated[float | None, Field(allow_inf_nan=False)] = None
 
 
 class StoreSearchRequest(StrictRequest):
-    """A search in OpenAI's vector store API."""
+    """A search in OpenAI's vector store API.
+
+    Attributes:
+        filters: `{"type": "eq", "key": …, "value": …}`, or `{"type": "and", "filters": […]}`.
+        rewrite_query: Whether each query is also searched in other words, made by rules.
+    """
 
     query: Annotated[str, Field(min_length=1)] | Annotated[list[str], Field(min_length=1, max_length=16)]
-    filters: Annotated[
-        dict[str, JsonValue] | None,
-        Field(description='`{"type": "eq", "key": …, "value": …}`, or `{"type": "and", "filters": […]}`.'),
-    ] = None
+    filters: dict[str, JsonValue] | None = None
     max_num_results: Annotated[int, Field(ge=1, le=50)] = 10  # as in OpenAI's API
     ranking_options: RankingOptions = RankingOptions()
-    rewrite_query: Annotated[
-        bool | None, Field(description="Whether each query is also searched in other words, made by rules.")
-    ] = None
+    rewrite_query: bool | None = None
 
 
 class StorePage(schemas.Open):
