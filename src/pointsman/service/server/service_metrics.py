@@ -13,6 +13,7 @@ import os
 import re
 import uuid
 from collections.abc import Iterator, Sequence
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -74,48 +75,33 @@ class Metrics:
     def __init__(self, route_counts: RouteCounts, *, worker: bool = False) -> None:
         self._worker = str(os.getpid()) if worker else None
         self.registry = registry = CollectorRegistry()
-        self._requests = Counter(
-            "pointsman_requests", "HTTP requests answered.", ["method", "route", "status"], registry=registry
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        histogram = partial(Histogram, registry=registry)
+        self._requests = counter("pointsman_requests", "HTTP requests answered.", ["method", "route", "status"])
+        self._seconds = histogram(
+            "pointsman_request_seconds", "Time from a request to the end of its answer.", ["route"], buckets=_SECONDS
         )
-        self._seconds = Histogram(
-            "pointsman_request_seconds",
-            "Time from a request to the end of its answer.",
-            ["route"],
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self.in_flight = Gauge("pointsman_requests_in_flight", "HTTP requests being answered.", registry=registry)
-        self.queue_length = Gauge("pointsman_requests_queued", "HTTP requests waiting in the queue.", registry=registry)
-        self._rejections = Counter("pointsman_requests_rejected", "HTTP requests rejected with 429.", registry=registry)
-        self._searches = Counter(
-            "pointsman_searches", "Searches by the strategy that was used.", ["strategy"], registry=registry
-        )
+        self.in_flight = gauge("pointsman_requests_in_flight", "HTTP requests being answered.")
+        self.queue_length = gauge("pointsman_requests_queued", "HTTP requests waiting in the queue.")
+        self._rejections = counter("pointsman_requests_rejected", "HTTP requests rejected with 429.")
+        self._searches = counter("pointsman_searches", "Searches by the strategy that was used.", ["strategy"])
         registry.register(_RouteSeries(route_counts))
-        self._refused = Counter("pointsman_searches_refused", "Searches without relevant results.", registry=registry)
-        self._unsure = Counter(
-            "pointsman_searches_unsure", "Searches whose first hit is not surely an answer.", registry=registry
-        )
-        self._degraded = Counter(
-            "pointsman_searches_degraded", "Searches in which a part failed or was skipped.", registry=registry
-        )
-        self._stages = Histogram(
+        self._refused = counter("pointsman_searches_refused", "Searches without relevant results.")
+        self._unsure = counter("pointsman_searches_unsure", "Searches whose first hit is not surely an answer.")
+        self._degraded = counter("pointsman_searches_degraded", "Searches in which a part failed or was skipped.")
+        self._stages = histogram(
             "pointsman_stage_seconds",
             "Time of each stage of a search; branches overlap.",
             ["stage"],
             buckets=_STAGE_SECONDS,
-            registry=registry,
         )
-        self._hits = Histogram("pointsman_search_hits", "Hits of a search.", buckets=_HITS, registry=registry)
-        self._llm_calls = Counter("pointsman_llm_calls", "Calls of language models by searches.", registry=registry)
-        self._llm_tokens = Counter("pointsman_llm_tokens", "Tokens of their prompts and answers.", registry=registry)
-        self._compressed = Counter(
-            "pointsman_compressed_characters", "Characters of compressed hits.", ["text"], registry=registry
-        )
-        self._writes = Counter(
-            "pointsman_documents_written", "Documents written, by outcome.", ["outcome"], registry=registry
-        )
-        self._deleted = Counter("pointsman_documents_deleted", "Documents deleted.", registry=registry)
-        Gauge("pointsman_build", "1, with the version.", ["version"], registry=registry).labels(__version__).set(1)
+        self._hits = histogram("pointsman_search_hits", "Hits of a search.", buckets=_HITS)
+        self._llm_calls = counter("pointsman_llm_calls", "Calls of language models by searches.")
+        self._llm_tokens = counter("pointsman_llm_tokens", "Tokens of their prompts and answers.")
+        self._compressed = counter("pointsman_compressed_characters", "Characters of compressed hits.", ["text"])
+        self._writes = counter("pointsman_documents_written", "Documents written, by outcome.", ["outcome"])
+        self._deleted = counter("pointsman_documents_deleted", "Documents deleted.")
+        gauge("pointsman_build", "1, with the version.", ["version"]).labels(__version__).set(1)
         ProcessCollector(registry=registry)
         GCCollector(registry=registry)
         self._by_strategy: dict[str, Counter] = {}
