@@ -992,5 +992,3 @@ def test_collections_of_a_server_leave_out_what_was_loaded(
     finally:
         gc.unfreeze()
     assert frozen_counts[0] > 100_000
-
-

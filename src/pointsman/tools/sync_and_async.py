@@ -12,6 +12,7 @@ import contextvars
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial, wraps
@@ -110,21 +111,18 @@ def wait_for(function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwa
         asyncio.get_running_loop()
     except RuntimeError:
         return anyio.run(call)
-    results: list[T] = []
-    errors: list[BaseException] = []
+    return ThreadPoolExecutor(1, "wait-for").submit(anyio.run, call).result()
 
-    def run() -> None:
-        try:
-            results.append(anyio.run(call))
-        except BaseException as error:  # noqa: BLE001  (handed to the caller, whatever it is)
-            errors.append(error)
 
-    thread = threading.Thread(target=run, name=f"wait-for-{getattr(function, '__name__', 'call')}")
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-    return results[0]
+def run(flow: Coroutine[Any, Any, T]) -> T:
+    """Drive a coroutine that waits for nothing to its end: one step is all of it."""
+    try:
+        flow.send(None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    flow.close()
+    raise RuntimeError("a blocking flow suspended; every wait in it must go through its mode")
 
 
 def limited(call: Callable[[], T], seconds: float | None, name: str, late: Callable[[float], Exception]) -> T:
@@ -144,7 +142,7 @@ def limited(call: Callable[[], T], seconds: float | None, name: str, late: Calla
     results: list[T] = []
     errors: list[BaseException] = []
 
-    def run() -> None:
+    def call_here() -> None:
         with in_daemon():
             try:
                 results.append(call())
@@ -152,7 +150,7 @@ def limited(call: Callable[[], T], seconds: float | None, name: str, late: Calla
                 errors.append(error)
 
     # A daemon: a model that hangs must not keep the process alive.
-    thread = threading.Thread(target=contextvars.copy_context().run, args=(run,), name=name, daemon=True)
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(call_here,), name=name, daemon=True)
     thread.start()
     thread.join(seconds)
     if errors:
