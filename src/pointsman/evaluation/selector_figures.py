@@ -92,25 +92,25 @@ def evaluate_selectors(
     choices = [
         ToolMetadata(document.metadata.get("title", document.id), document.text) for document in collection.documents
     ]
-    timed = _TimedEmbedder(as_embedder("default" if embedder is None else embedder))
+    timed_embedder = _TimedEmbedder(as_embedder("default" if embedder is None else embedder))
     if not isinstance(selectors, Mapping):
         names = [name for name in _MAKE if llm or name != "llm"] if selectors is None else selectors
-        if unknown := next((name for name in names if name not in _MAKE), None):
-            raise UnknownNameError("selector", unknown, tuple(_MAKE))
+        if unknown_name := next((name for name in names if name not in _MAKE), None):
+            raise UnknownNameError("selector", unknown_name, tuple(_MAKE))
         if "llm" in names and llm is None:
             raise UnmetNeedError("selector 'llm' needs a language model; name one in the settings, or pass llm=")
-        selectors = {name: _MAKE[name](timed, llm) for name in names}
+        selectors = {name: _MAKE[name](timed_embedder, llm) for name in names}
     reports = {}
     for name, selector in zip(selectors, map(as_selector, selectors.values()), strict=True):
         selector.select(choices, next(iter(collection.queries.values())))  # choices are embedded once, untimed
         per_query, times, times_without, fallbacks = {}, [], [], 0
         with spending(Budget(sys.maxsize, sys.maxsize)) as account:
             for number, (query, text) in enumerate(collection.queries.items(), 1):
-                timed.seconds, start = 0.0, perf_counter()
+                timed_embedder.seconds, start = 0.0, perf_counter()
                 result = selector.select(choices, text)
                 seconds = perf_counter() - start
                 times.append(seconds * 1000)
-                times_without.append((seconds - timed.seconds) * 1000)
+                times_without.append((seconds - timed_embedder.seconds) * 1000)
                 is_right = bool(result.inds) and collection.qrels[query].get(ids[result.inds[0]], 0) > 0
                 per_query[query] = float(is_right)
                 fallbacks += result.fallback is not None

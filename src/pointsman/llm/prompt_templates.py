@@ -55,9 +55,9 @@ def check_template(name: str, template: str, required_names: AbstractSet[str], a
     Raises:
         InputError: it lacks a required placeholder, uses one that is not allowed, or has a lone dollar sign.
     """
-    parsed = Template(template)
-    identifiers = set(parsed.get_identifiers())
-    if not parsed.is_valid() or identifiers - allowed_names or required_names - identifiers:
+    parsed_template = Template(template)
+    identifiers = set(parsed_template.get_identifiers())
+    if not parsed_template.is_valid() or identifiers - allowed_names or required_names - identifiers:
         raise InputError(
             f"the prompt {name!r} needs {_as_list(required_names)} and may use {_as_list(allowed_names)}; "
             f"it uses {_as_list(identifiers)}; write $$ for a dollar sign"

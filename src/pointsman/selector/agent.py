@@ -347,12 +347,12 @@ def _tool(tool: object) -> Tool:
             f"a tool is a Tool, or an object with name, description and call, not {type(tool).__name__}: {tool!r:.80}"
         )
     parameters, examples = getattr(tool, "parameters", None), getattr(tool, "examples", ())
-    described = as_choice(tool)
+    choice = as_choice(tool)
     if callable(schema := getattr(getattr(tool, "metadata", None), "get_parameters_dict", None)):
         parameters = schema()
     return Tool(
-        described.name,
-        described.description,
+        choice.name,
+        choice.description,
         call,
         parameters if isinstance(parameters, Mapping) else None,
         tuple(examples) if isinstance(examples, list | tuple) else (),

@@ -197,10 +197,10 @@ def as_choice(choice: object) -> ToolMetadata:
         return choice
     if isinstance(choice, str):
         return ToolMetadata(choice, "")
-    for described in (choice, getattr(choice, "metadata", None)):
-        name, description = (getattr(described, attribute, None) or "" for attribute in ("name", "description"))
+    for source in (choice, getattr(choice, "metadata", None)):
+        name, description = (getattr(source, attribute, None) or "" for attribute in ("name", "description"))
         if isinstance(name, str) and isinstance(description, str) and (name or description):
-            metadata = getattr(described, "metadata", None)
+            metadata = getattr(source, "metadata", None)
             return ToolMetadata(
                 name or description, description if name else "", metadata if isinstance(metadata, Mapping) else None
             )

@@ -229,8 +229,8 @@ def _stretch(scores: Sequence[float]) -> list[float]:
 def _scores(selector: ScoresChoices | BaseSelector, choices: Choices, query: Query | str) -> Sequence[float]:
     if isinstance(selector, ScoresChoices):
         return selector.scores(choices, query)
-    selected = selector.select(choices, query).inds
-    return [float(index in selected) for index in range(len(choices))]
+    chosen_indexes = selector.select(choices, query).inds
+    return [float(index in chosen_indexes) for index in range(len(choices))]
 
 
 def _finite(selector: object, scores: Sequence[float], count: int) -> list[float]:

@@ -218,12 +218,12 @@ class _Form:
         ):
             if not is_valid:
                 raise InputError(f"this is not what DescriptionSelector.save writes: {rule}; fit it again")
-        labelled = LabelledExamples(
+        examples = LabelledExamples(
             {choice.name: np.array(choice.centroids, np.float32) for choice in self.choices},
             {choice.name: choice.terms for choice in self.choices},
         )
         mean = np.array(self.query_mean, np.float32)
-        return Fitted(self.embedder, self.weights, mean, self.calibration, self.threshold, labelled, self.report)
+        return Fitted(self.embedder, self.weights, mean, self.calibration, self.threshold, examples, self.report)
 
 
 # -- learning ----------------------------------------------------------------------------------------------------------

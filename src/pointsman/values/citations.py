@@ -249,10 +249,10 @@ def answer_span(document: _Named, question: str) -> tuple[int, int] | None:
     words = set(DEFAULT_ANALYZER.query_tokens(question))
     spans = sentences(document.text)
     counts = [len(words.intersection(DEFAULT_ANALYZER.tokens(document.text[start:end]))) for start, end in spans]
-    most = max(counts, default=0)
-    if most < max(6, len(words) * 2 / 3):
+    largest_count = max(counts, default=0)
+    if largest_count < max(6, len(words) * 2 / 3):
         return None
-    near_spans = [span for span, count in zip(spans, counts, strict=True) if count * 5 > most]
+    near_spans = [span for span, count in zip(spans, counts, strict=True) if count * 5 > largest_count]
     return near_spans[0][0], near_spans[-1][1]
 
 

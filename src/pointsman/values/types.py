@@ -375,7 +375,7 @@ class Hit:
     def odds(self) -> Odds | None:
         """The word for its relevance, by the ranges of `ODDS`; None without a relevance."""
         relevance = self.relevance
-        return None if relevance is None else next(word for word, least in ODDS.items() if relevance >= least)
+        return None if relevance is None else next(word for word, minimum in ODDS.items() if relevance >= minimum)
 
     @property
     def citation(self) -> Citation:

@@ -85,13 +85,13 @@ SHORT: Final = 60.0  # seconds after which a call counts as hanging
 
 
 @contextmanager
-def answering(action: str, *tolerated: type[Exception]) -> Iterator[None]:
-    """Turns an error inside the block into a sentence about ``action``; ``tolerated`` errors are ignored."""
+def answering(action: str, *tolerated_errors: type[Exception]) -> Iterator[None]:
+    """Turns an error inside the block into a sentence about ``action``; ``tolerated_errors`` errors are ignored."""
     try:
         yield
     except (AssertionError, SkipTest):
         raise
-    except tolerated:
+    except tolerated_errors:
         return
     except Exception as error:
         raise AssertionError(f"{action} raised {type(error).__name__}: {error!s:.300}") from error

@@ -13,7 +13,7 @@ from pointsman.retrieval.plan.policy import EffortName
 from pointsman.retrieval.request import OPTIONS, Reranking
 from pointsman.selector import route_counts
 from pointsman.selector.heuristic_route import RouteChoice
-from pointsman.service.server.protocol.json_form_schemas import Described, Forms, option_fields
+from pointsman.service.server.protocol.json_form_schemas import DocumentedModel, Forms, option_fields
 from pointsman.service.server.protocol.request_limits import Limits
 from pointsman.values.retrieval_context import Verdict  # noqa: TC001  (pydantic reads it)
 from pointsman.values.trace import Explanation
@@ -80,7 +80,7 @@ _Filters = Annotated[
 ]
 
 
-class Arguments(Described):
+class Arguments(DocumentedModel):
     """Arguments of a call, in the declared form or another that models write and that can mean only this."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -259,7 +259,7 @@ class VerifyArguments(Arguments):
     ids: Annotated[list[_Id], Field(min_length=1, max_length=MAX_SOURCES)]
 
 
-class Answer(Described):
+class Answer(DocumentedModel):
     """The answer to a call."""
 
     model_config = ConfigDict(extra="forbid")

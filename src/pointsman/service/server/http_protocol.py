@@ -142,8 +142,8 @@ class Protocol(H11Protocol):
         Letters of an address as they are (``curl`` sends ``?query=什么是环保设备`` so) are read as if percent-encoded.
         """
         if not data.isascii() and self.conn.their_state is h11.IDLE and b"\n" not in self.conn.trailing_data[0]:
-            line, end, rest = data.partition(b"\n")
-            data = _NOT_ASCII.sub(lambda byte: b"%%%02X" % ord(byte[0]), line) + end + rest
+            line, end, remainder = data.partition(b"\n")
+            data = _NOT_ASCII.sub(lambda byte: b"%%%02X" % ord(byte[0]), line) + end + remainder
         super().data_received(data)
         if not self.answering and self._head is None:
             self._head = self.loop.call_later(self._limits.head_seconds, self.cut)

@@ -15,7 +15,7 @@ from pointsman.retrieval.plan import routers as router
 from pointsman.retrieval.request import OPTIONS
 from pointsman.selector import route_counts
 from pointsman.selector.heuristic_route import RouteChoice
-from pointsman.service.server.protocol.json_form_schemas import Described, Forms, option_fields
+from pointsman.service.server.protocol.json_form_schemas import DocumentedModel, Forms, option_fields
 from pointsman.store import store_values
 from pointsman.values import answer_check, reasons, retrieval_context, types
 from pointsman.workspace import passages
@@ -30,13 +30,13 @@ Object = dict[str, JsonValue]
 Filters = Annotated[Object | str | None, Field(description=OPTIONS["filters"].help)]
 
 
-class StrictRequest(Described):
+class StrictRequest(DocumentedModel):
     """A request; unknown members are errors, and values are not converted."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Open(Described):
+class Open(DocumentedModel):
     """An answer; it may contain more fields than described."""
 
     model_config = ConfigDict(extra="allow")
@@ -587,7 +587,7 @@ class Runs(Open):
     runs: list[dict[str, Any]]
 
 
-class PolicyRequest(Described):
+class PolicyRequest(DocumentedModel):
     """A policy, as fitted by `pointsman tune`."""
 
     model_config = ConfigDict(extra="allow", json_schema_extra={"examples": [{"name": "ours", "vector_weight": 1.5}]})

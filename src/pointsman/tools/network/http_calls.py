@@ -229,8 +229,8 @@ def proxy_of(url: SplitResult | str, environ: Mapping[str, str] | None = None) -
         return None
     variables = os.environ if environ is None else environ
     host = f"{url.hostname}:{url.port}" if url.port else url.hostname or ""
-    unproxied = (variables.get("no_proxy") or variables.get("NO_PROXY") or "").replace("[", "").replace("]", "")
-    if unproxied and urllib.request.proxy_bypass_environment(host, {"no": unproxied}):  # type: ignore[attr-defined]
+    direct_hosts = (variables.get("no_proxy") or variables.get("NO_PROXY") or "").replace("[", "").replace("]", "")
+    if direct_hosts and urllib.request.proxy_bypass_environment(host, {"no": direct_hosts}):  # type: ignore[attr-defined]
         return None
     names = [f"{url.scheme}_proxy", f"{url.scheme}_proxy".upper(), "all_proxy", "ALL_PROXY"]
     if "REQUEST_METHOD" in variables:
@@ -242,9 +242,9 @@ def proxy_of(url: SplitResult | str, environ: Mapping[str, str] | None = None) -
     try:
         return _proxy(address)
     except (ValueError, httpx.InvalidURL) as error:
-        shown = one_line(address.rpartition("://")[0] + "://" + address.rpartition("://")[2].rpartition("@")[2])
+        origin = one_line(address.rpartition("://")[0] + "://" + address.rpartition("://")[2].rpartition("@")[2])
         raise InputError(
-            f"the proxy {shown} in the variable {name} cannot be used: {one_line(str(error), 200)}; correct or unset "
+            f"the proxy {origin} in the variable {name} cannot be used: {one_line(str(error), 200)}; correct or unset "
             f"{name}, or list {url.hostname} in NO_PROXY"
         ) from None
 

@@ -42,8 +42,8 @@ class Retries:
         Args:
             asked: seconds that the server asks to wait, such as in ``Retry-After``.
         """
-        own = min(self._first * 2.0 ** min(self.attempt - 1, 30), self._longest)
-        pause = own * random.uniform(0.5, 1) if asked is None else asked  # noqa: S311  (jitter, not cryptography)
+        growing_pause = min(self._first * 2.0 ** min(self.attempt - 1, 30), self._longest)
+        pause = growing_pause * random.uniform(0.5, 1) if asked is None else asked  # noqa: S311  (jitter, not cryptography)
         if self._most is not None and self.attempt > self._most:
             return None
         if pause > self._longest or pause >= self._end - time.monotonic():

@@ -24,7 +24,7 @@ _NAMES = {**vars(citations), **vars(heuristic), **vars(router), **vars(types)}  
 _ATTRIBUTE = re.compile(r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 
-class Described(BaseModel):
+class DocumentedModel(BaseModel):
     """A model whose schema describes its members in the words of its docstring, under ``Attributes:``."""
 
     @classmethod
@@ -33,7 +33,7 @@ class Described(BaseModel):
         form = handler(core_schema)
         schema = handler.resolve_ref_schema(form)
         schema["description"] = (inspect.getdoc(cls) or "").partition("\n\nAttributes:\n")[0]
-        for base in cls.__mro__[: cls.__mro__.index(Described)]:
+        for base in cls.__mro__[: cls.__mro__.index(DocumentedModel)]:
             for name, text in _of_attributes(base).items():
                 schema["properties"][name].setdefault("description", text)
         return form

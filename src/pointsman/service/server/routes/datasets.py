@@ -564,5 +564,5 @@ def _status_of(state: State, access: Access | None, name: str) -> dict[str, Any]
         return None
     except (StoreError, InputError) as error:  # also a collection that is no longer in its database
         log.error("dataset %s cannot be opened: %s", name, error)  # noqa: TRY400  (the message says it all)
-        unopened = {"name": name, "description": "", "indexing_technique": "hybrid", "problem": type(error).__name__}
-        return {**_UNKNOWN, **dict.fromkeys(_NUMBERS, 0), **unopened}
+        status = {"name": name, "description": "", "indexing_technique": "hybrid", "problem": type(error).__name__}
+        return {**_UNKNOWN, **dict.fromkeys(_NUMBERS, 0), **status}

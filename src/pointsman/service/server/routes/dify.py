@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, JsonValue
 from starlette.responses import Response
 
 from pointsman.service.server import schemas
-from pointsman.service.server.protocol.json_form_schemas import Described
+from pointsman.service.server.protocol.json_form_schemas import DocumentedModel
 from pointsman.service.server.protocol.responses import Json
 from pointsman.service.server.protocol.strict_routes import StrictRoute
 from pointsman.service.server.search_requests import prepare
@@ -39,7 +39,7 @@ def relevance(hit: Hit) -> float:
     return float(hit.score if hit.relevance is None else hit.relevance)
 
 
-class _Foreign(Described):
+class _Foreign(DocumentedModel):
     """A request of a foreign client; unknown members are ignored."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
