@@ -23,7 +23,7 @@ from dataclasses import replace
 from datetime import date
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import httpx
 import numpy as np
@@ -33,6 +33,7 @@ from hypothesis import strategies as st
 
 import pointsman
 from pointsman import Dataset, Document, Policy, Query, Workspace
+from pointsman.cli import output
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.evaluation.conformance import DOCUMENTS
 from pointsman.retrieval.plan.policy import EffortLimits as Spending
@@ -988,11 +989,13 @@ def keyed_service(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> 
             yield url, keys
 
 
-def test_keys(keyed_service: tuple[str, KeyStore]) -> None:
+def test_keys(keyed_service: tuple[str, KeyStore], capsys: pytest.CaptureFixture[str]) -> None:
     url, keys = keyed_service
     reader = keys.create("reader", datasets=["mine"], scopes=["read"]).text
     with Client(url, reader) as client:
         assert client.names() == ["mine"]
+        output.status(cast("Workspace", client), as_json=False)  # which is told no memory
+        assert "mine" in capsys.readouterr().out
         assert client.dataset("mine").search("signal").hits  # which needs no right to write
         assert asyncio.run(client.asearch("signal")).hits
         with pytest.raises(UnknownNameError, match="no dataset named 'theirs'; known: mine"):

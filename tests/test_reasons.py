@@ -189,11 +189,6 @@ def test_codes_travel_with_the_answer(workspace: pointsman.Workspace) -> None:
     assert read_answer.refused is not None
     assert answer.refused is not None
     assert read_answer.refused.reasons == answer.refused.reasons
-    without_codes = {**form, "refused": {key: form["refused"][key] for key in form["refused"] if key != "reasons"}}
-    del without_codes["reasons"]
-    old_answer = RetrievalContext.from_dict(without_codes)  # of a service of an earlier version
-    assert old_answer.reason == answer.reason
-    assert old_answer.reasons == (Statement("", {"text": answer.reason}),)
 
 
 def test_a_reason_is_copied_with_its_parts() -> None:

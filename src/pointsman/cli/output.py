@@ -373,7 +373,7 @@ def status(workspace: Workspace, *, as_json: bool) -> bool:
                 "behind; the next write updates it"
                 if row["sequence"] != row["keyword_index_sequence"]
                 else f"{row['vectors_due']:,} vectors missing; index again"
-                if row.get("vectors_due")
+                if row["vectors_due"]
                 else "up to date",
             ]
             for row in rows
@@ -385,13 +385,13 @@ def status(workspace: Workspace, *, as_json: bool) -> bool:
     for row in rows:
         if row["relevance"] != BUILT_IN:
             console().print(f"{row['name']}, relevance: {row['relevance']}", markup=False)
-        date_column = row.get("date_column") or "not told"  # as by an older service
+        date_column = row["date_column"] or "not told"
         console().print(printable(f"{row['name']}, date column: {date_column}"), markup=False, soft_wrap=True)
-        _print_truncated(row["name"], row.get("truncations"))
-        if routes := row.get("routes"):
+        _print_truncated(row["name"], row["truncations"])
+        if routes := row["routes"]:
             counts = ", ".join(f"{count['queries']:,} {count['route']} ({count['reason']})" for count in routes)
             console().print(printable(f"{row['name']}, routes: {counts}"), markup=False, soft_wrap=True)
-        for problem in row.get("version_problems") or ():
+        for problem in row["version_problems"] or ():
             console().print(f"{row['name']}, {problem['path']}: {problem['reason']}", style="yellow", markup=False)
     print_problems(problems)
     _print_unused(unused_keys)
@@ -413,12 +413,12 @@ def _print_sizes(rows: Sequence[Mapping[str, Any]]) -> None:
                 if size
             ]
             console().print(f"{row['name']}, MB: {', '.join(size_texts)}", markup=False)
-    if rows and None not in rows[-1]["memory"].values():
-        memory = {name: f"{size / 1e6:.0f} MB" for name, size in rows[-1]["memory"].items()}
+    sizes = rows[-1]["memory"] if rows else None  # a service tells it only to keys for all datasets
+    if sizes is not None and None not in sizes.values():
+        memory = {name: f"{size / 1e6:.0f} MB" for name, size in sizes.items()}
         text = f"memory of this process: {memory['resident']}, of which {memory['files']} are pages of files"
-        if "cached" in memory:  # an older service does not tell
-            text += f"; {memory['cached']} are kept to answer sooner, at most {memory['cache_limit']}"
-        console().print(text, markup=False)
+        kept = f"{memory['cached']} are kept to answer sooner, at most {memory['cache_limit']}"
+        console().print(f"{text}; {kept}", markup=False)
 
 
 def verification(verifications: Mapping[str, Verification], failures: Mapping[str, str], *, as_json: bool) -> None:

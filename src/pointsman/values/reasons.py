@@ -184,13 +184,10 @@ def reason_of(form: Mapping[str, Any]) -> Reason:
     Raises:
         KeyError, TypeError, ValueError, AttributeError: the value is invalid.
     """
-    statements = form.get("reasons")  # services of earlier versions give none
     if not isinstance(form["reason"], str):
         raise TypeError(f"reason is {form['reason']!r:.80}")
-    return Reason(
-        form["reason"],
-        statements and [Statement(statement["code"], dict(statement["values"])) for statement in statements],
-    )
+    statements = [Statement(statement["code"], dict(statement["values"])) for statement in form["reasons"]]
+    return Reason(form["reason"], statements)
 
 
 def in_language(text: str, language: str) -> str:

@@ -273,7 +273,6 @@ class RetrievalContext:
             refused = value["refused"] and Refusal.from_dict(value["refused"])
             form = {
                 **value,
-                "receipt": value.get("receipt"),  # services of earlier versions issue none
                 "query": Query(value["query"], question.filters, question.history),
                 "hits": with_places(tuple(map(Hit.from_dict, value["hits"])), question.text),
                 "plan": of_form(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from pointsman.service.client.request_encoding import counts_of, number_of
@@ -61,13 +62,6 @@ def _document(answer: Any) -> Document:
     return Document(answer["id"], answer["text"], answer["metadata"])
 
 
-def _source_text(answer: Any) -> SourceText:
-    start, length, text, digest = (answer[name] for name in ("start", "length", "text", "hash"))
-    if not isinstance(text, str) or not isinstance(digest, str | None):
-        raise TypeError(f"the text is {text!r:.80}, its hash {digest!r:.80}")
-    return SourceText(str(answer["source"]), digest, number_of(start), number_of(length), text)
-
-
 def _next_page(answer: Any) -> int | None:
     return None if answer["next"] is None else int(answer["next"])
 
@@ -120,7 +114,7 @@ NEAREST: Final = Endpoint(
     "POST", "/api/datasets/{}/nearest", "list of hits", lambda answer: [*map(Hit.from_dict, answer["hits"])]
 )
 DOCUMENT: Final = Endpoint("GET", "/api/datasets/{}/document", "document", _document)
-TEXT: Final = Endpoint("GET", "/api/datasets/{}/text", "text", _source_text)
+TEXT: Final = Endpoint("GET", "/api/datasets/{}/text", "text", partial(of_form, SourceText))
 COUNT: Final = Endpoint(
     "GET", "/api/datasets/{}/count", "number of documents", lambda answer: number_of(answer["documents"])
 )

@@ -336,8 +336,8 @@ class Client(Lifecycle):
                 selection = tuple(by_name[name] for name in decision["datasets"])
                 decision = of_form(RouteDecision, {**decision, "datasets": selection})
             heuristic: Any = {"route": reply["heuristic"]["route"], "reasons": list(reply["heuristic"]["reasons"])}
-            reason = str(reply.get("heuristic_reason", ""))  # services of earlier versions give none
-            return Routing(str(reply["query"]), heuristic, of_form(Plan, reply["plan"]), decision, reason)
+            plan, reason = of_form(Plan, reply["plan"]), str(reply["heuristic_reason"])
+            return Routing(str(reply["query"]), heuristic, plan, decision, reason)
 
     route, aroute = sync_and_async(_route)
 
