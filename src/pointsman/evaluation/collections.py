@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pointsman.tools.errors import InputError
+from pointsman.values.argument_checks import check_count
 from pointsman.values.types import Document
 
 if TYPE_CHECKING:
@@ -46,9 +47,7 @@ class TestCollection:
         """
         if count is None:
             return self
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise InputError(f"the number of queries is an int from 1 up, not {count!r}")
-        ids = list(self.queries)[:count]
+        ids = list(self.queries)[: check_count(count, "the number of queries")]
         return replace(
             self,
             queries={query: self.queries[query] for query in ids},

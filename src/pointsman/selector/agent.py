@@ -20,6 +20,7 @@ from pointsman.llm.base_llm import Completion, aask, ask
 from pointsman.selector.base_selector import SelectorResult, ToolMetadata, as_choice, as_selector
 from pointsman.tools.errors import InputError
 from pointsman.tools.sync_and_async import in_thread, run, wait_for
+from pointsman.values.argument_checks import check_count
 from pointsman.values.types import Query
 
 if TYPE_CHECKING:
@@ -218,11 +219,8 @@ class ReActAgent:
             raise InputError("an agent needs at least one tool")
         if len(set(names)) < len(names):
             raise InputError(f"tools need different names, not {names}")
-        for option, value in (("max_steps", max_steps), ("observation_chars", observation_chars)):
-            if not isinstance(value, int) or value < 1:
-                raise InputError(f"{option} is an int from 1 up, not {value!r}")
-        self.selector, self.llm, self.max_steps = as_selector(selector), llm, max_steps
-        self._observation_chars = observation_chars
+        self.selector, self.llm, self.max_steps = as_selector(selector), llm, check_count(max_steps, "max_steps")
+        self._observation_chars = check_count(observation_chars, "observation_chars")
         self._choices = [_metadata(tool) for tool in self.tools]
 
     def run(self, task: str, *, cancelled: Callable[[], bool] = lambda: False) -> AgentResult:

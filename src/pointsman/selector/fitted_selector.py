@@ -26,6 +26,7 @@ from pointsman.selector.logistic_fit import (
 from pointsman.text import DEFAULT_ANALYZER
 from pointsman.tools.errors import InputError
 from pointsman.tools.json_forms import form_of, of_form
+from pointsman.values.argument_checks import check_count
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -264,8 +265,7 @@ def learn(
     Raises:
         InputError: labels, queries or choices are invalid.
     """
-    if not isinstance(folds, int) or isinstance(folds, bool) or folds < 2:
-        raise InputError(f"folds is an int from 2 up, not {folds!r}")
+    check_count(folds, "folds", 2)
     right = _checked_labels(queries, labels, choices)
     name = selector.embedder.name
     vectors = embed_texts(selector.embedder, list(queries), "query")

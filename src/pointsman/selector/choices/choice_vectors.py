@@ -10,6 +10,7 @@ import numpy as np
 
 from pointsman.tools.byte_cache import ByteCache
 from pointsman.tools.errors import InputError, ModelError
+from pointsman.values.argument_checks import check_count
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -114,9 +115,7 @@ class TextVectors:
 
     def __init__(self, embedder: Embedder, limit: int) -> None:
         """Remember at most ``limit`` texts."""
-        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-            raise InputError(f"cache_size is an int from 1 up, not {limit!r}")
-        self.embedder = embedder
+        self.embedder, limit = embedder, check_count(limit, "cache_size")
         self._vectors_by_text: ByteCache[tuple[Kind, str], NDArray[np.float32]] = ByteCache(
             lambda vector: vector.nbytes, limit
         )

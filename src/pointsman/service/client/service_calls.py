@@ -21,6 +21,7 @@ from pointsman.tools.errors import InputError, PointsmanError, RetrievalError, S
 from pointsman.tools.network.http_addresses import one_line, seconds_of
 from pointsman.tools.network.retries import Retries
 from pointsman.tools.sync_and_async import run
+from pointsman.values.argument_checks import check_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -67,9 +68,7 @@ class Service:
     def __init__(
         self, url: str, key: str | None, timeout: float, retries: int, *, insecure: bool, transport: Transport | None
     ) -> None:
-        if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
-            raise InputError(f"retries is an int from 0 up, not {retries!r:.80}")
-        self.timeout, self._retries = time_limit(timeout), retries
+        self.timeout, self._retries = time_limit(timeout), check_count(retries, "retries", 0)
         self.link = Link(url, key, insecure=insecure, transport=transport)
         self.url = self.link.url
         self._limits_known: Mapping[str, int] | None = None
