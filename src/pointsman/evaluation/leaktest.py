@@ -70,8 +70,6 @@ class Leak:
     with_hidden: str
     without_hidden: str
 
-    FORM: ClassVar = ("door", "question", "path", "with_hidden", "without_hidden")
-
 
 @dataclass(slots=True)
 class LeakReport:
@@ -95,17 +93,11 @@ class LeakReport:
     seconds: dict[str, float] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
 
+    FORM: ClassVar = ("pairs", "comparisons", "doors", "differing", "leaks", "median_seconds", "skipped")
+
     def to_dict(self) -> dict[str, Any]:
         """Return the report in JSON form."""
-        return {
-            "pairs": self.pairs,
-            "comparisons": self.comparisons,
-            "doors": dict(self.doors),
-            "differing": self.differing,
-            "leaks": [form_of(leak) for leak in self.leaks],
-            "median_seconds": self.seconds,
-            "skipped": self.skipped,
-        }
+        return form_of(self, median_seconds=self.seconds)
 
 
 def leaktest(

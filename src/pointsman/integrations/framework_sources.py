@@ -14,12 +14,11 @@ from pointsman.retrieval.fusion import fuse
 from pointsman.retrieval.plan.recipe import Recipe
 from pointsman.retrieval.refine.diversity import mmr
 from pointsman.retrieval.request import SearchOptions, grouping_of
-from pointsman.retrieval.retrievers.foreign_retriever import failed
 from pointsman.retrieval.run.candidates import DEPTH
 from pointsman.retrieval.run.source import Source
 from pointsman.retrieval.search import search_now
 from pointsman.service.opening import open_workspace
-from pointsman.tools.errors import InputError, ModelError, PointsmanError, UnmetNeedError
+from pointsman.tools.errors import InputError, UnmetNeedError
 from pointsman.tools.sync_and_async import in_thread
 from pointsman.tools.system.locations import is_service
 from pointsman.tools.vectors import direction_of
@@ -375,8 +374,3 @@ def own_reranker(reranker: Any) -> Any:
     if isinstance(reranker, str):
         return load_reranker(reranker)
     return reranker or CalibratedReranker("default")
-
-
-def model_error(model: object, error: Exception) -> PointsmanError:
-    """Converts an error of another framework's model to a Pointsman error; Pointsman errors stay unchanged."""
-    return error if isinstance(error, PointsmanError) else ModelError(str(failed(model, error)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.documents.compressor import BaseDocumentCompressor
@@ -9,14 +10,15 @@ from langchain_core.embeddings import Embeddings
 
 from pointsman.embedders.base_embedder import EmbedFunction
 from pointsman.embedders.named_embedders import as_embedder
-from pointsman.integrations.framework_sources import model_error, own_reranker
+from pointsman.integrations.framework_sources import own_reranker
 from pointsman.integrations.langchain.langchain_documents import number_documents, reorder_documents
 from pointsman.llm.base_llm import BaseLLM, Completion, Usage
-from pointsman.tools.errors import ModelError
+from pointsman.retrieval.retrievers.foreign_retriever import failed
+from pointsman.tools.errors import ModelError, PointsmanError
 from pointsman.tools.sync_and_async import async_twin
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from langchain_core import documents as theirs
     from langchain_core.callbacks import Callbacks
@@ -106,19 +108,13 @@ class LangChainLLM(BaseLLM):
         Raises:
             ModelError: the model failed, or answered without a text.
         """
-        try:
-            answer = self.model.invoke(prompt)
-        except Exception as error:
-            raise model_error(self.model, error) from error
-        return _completion(self.model, answer)
+        with _translating_errors(self.model):
+            return _completion(self.model, self.model.invoke(prompt))
 
     async def acomplete(self, prompt: str) -> Completion:  # type: ignore[override]  # as above
         """Async version of `complete`."""
-        try:
-            answer = await self.model.ainvoke(prompt)
-        except Exception as error:
-            raise model_error(self.model, error) from error
-        return _completion(self.model, answer)
+        with _translating_errors(self.model):
+            return _completion(self.model, await self.model.ainvoke(prompt))
 
 
 def embedder_of(embedding: Embeddings | None) -> Embedder | None:
@@ -126,6 +122,17 @@ def embedder_of(embedding: Embeddings | None) -> Embedder | None:
     if isinstance(embedding, PointsmanEmbeddings):
         return embedding.embedder
     return None if embedding is None else as_embedder(embedding)
+
+
+@contextmanager
+def _translating_errors(model: object) -> Iterator[None]:
+    """Converts errors of another framework's model to Pointsman errors; Pointsman errors stay unchanged."""
+    try:
+        yield
+    except PointsmanError:
+        raise
+    except Exception as error:
+        raise ModelError(str(failed(model, error))) from error
 
 
 def _completion(model: object, answer: BaseMessage | str) -> Completion:
