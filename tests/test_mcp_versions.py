@@ -26,7 +26,7 @@ from pointsman.service.server.run import Options
 
 with pointsman.Workspace(sys.argv[1], embedder=HashingEmbedder()) as workspace:
     app = create_http_app(workspace, limits=Limits(requests_per_minute=0))
-    transports.listen(lambda _: app, Options(sys.argv[1], port=0), keys_of(workspace.backend), None)
+    transports.listen(app, Options(sys.argv[1], port=0), keys_of(workspace.backend), None)
 """
 """A server that takes as many requests a minute as come; `pointsman mcp --http` has no option for that."""
 

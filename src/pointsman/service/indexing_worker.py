@@ -34,7 +34,7 @@ from pointsman.service.server.protocol.problems import HttpProblem
 from pointsman.service.server.protocol.request_body import Bodies
 from pointsman.service.server.protocol.request_limits import Limits
 from pointsman.service.server.protocol.strict_json import parse_json
-from pointsman.service.server.run import address, bound, configure, ending_with_zero
+from pointsman.service.server.run import address, bound, configure, run_server
 from pointsman.tools.errors import InputError, PointsmanError
 from pointsman.tools.vectors import encode_vector
 from pointsman.tools.version import __version__
@@ -72,16 +72,13 @@ def run_worker(
     Raises:
         InputError: a folder does not exist, there is no key, or the address cannot be bound.
     """
-    import uvicorn
-
     key, settings = worker_key(), Settings.load()
     model = load_embedder(settings.embedder if embedder == "default" else embedder)
     app = IndexingWorker(folders, key, model, tasks)
     with bound(host, port) as listening:
         if on_listening is not None:
             on_listening(address(listening))
-        with ending_with_zero():
-            uvicorn.Server(configure(with_limits(app), limits=_LIMITS, log_level="warning")).run(sockets=[listening])
+        run_server(configure(with_limits(app), limits=_LIMITS, log_level="warning"), listening)
 
 
 def with_limits(worker: IndexingWorker) -> ASGIApp:

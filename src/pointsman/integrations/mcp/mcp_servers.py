@@ -23,7 +23,7 @@ from pointsman.service.server.access.signed_tokens import TokenTrust
 from pointsman.service.server.configure import configure
 from pointsman.service.server.protocol.request_limits import Limits
 from pointsman.service.server.request_checks import CheckOptions, secure
-from pointsman.service.server.run import Options
+from pointsman.service.server.run import Options, check_closed
 from pointsman.tools.audit_log import without_record
 from pointsman.tools.version import __version__
 from pointsman.values.registry import STRATEGIES
@@ -215,18 +215,16 @@ def serve_http(
     Raises:
         InputError: the address cannot be bound, or others could reach a service without keys; or see `create_http_app`.
     """
-    keys = keys_of(workspace.backend)
-
-    def make(options: Options) -> ASGIApp:
-        return create_http_app(
-            workspace,
-            datasets=datasets,
-            settings=settings,
-            keys=keys,
-            loopback=options.loopback,
-            keyless=keyless,
-            hosts=hosts,
-            origins=origins,
-        )
-
-    listen(make, Options(workspace.place, host, port, keyless=keyless), keys, on_listening)
+    keys, options = keys_of(workspace.backend), Options(workspace.place, host, port, keyless=keyless)
+    check_closed(options, keys)
+    app = create_http_app(
+        workspace,
+        datasets=datasets,
+        settings=settings,
+        keys=keys,
+        loopback=options.loopback,
+        keyless=keyless,
+        hosts=hosts,
+        origins=origins,
+    )
+    listen(app, options, keys, on_listening)

@@ -68,13 +68,11 @@ async def _health(_: Request) -> JSONResponse:
     return JSONResponse({"status": "ok"})
 
 
-def listen(
-    make: Callable[[Options], ASGIApp], options: Options, keys: KeyStore, on_listening: Callable[[str], None] | None
-) -> None:
+def listen(app: ASGIApp, options: Options, keys: KeyStore, on_listening: Callable[[str], None] | None) -> None:
     """Serve an application until stopped by SIGTERM or SIGINT; running calls are completed first.
 
     Args:
-        make: creates the application; called once the address is known to be allowed.
+        app: the application.
         options: where to listen, and for whom.
         keys: the API keys.
         on_listening: called with the address once it is bound.
@@ -82,26 +80,8 @@ def listen(
     Raises:
         InputError: the address cannot be bound, or others could reach a service without keys.
     """
-    import uvicorn
+    from pointsman.service.server.run import announced, configure, freeze_loaded_objects, run_server
 
-    from pointsman.service.server.request_log import configure_logging
-    from pointsman.service.server.run import (
-        address,
-        announce,
-        bound,
-        check_closed,
-        configure,
-        ending_with_zero,
-        freeze_loaded_objects,
-        warn_if_closed,
-    )
-
-    check_closed(options, keys)
-    app = make(options)
-    with bound(options.host, options.port) as listening:
-        configure_logging()  # the caller's logging is left unchanged if nothing can be served
-        warn_if_closed(options, keys)
-        announce(options.workspace, f"{address(listening)}{PATH}", on_listening)
+    with announced(options, keys, on_listening, PATH) as listening:
         freeze_loaded_objects()
-        with ending_with_zero():
-            uvicorn.Server(configure(app)).run(sockets=[listening])
+        run_server(configure(app), listening)

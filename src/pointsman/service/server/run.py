@@ -97,36 +97,47 @@ def serve(options: Options, *, on_listening: Callable[[str], None] | None = None
             import_module(package)
         except ImportError as error:
             raise MissingDependencyError(package, "server", "pointsman serve") from error
-    import uvicorn
-
-    from pointsman.service.server.request_log import configure_logging
-
-    _limits(options)
+    limits, level = _limits(options), options.log_level
     with ExitStack() as stack:
         with closing(open_backend(options.workspace)) as backend:
-            keys = keys_of(backend)
-            check_closed(options, keys)
-            listening = stack.enter_context(bound(options.host, options.port))  # closed in any case
-            configure_logging(options.log_level, json=options.log_json)
-            warn_if_closed(options, keys)
-        announce(redacted(options.workspace), address(listening), on_listening)
+            listening = stack.enter_context(announced(options, keys_of(backend), on_listening))  # closed in any case
         if options.workers == 1:
-            server = uvicorn.Server(
-                configure(application(options), limits=_limits(options), log_level=options.log_level)
-            )
-            with ending_with_zero():
-                server.run(sockets=[listening])
+            run_server(configure(application(options), limits=limits, log_level=level), listening)
             return
         from uvicorn.supervisors import Multiprocess
 
         isolate_spawned_processes()
         os.environ[_VARIABLE] = json.dumps(asdict(options))
-        level, workers = options.log_level, options.workers
-        limits = _limits(options)
-        config = configure(
-            f"{__name__}:from_environment", limits=limits, factory=True, workers=workers, log_level=level
-        )
+        app = f"{__name__}:from_environment"
+        config = configure(app, limits=limits, factory=True, workers=options.workers, log_level=level)
         Multiprocess(config, sockets=[listening]).run()
+
+
+@contextmanager
+def announced(
+    options: Options, keys: KeyStore, on_listening: Callable[[str], None] | None, path: str = ""
+) -> Iterator[socket.socket]:
+    """Within the block, listen at the address, which is told once it is bound; clients that connect wait.
+
+    Raises:
+        InputError: the address cannot be bound, or others could reach a service without keys.
+    """
+    from pointsman.service.server.request_log import configure_logging
+
+    check_closed(options, keys)
+    with bound(options.host, options.port) as listening:
+        configure_logging(options.log_level, json=options.log_json)  # left unchanged if nothing can be served
+        warn_if_closed(options, keys)
+        announce(redacted(options.workspace), f"{address(listening)}{path}", on_listening)
+        yield listening
+
+
+def run_server(config: uvicorn.Config, listening: socket.socket) -> None:
+    """Serve in this process until stopped by SIGTERM or SIGINT; what runs then is completed first."""
+    import uvicorn
+
+    with ending_with_zero():
+        uvicorn.Server(config).run(sockets=[listening])
 
 
 @contextmanager
