@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pointsman
-from pointsman.evaluation.conformance.stores.store_suite import EMBEDDER, odd_documents, random_filter, vectors_of
+from pointsman.evaluation.conformance.stores.store_samples import EMBEDDER, odd_documents, random_filter, vectors_of
 from pointsman.tools.errors import FilterError, UnmetNeedError
 from pointsman.values.filters import parse_filter
 

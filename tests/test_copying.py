@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import pointsman
 from pointsman.cli.core_commands import app
 from pointsman.embedders.scripted_embedders import HashingEmbedder
-from pointsman.evaluation.conformance.stores.store_suite import EMBEDDER, odd_documents, vector_of, vectors_of
+from pointsman.evaluation.conformance.stores.store_samples import EMBEDDER, odd_documents, vector_of, vectors_of
 from pointsman.retrieval.judge.kept_calibrations import Calibration, change_calibrations, stored_calibrations
 from pointsman.store.backend_urls import open_backend
 from pointsman.store.local.folder_backend import LocalBackend

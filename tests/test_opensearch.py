@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from certificates import certificates
-from pointsman.evaluation.conformance.stores.store_suite import EMBEDDER, bm25, odd_documents, vector_of, vectors_of
+from pointsman.evaluation.conformance.stores.store_samples import EMBEDDER, bm25, odd_documents, vector_of, vectors_of
 from pointsman.store.opensearch.opensearch_queries import index
 from pointsman.store.store_values import NEAR, VERSIONS, WORDS, StoreQuery
 from pointsman.tools import errors

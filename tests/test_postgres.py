@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import trio
 
-from pointsman.evaluation.conformance.stores.store_suite import EMBEDDER, bm25, odd_documents, vector_of, vectors_of
+from pointsman.evaluation.conformance.stores.store_samples import EMBEDDER, bm25, odd_documents, vector_of, vectors_of
 from pointsman.store.store_values import NEAR, WORDS, Capability, StoreQuery
 from pointsman.tools import errors
 from pointsman.values.filters import And, Equals, Not, Range

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import pytest
 
-from pointsman.evaluation.conformance.stores.store_suite import EMBEDDER, odd_documents, vector_of, vectors_of
+from pointsman.evaluation.conformance.stores.store_samples import EMBEDDER, odd_documents, vector_of, vectors_of
 from pointsman.store.local.local_store import LocalStore
 from pointsman.store.store_values import MATCHED, NEAR, WORDS, Capability, MetadataResult, Page, StoreQuery
 from pointsman.tools.errors import InputError

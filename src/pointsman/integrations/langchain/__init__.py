@@ -12,12 +12,7 @@ from __future__ import annotations
 from pointsman.tools.errors import MissingDependencyError
 
 try:
-    import langchain_core
-    import langchain_core.documents.compressor
-    import langchain_core.embeddings
-    import langchain_core.indexing.base
-    import langchain_core.retrievers
-    import langchain_core.vectorstores  # noqa: F401  (whether it is there)
+    import langchain_core  # noqa: F401  (whether it is there)
 except ImportError as error:
     raise MissingDependencyError("langchain-core", "langchain", "the LangChain adapter") from error
 

@@ -12,14 +12,7 @@ from __future__ import annotations
 from pointsman.tools.errors import MissingDependencyError
 
 try:
-    import llama_index.core.base.base_retriever
-    import llama_index.core.base.base_selector
-    import llama_index.core.base.embeddings.base
-    import llama_index.core.bridge.pydantic
-    import llama_index.core.postprocessor.types
-    import llama_index.core.schema
-    import llama_index.core.vector_stores.types
-    import llama_index.core.vector_stores.utils  # noqa: F401  (whether it is there)
+    import llama_index.core  # noqa: F401  (whether it is there)
 except ImportError as error:
     raise MissingDependencyError("llama-index-core", "llama-index", "the LlamaIndex adapter") from error
 

@@ -1,6 +1,6 @@
 r"""The tables of a dataset, the statement that searches them, and filters as SQL.
 
-The search scores words like `pointsman.evaluation.conformance.stores.store_suite.bm25`: postings contain the term
+The search scores words like `pointsman.evaluation.conformance.stores.store_samples.bm25`: postings contain the term
 frequency and the document's length, and the dataset's row the totals, so scores are exact immediately after a write.
 
 PostgreSQL cannot store NUL in a text. Strings are escaped in a way that keeps their order and keeps them distinct: NUL

@@ -5,16 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pointsman.evaluation.conformance.stores.store_reading import StoreReading
-from pointsman.evaluation.conformance.stores.store_samples import (
-    DIMENSIONS,
-    EMBEDDER,
-    SAMPLE_WORDS,
-    bm25,
-    odd_documents,
-    random_filter,
-    vector_of,
-    vectors_of,
-)
+from pointsman.evaluation.conformance.stores.store_samples import SAMPLE_WORDS
 from pointsman.evaluation.conformance.stores.store_writing import StoreWriting
 from pointsman.evaluation.conformance.suite_samples import answering, at_once, refused
 from pointsman.store.store_values import NEAR, WORDS, Capability, Scale
@@ -24,18 +15,6 @@ from pointsman.values.types import Document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-
-__all__ = [
-    "DIMENSIONS",
-    "EMBEDDER",
-    "StoreConformance",
-    "bm25",
-    "odd_documents",
-    "random_filter",
-    "vector_of",
-    "vectors_of",
-]
 
 
 class StoreConformance(StoreReading, StoreWriting):
