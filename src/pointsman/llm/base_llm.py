@@ -61,6 +61,14 @@ class Completion:
         return self.text or ("" if self.data is None else json.dumps(self.data, ensure_ascii=False))
 
 
+def data_of(text: str) -> Any:
+    """Return a text as data; None if it is not JSON, such as a truncated answer, which a lenient parser may read."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
 class BaseLLM(Twins, needs=("complete", "acomplete")):
     """A language model. Implement ``complete`` or ``acomplete``; this class supplies the other.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import threading
@@ -14,7 +13,7 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
-from pointsman.llm.base_llm import BaseLLM, Completion, Schema, Usage
+from pointsman.llm.base_llm import BaseLLM, Completion, Schema, Usage, data_of
 from pointsman.text import repair
 from pointsman.tools.errors import InputError, ModelError
 from pointsman.tools.network.openai_server import OpenAIServer
@@ -191,7 +190,7 @@ class OpenAILLM(BaseLLM):
             self._usage += cost
         if refusal:
             raise ModelError(self._safe(f"{self._model!r} at {self.base_url} refused: {refusal!s:.200}"))
-        return Completion(str(text), _json(text) if has_schema else None, cost)
+        return Completion(str(text), data_of(text) if has_schema else None, cost)
 
     def _safe(self, message: str) -> str:
         return message.replace(self._key, "[key]") if self._key else message
@@ -237,11 +236,3 @@ def _parameters(schema: Schema | None, mode: str) -> dict[str, Any]:
         "tools": [{"type": "function", "function": function}],
         "tool_choice": {"type": "function", "function": {"name": "answer"}},
     }
-
-
-def _json(text: str) -> Any:
-    """Return the text as data; None if it is not JSON, such as a truncated answer, which a lenient parser may read."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import anyio
 
-from pointsman.llm.base_llm import BaseLLM, Completion, Schema, Usage
+from pointsman.llm.base_llm import BaseLLM, Completion, Schema, Usage, data_of
 from pointsman.tools.errors import InputError, ModelError
 
 
@@ -110,10 +110,5 @@ class ScriptedLLM(BaseLLM):
         if isinstance(reply, Completion):
             return reply
         text = reply if isinstance(reply, str) else json.dumps(reply, ensure_ascii=False)
-        data = None
-        if self._supports_schema:
-            try:
-                data = json.loads(text)
-            except ValueError:
-                data = None  # like a server whose model was cut off
+        data = data_of(text) if self._supports_schema else None
         return Completion(text, data, Usage(len(prompt.split()), len(text.split()), 1))
