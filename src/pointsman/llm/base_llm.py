@@ -11,8 +11,9 @@ import json
 from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
+from operator import add
 from typing import Any, Final, Protocol, TypeAlias, TypeGuard, TypeVar
 
 import anyio
@@ -40,11 +41,7 @@ class Usage:
     calls: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.prompt_tokens + other.prompt_tokens,
-            self.completion_tokens + other.completion_tokens,
-            self.calls + other.calls,
-        )
+        return Usage(*map(add, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True, slots=True)

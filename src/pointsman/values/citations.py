@@ -8,6 +8,7 @@ another source.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -317,13 +318,7 @@ def about_tokens(text: str) -> int:
     return (len(text.encode("utf-8", "replace")) + 2) // 3
 
 
-def to_prompt(
-    hits: Iterable[Hit],
-    *,
-    max_tokens: int = 3000,
-    style: Style = "quoted",
-    count_tokens: Callable[[str], int] = about_tokens,
-) -> str:
+def to_prompt(hits: Iterable[Hit], *, max_tokens: int = 3000, style: Style = "quoted") -> str:
     """Write hits as numbered sources for a language model, best first, up to a number of tokens.
 
     A source has the number of its hit, from 1, as in `verify`. The last source that fits is cut at the end of a
@@ -331,10 +326,9 @@ def to_prompt(
 
     Args:
         hits: a context, or its hits.
-        max_tokens: limit for the whole text.
+        max_tokens: limit for the whole text, by `about_tokens`.
         style: ``"quoted"``: a line with number and place, then the text with ``>`` before each line; ``"xml"``:
             ``<source id="1" place="…">`` around it.
-        count_tokens: returns the number of tokens in a text; pass the model's own tokenizer if available.
 
     Raises:
         InputError: the style is unknown, or ``max_tokens`` is below 1.
@@ -347,28 +341,24 @@ def to_prompt(
     remaining = max_tokens
     for number, hit in enumerate(hits, start=1):
         block = _STYLES[style](number, cite(hit), hit.text)
-        cost = count_tokens(block) + 1  # plus the separator before it
+        cost = about_tokens(block) + 1  # plus the separator before it
         if cost > remaining:
-            blocks += _shorten(number, hit, _STYLES[style], remaining, count_tokens)
+            blocks += _shorten(number, hit, _STYLES[style], remaining)
             break
         blocks.append(block)
         remaining -= cost
     return "\n\n".join(blocks)
 
 
-def _shorten(
-    number: int, hit: Hit, write: Callable[[int, Citation, str], str], tokens: int, count: Callable[[str], int]
-) -> list[str]:
+def _shorten(number: int, hit: Hit, write: Callable[[int, Citation, str], str], tokens: int) -> list[str]:
     """Return the source with as many whole sentences as fit; an empty list if not even the first one fits."""
     ends = [end for _, end in sentences(hit.text)]
-    low, high = 0, len(ends)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if count(write(number, cite(hit), hit.text[: ends[middle - 1]])) + 1 <= tokens:
-            low = middle
-        else:
-            high = middle - 1
-    return [write(number, cite(hit), hit.text[: ends[low - 1]])] if low else []
+
+    def source(end: int) -> str:
+        return write(number, cite(hit), hit.text[:end])
+
+    count = bisect_right(ends, tokens, key=lambda end: about_tokens(source(end)) + 1)
+    return [source(ends[count - 1])] if count else []
 
 
 def _quote_passage(number: int, citation: Citation, text: str) -> str:

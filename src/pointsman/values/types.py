@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import lru_cache
 from hashlib import blake2b
+from operator import add
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Self
 
 from pointsman.tools.errors import InputError
@@ -549,12 +550,7 @@ class AddResult:
     truncations: int = 0
 
     def __add__(self, other: AddResult) -> AddResult:
-        return AddResult(
-            self.added + other.added,
-            self.updated + other.updated,
-            self.unchanged + other.unchanged,
-            self.truncations + other.truncations,
-        )
+        return AddResult(*map(add, astuple(self), astuple(other)))
 
 
 def id_for(text: str) -> str:

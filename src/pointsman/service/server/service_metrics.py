@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _OTHER_METHOD: Final = "other"
 _NO_ROUTE: Final = "unmatched"
+_CONSOLE: Final = "/console"  # its files count as one route
 _MOST_VALUES: Final = 64  # of a label whose values come from foreign code
 _QUIET: Final = frozenset({"/health", "/ready", "/metrics"})  # polled every few seconds by machines
 _GIVEN_ID: Final = re.compile(rb"[A-Za-z0-9._\-]{1,64}")
@@ -205,18 +206,10 @@ class Measuring:
         app: answers the requests.
         metrics: counts them.
         log: logs them; None disables logging.
-        mounts: path prefixes without routes, such as static files; each counts as one route.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        metrics: Metrics,
-        log: logging.Logger | None = None,
-        *,
-        mounts: Sequence[str] = ("/console",),
-    ) -> None:
-        self._app, self._metrics, self._log, self._mounts = app, metrics, log, tuple(mounts)
+    def __init__(self, app: ASGIApp, metrics: Metrics, log: logging.Logger | None = None) -> None:
+        self._app, self._metrics, self._log = app, metrics, log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request with the inner app; anything other than HTTP is passed through."""
@@ -243,7 +236,7 @@ class Measuring:
             self._metrics.in_flight.dec()
             seconds = perf_counter() - start
             method = scope["method"] if scope["method"] in _METHODS else _OTHER_METHOD
-            route = _route(scope, self._mounts)
+            route = _route(scope)
             self._metrics.record_answer(method, route, status, seconds)
             if self._log is not None:
                 self._note(scope, request, method, route, status, seconds)
@@ -320,13 +313,10 @@ def _request_id(scope: Scope) -> str:
     return uuid.uuid4().hex
 
 
-def _route(scope: Scope, mounts: Sequence[str]) -> str:
+def _route(scope: Scope) -> str:
     """Return the template of the matched route; all unmatched paths share one name."""
     template = getattr(scope.get("route"), "path", None)
     if isinstance(template, str) and template:
         return template
     path = scope.get("path", "")
-    for prefix in mounts:
-        if path == prefix or path.startswith(f"{prefix}/"):
-            return prefix
-    return _NO_ROUTE
+    return _CONSOLE if path == _CONSOLE or path.startswith(f"{_CONSOLE}/") else _NO_ROUTE
