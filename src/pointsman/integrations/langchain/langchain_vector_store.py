@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
     from langchain_core.embeddings import Embeddings
 
+    from pointsman.tools.system.lifecycle import Lifecycle
+
 
 Filters = str | Mapping[str, Any] | Filter | None
 
@@ -88,15 +90,12 @@ class PointsmanVectorStore(VectorStore):
             dataset = Dataset("langchain", embedder=embedder)
         self.dataset: Dataset = dataset
         self.strategy, self.wait = strategy, wait
-        self._workspace = workspace
+        self._owner: Lifecycle = dataset if workspace is None else workspace
         self._embedding = embedding
 
     def close(self) -> None:
         """Release the files and connections of the workspace that was opened here, or of the dataset."""
-        if self._workspace is not None:
-            self._workspace.close()
-        else:
-            self.dataset.close()
+        self._owner.close()
 
     @property
     def embeddings(self) -> Embeddings | None:
@@ -211,7 +210,15 @@ class PointsmanVectorStore(VectorStore):
     def _similarity_search_with_relevance_scores(
         self, /, query: str, k: int = 4, **options: Any
     ) -> list[tuple[theirs.Document, float]]:
-        return self._with_relevance(self._search(query, k, options))
+        hits = self._search(query, k, options)
+        if self.strategy == "vector":  # cosines, from 0 up; for other strategies, the relevance
+            return [(document_of_hit(hit, notes), min(max(hit.score, 0.0), 1.0)) for hit, notes in hits]
+        if any(hit.relevance is None for hit, _ in hits):
+            raise InputError(
+                f"hits of the strategy {self.strategy!r} have no relevance here, because nothing is known about this "
+                "embedder's scores; use strategy='vector', or calibrate the dataset"
+            )
+        return [(document_of_hit(hit, notes), float(hit.relevance or 0.0)) for hit, notes in hits]
 
     # LangChain's own would use the event loop's executor, which has few threads.
 
@@ -220,21 +227,6 @@ class PointsmanVectorStore(VectorStore):
     asimilarity_search_with_score = async_twin(similarity_search_with_score)
 
     _asimilarity_search_with_relevance_scores = async_twin(_similarity_search_with_relevance_scores)
-
-    def _with_relevance(self, hits: Sequence[NotedHit]) -> list[tuple[theirs.Document, float]]:
-        """Pair documents with scores from 0 to 1: cosines from 0 up, or, for other strategies, the relevance.
-
-        Raises:
-            InputError: the strategy is not ``"vector"``, and nothing is known about the relevance of its hits.
-        """
-        if self.strategy == "vector":
-            return [(document_of_hit(hit, notes), min(max(hit.score, 0.0), 1.0)) for hit, notes in hits]
-        if any(hit.relevance is None for hit, _ in hits):
-            raise InputError(
-                f"hits of the strategy {self.strategy!r} have no relevance here, because nothing is known about this "
-                "embedder's scores; use strategy='vector', or calibrate the dataset"
-            )
-        return [(document_of_hit(hit, notes), float(hit.relevance or 0.0)) for hit, notes in hits]
 
     def similarity_search_by_vector(
         self,

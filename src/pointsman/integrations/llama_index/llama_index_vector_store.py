@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from llama_index.core.schema import BaseNode
 
     from pointsman.service.client import RemoteDataset
-    from pointsman.workspace.workspace_search import Workspace
+    from pointsman.tools.system.lifecycle import Lifecycle
 
 
 _PAGE: Final = 1000
@@ -79,7 +79,7 @@ class PointsmanVectorStore(BasePydanticVectorStore):
     embedder: str | None = None
     embedder_name: str = "llama_index"
     _dataset: Dataset = PrivateAttr()
-    _workspace: Workspace | None = PrivateAttr(default=None)
+    _owner: Lifecycle = PrivateAttr()
 
     def __init__(
         self,
@@ -104,20 +104,17 @@ class PointsmanVectorStore(BasePydanticVectorStore):
             embedder=embedder,
             embedder_name=embedder_name,
         )
-        self._workspace = workspace
         if workspace is not None:
             self._dataset = workspace.dataset(name)
         elif dataset is None:
             self._dataset = Dataset(name, embedder=model)
         else:
             self._dataset = cast("Dataset", dataset)  # not a name without a workspace
+        self._owner = self._dataset if workspace is None else workspace
 
     def close(self) -> None:
         """Release the files and connections of the workspace that was opened here, or of the dataset."""
-        if self._workspace is not None:
-            self._workspace.close()
-        else:
-            self._dataset.close()
+        self._owner.close()
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled: the settings; the workspace is opened again.
