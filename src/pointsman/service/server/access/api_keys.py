@@ -79,16 +79,26 @@ class ApiKey:
         expires: time from which it is invalid; None if it does not expire.
         revocation_time: time of revocation; None if it is not revoked.
         principals: whom it asks as where access is on; None: it does not say, and cannot read there.
+
+    Raises:
+        InputError: a value is invalid.
     """
 
     id: str
     name: str
-    datasets: tuple[str, ...]
-    scopes: tuple[str, ...]
+    datasets: Sequence[str]
+    scopes: Sequence[str]
     creation_time: datetime
     expires: datetime | None = None
     revocation_time: datetime | None = None
-    principals: tuple[str, ...] | None = None
+    principals: Iterable[str] | None = None
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        object.__setattr__(self, "datasets", _datasets(self.datasets))
+        object.__setattr__(self, "scopes", _scopes(self.scopes))
+        _check_expiry(self.expires)
+        object.__setattr__(self, "principals", _principals(self.principals, self.scopes))
 
     def valid(self, time: datetime) -> bool:
         """Whether the key is valid at this time."""
@@ -177,15 +187,7 @@ class KeyStore:
             LockedError: another process holds the lock on the keys for too long.
             StoreError: the file cannot be written.
         """
-        key = ApiKey(
-            "",
-            _name(name),
-            _datasets(datasets),
-            _scopes(scopes),
-            self._clock(),
-            _expires(expires),
-            principals=_principals(principals, scopes),
-        )
+        key = ApiKey("", name, datasets, scopes, self._clock(), expires, principals=principals)
         if not key.valid(self._clock()):
             raise InputError(f"a key that expires at {expires} would never be valid; give a time in the future")
 
@@ -465,17 +467,9 @@ def _parse(data: bytes) -> dict[str, _Entry]:
         )
         if creation_time is None or isinstance(entry["datasets"], str) or isinstance(entry["scopes"], str):
             raise ValueError(f"key {entry['id']} lacks something")
-        key = ApiKey(
-            entry["id"],
-            _name(entry["name"]),
-            _datasets(entry["datasets"]),
-            _scopes(entry["scopes"]),
-            creation_time,
-            expires,
-            revocation_time,
-            _principals(entry.get("principals"), entry["scopes"]),
-        )
-        entries[key.id] = _Entry(key, entry["sha256"])
+        id_, name, datasets, scopes, digest = (entry[name] for name in ("id", "name", "datasets", "scopes", "sha256"))
+        times = creation_time, expires, revocation_time
+        entries[id_] = _Entry(ApiKey(id_, name, datasets, scopes, *times, entry.get("principals")), digest)
     return entries
 
 
@@ -486,10 +480,9 @@ def _time(text: str) -> datetime:
     return time
 
 
-def _name(name: str) -> str:
+def _check_name(name: str) -> None:
     if not isinstance(name, str) or not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable():
         raise InputError(f"a key's name is 1 to {_LONGEST_NAME} printable characters, not {name!r:.80}")
-    return name
 
 
 def _datasets(names: Sequence[str]) -> tuple[str, ...]:
@@ -519,12 +512,11 @@ def _scopes(scopes: Sequence[str]) -> tuple[str, ...]:
 def _principals(principals: Iterable[str] | None, scopes: Sequence[str]) -> tuple[str, ...] | None:
     if principals is None:
         return None
-    if "write" in _scopes(scopes):
+    if "write" in scopes:
         raise InputError("a key with principals only reads, as what it may not see must not show when it writes")
     return tuple(sorted(check_principals(principals)))
 
 
-def _expires(expires: datetime | None) -> datetime | None:
+def _check_expiry(expires: datetime | None) -> None:
     if expires is not None and (not isinstance(expires, datetime) or expires.tzinfo is None):
         raise InputError(f"a key expires at a datetime with a time zone, not {expires!r:.80}")
-    return expires
