@@ -18,9 +18,8 @@ import anyio
 import pytest
 
 from pointsman.retrieval import parallel_calls
-from pointsman.retrieval.parallel_calls import Breaker, Deadline, DualCall, Mode, Outcome, Tasks, Threads
+from pointsman.retrieval.parallel_calls import Breaker, Deadline, DualCall, Mode, Outcome, Tasks, Threads, run
 from pointsman.tools.errors import InputError
-from pointsman.tools.sync_and_async import run
 from test_hybrid import Meeting
 
 Run = Callable[[Callable[[Mode], Coroutine[Any, Any, Any]]], Any]
@@ -190,8 +189,7 @@ def test_threads_are_used_again_and_hanging_ones_are_bounded(monkeypatch: pytest
 AT_EXIT = """
 import atexit, sys, threading, time
 from pointsman.tools.sync_and_async import limited
-from pointsman.retrieval.parallel_calls import DualCall, Threads
-from pointsman.tools.sync_and_async import run
+from pointsman.retrieval.parallel_calls import DualCall, Threads, run
 
 exiting = threading.Event()
 atexit.register(exiting.set)

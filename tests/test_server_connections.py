@@ -24,7 +24,7 @@ import pytest
 import pointsman
 from pointsman import Document
 from pointsman.embedders.scripted_embedders import HashingEmbedder
-from pointsman.retrieval.parallel_calls import DualCall, SearchDeadline, Threads
+from pointsman.retrieval.parallel_calls import DualCall, SearchDeadline, Threads, run
 from pointsman.retrieval.request import SearchRequest
 from pointsman.retrieval.run.branches import SourceBranch, _in_waves
 from pointsman.service.server import Limits, create_app
@@ -32,7 +32,6 @@ from pointsman.service.server.access.api_keys import KeyStore, keys_of
 from pointsman.service.server.http_protocol import OpenConnections
 from pointsman.service.server.protocol.problems import HttpProblem
 from pointsman.service.server.protocol.request_body import Bodies
-from pointsman.tools.sync_and_async import run
 from pointsman.tools.system import file_descriptors
 from pointsman.tools.system.file_descriptors import descriptor_limit, raise_descriptor_limit
 from pointsman.values.views import Permissions

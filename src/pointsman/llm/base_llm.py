@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import astuple, dataclass
@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeGuard, TypeVar
 import anyio
 
 from pointsman.tools.errors import InputError, ModelError, PointsmanError
-from pointsman.tools.sync_and_async import Twins, in_thread, limited, run, wait_for
+from pointsman.tools.sync_and_async import Twins, in_thread, limited, wait_for
 
 T = TypeVar("T")
 
@@ -220,11 +220,17 @@ Talk: TypeAlias = Generator[str, "Completion | ModelError", T]
 
 def converse(llm: Any, talk: Talk[T], *, schema: Schema | None = None, timeout: float | None = None) -> T:
     """Carry out a conversation with a model; for the arguments see `ask`."""
-
-    async def ask_here(prompt: str) -> Completion:
-        return ask(llm, prompt, schema=schema, timeout=timeout)
-
-    return run(_carried_out(talk, ask_here))
+    answer: Any = None
+    while True:
+        try:
+            prompt = talk.send(answer)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        try:
+            answer = ask(llm, prompt, schema=schema, timeout=timeout)
+        except ModelError as error:
+            answer = error
 
 
 async def aconverse(
@@ -235,10 +241,6 @@ async def aconverse(
     timeout: float | None = None,  # noqa: ASYNC109  (the twin of converse)
 ) -> T:
     """Async version of `converse`; see `aask`."""
-    return await _carried_out(talk, partial(aask, llm, schema=schema, timeout=timeout))
-
-
-async def _carried_out(talk: Talk[T], ask_model: Callable[[str], Coroutine[Any, Any, Completion]]) -> T:
     answer: Any = None
     while True:
         try:
@@ -247,7 +249,7 @@ async def _carried_out(talk: Talk[T], ask_model: Callable[[str], Coroutine[Any, 
             result: T = end.value
             return result
         try:
-            answer = await ask_model(prompt)
+            answer = await aask(llm, prompt, schema=schema, timeout=timeout)
         except ModelError as error:
             answer = error
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec
 import anyio
 
 from pointsman.tools.errors import InputError
-from pointsman.tools.sync_and_async import in_daemon, in_thread, run
+from pointsman.tools.sync_and_async import in_daemon, in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
@@ -178,6 +178,17 @@ class SearchDeadline(Deadline):
         """Seconds for measuring what readings lack: half of the remaining time."""
         remaining = self.left()
         return None if remaining is None else remaining / 2
+
+
+def run(flow: Coroutine[Any, Any, T]) -> T:
+    """Drive a flow on `Threads` to its end; it never suspends, so one step is all of it."""
+    try:
+        flow.send(None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    flow.close()
+    raise RuntimeError("a blocking flow suspended; every wait in it must go through its mode")
 
 
 def sync_and_async(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pointsman.llm.base_llm import Completion, aask, ask
 from pointsman.selector.base_selector import SelectorResult, ToolMetadata, as_choice, as_selector
 from pointsman.tools.errors import InputError
-from pointsman.tools.sync_and_async import in_thread, run, wait_for
+from pointsman.tools.sync_and_async import in_thread, wait_for
 from pointsman.values.argument_checks import check_count
 from pointsman.values.types import Query
 
@@ -245,7 +245,12 @@ class ReActAgent:
             return wait_for(_await_outcome, outcome) if inspect.isawaitable(outcome) else outcome
 
         selection = self.selector.select(self._choices, _query(task))
-        return run(self._solve(task, selection, cancelled, ask_here, call_here))
+        try:
+            self._solve(task, selection, cancelled, ask_here, call_here).send(None)  # it waits for nothing
+        except StopIteration as end:
+            result: AgentResult = end.value
+            return result
+        raise RuntimeError("a run without asynchronous calls was suspended")
 
     async def arun(self, task: str, *, cancelled: Callable[[], bool] = lambda: False) -> AgentResult:
         """Async version of `run`: synchronous models and tools run in worker threads; cancelling ends the run."""

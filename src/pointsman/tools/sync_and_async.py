@@ -114,17 +114,6 @@ def wait_for(function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwa
     return ThreadPoolExecutor(1, "wait-for").submit(anyio.run, call).result()
 
 
-def run(flow: Coroutine[Any, Any, T]) -> T:
-    """Drive a coroutine that waits for nothing to its end: one step is all of it."""
-    try:
-        flow.send(None)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-    flow.close()
-    raise RuntimeError("a blocking flow suspended; every wait in it must go through its mode")
-
-
 def limited(call: Callable[[], T], seconds: float | None, name: str, late: Callable[[float], Exception]) -> T:
     """Run a call in its own thread, in a copy of this context, and wait for it no longer than ``seconds``.
 
@@ -142,7 +131,7 @@ def limited(call: Callable[[], T], seconds: float | None, name: str, late: Calla
     results: list[T] = []
     errors: list[BaseException] = []
 
-    def call_here() -> None:
+    def run() -> None:
         with in_daemon():
             try:
                 results.append(call())
@@ -150,7 +139,7 @@ def limited(call: Callable[[], T], seconds: float | None, name: str, late: Calla
                 errors.append(error)
 
     # A daemon: a model that hangs must not keep the process alive.
-    thread = threading.Thread(target=contextvars.copy_context().run, args=(call_here,), name=name, daemon=True)
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(run,), name=name, daemon=True)
     thread.start()
     thread.join(seconds)
     if errors:

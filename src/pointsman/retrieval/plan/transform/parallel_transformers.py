@@ -6,10 +6,9 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from pointsman.retrieval.parallel_calls import DualCall, Mode, Tasks, Threads, describe
+from pointsman.retrieval.parallel_calls import DualCall, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.plan.transform.base_transformer import BaseTransformer, Lookup, Transformed, bound, distinct
 from pointsman.retrieval.refine.budget import Budget, spending
-from pointsman.tools.sync_and_async import run
 from pointsman.values.types import Query
 
 if TYPE_CHECKING:
