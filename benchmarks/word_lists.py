@@ -16,7 +16,6 @@ from typing import Final
 
 import numpy as np
 import xxhash
-from wordfreq import get_frequency_list
 
 from pointsman.text.lexicon import LANGUAGES, WORD_LISTS, frequency_step
 from pointsman.text.unicode import fold
@@ -29,6 +28,8 @@ _HAN: Final = re.compile("[\u3400-\u9fff]+")
 
 def word_list(language: str) -> bytes:
     """Return wordfreq's list of a language in the form that `Lexicon.from_bytes` reads."""
+    from wordfreq import get_frequency_list  # half a second, of each process that collects the tests
+
     keys, steps = list[int](), list[int]()
     # Most of the large Chinese list are names and compounds.
     size, pattern = ("small", _HAN) if language == "zh" else ("large", _WORD)

@@ -8,6 +8,7 @@ import json
 import random
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -360,7 +361,7 @@ def encrypted_pdf() -> bytes:
     return buffer.getvalue()
 
 
-HOSTILE = {
+HOSTILE: dict[str, tuple[bytes | Callable[[], bytes], str]] = {
     "random.txt": (random.Random(7).randbytes(5000), "binary"),
     "program.txt": (Path(sys.executable).resolve().read_bytes()[:20_000], "binary"),
     "truncated.pdf": (minimal_pdf("x" * 50)[:60], "PDF"),
@@ -369,7 +370,7 @@ HOSTILE = {
     "empty.pdf": (minimal_pdf(""), "empty"),
     "fake.docx": (b"just text", "Word"),
     "broken.docx": (word()[:3000], "Word"),
-    "bomb.docx": (bomb(), "unpacks to 150 MB"),
+    "bomb.docx": (bomb, "unpacks to 150 MB"),
     "deep.json": (b"[" * 100_000, "deep"),
     "deep.jsonl": (b"[" * 100_000 + b"\n", "line 1: JSON nested too deep"),
     "deep.ipynb": (b'{"cells": ' + b"[" * 100_000, "nested too deep to be read"),
@@ -396,7 +397,7 @@ def test_a_message_nested_too_deep_does_not_hide_the_next_one() -> None:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_file_is_reported_and_the_rest_goes_in(name: str, tmp_path: Path) -> None:
     data, reason = HOSTILE[name]
-    (tmp_path / name).write_bytes(data)
+    (tmp_path / name).write_bytes(data if isinstance(data, bytes) else data())
     (tmp_path / "zz.txt").write_text("Good.")
     items = list(read_paths([tmp_path]))
     assert [(problem.path, reason in problem.reason) for item in items for problem in item.problems] == [(name, True)]
