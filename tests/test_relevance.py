@@ -15,6 +15,7 @@ from pointsman.retrieval.judge.languages import SCRIPTS, Languages, Script, scri
 from pointsman.retrieval.judge.relevance import (
     Background,
     Evidence,
+    Logistic,
     Relevance,
     for_evidence,
     judge_by,
@@ -118,7 +119,6 @@ def test_other_embedders_and_no_candidates_have_no_probability() -> None:
     assert for_evidence(shipped(), evidence(background=replace(BACKGROUND, embedder="another"))) is None
     empty = np.empty(0)
     assert for_evidence(shipped(), evidence(bm25=empty, cosine=empty)) is None
-    assert shipped()[0].judge(evidence(background=replace(BACKGROUND, embedder="another")), [0]) is None
 
 
 def test_documents_without_a_vector_count_as_the_furthest() -> None:
@@ -279,7 +279,6 @@ def test_a_fit_tells_answers_from_others(form: Any) -> None:
     right = 0
     for row in rows[100:]:
         judgement = calibration.judge(replace(row.evidence, **view), row.places)
-        assert judgement is not None
         right += bool(max(judgement.relevance) == judgement.relevance[0] > 0.5) == row.answered
     assert right >= 70
 
@@ -337,3 +336,26 @@ def test_without_a_calibration_of_vectors_words_are_better_than_nothing() -> Non
     case = evidence(script="cyrillic")
     assert judge_by([calibration], case, [0]) == (calibration.judge(case, [0]), calibration)
     assert judge_by([], case, [0]) is None
+
+
+def test_a_correction_keeps_the_order_and_counts_what_is_below_the_best() -> None:
+    [calibration] = [each for each in shipped() if each.form == "both"]
+    usual, corrected = (
+        np.array(replace(calibration, correction=correction).judge(evidence(), list(range(10))).relevance)
+        for correction in (None, Logistic(0.5, {"below_best": -1.0}))
+    )
+    logits, new_logits = (np.log(relevance / (1 - relevance)) for relevance in (usual, corrected))
+    best = logits.max()
+    assert np.ptp(logits) > 1
+    assert new_logits == pytest.approx(logits + 0.5 - (best - logits))
+    assert (usual.argsort() == corrected.argsort()).all()
+
+
+def test_calibrations_of_earlier_versions_have_no_correction() -> None:
+    calibration = shipped()[0]
+    values = json.loads(calibration.to_json())
+    assert Relevance.of(values) == calibration != replace(calibration, correction=None)
+    del values["correction"]
+    assert Relevance.of(values) == replace(calibration, correction=None)
+    with pytest.raises(InputError, match="correction of a calibration has slopes for below_best"):
+        Relevance.of({**values, "correction": {"intercept": 1, "slopes": {}}})

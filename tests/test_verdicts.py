@@ -52,7 +52,7 @@ def test_the_first_hit_decides(relevance: tuple[float | None, ...], verdict: str
 
 
 @pytest.mark.parametrize(("relevance", "odds"), [
-    (1.0, "strong"), (0.7, "strong"), (0.699, "possible"), (0.58, "possible"), (0.579, "nearest"), (0.0, "nearest"),
+    (1.0, "strong"), (0.84, "strong"), (0.839, "possible"), (0.76, "possible"), (0.759, "nearest"), (0.0, "nearest"),
     (None, None),
 ])  # fmt: skip
 def test_odds_are_a_word_for_the_relevance(relevance: float | None, odds: str | None) -> None:

@@ -296,7 +296,7 @@ class NotInForce:
 
 Odds = Literal["strong", "possible", "nearest"]
 
-ODDS: Final[Mapping[Odds, float]] = {"strong": 0.7, "possible": 0.58, "nearest": 0.0}
+ODDS: Final[Mapping[Odds, float]] = {"strong": 0.84, "possible": 0.76, "nearest": 0.0}
 """The relevance from which a hit has these odds; docs/scores.md says how the ranges were chosen."""
 
 

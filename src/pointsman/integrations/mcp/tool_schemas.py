@@ -281,7 +281,7 @@ class Result(Answer):
     Attributes:
         score: Comparable within this answer only.
         relevance: Probability that it is relevant, if known.
-        odds: The relevance in a word: strong from 0.7, possible from 0.58, nearest below; null if unknown.
+        odds: The relevance in a word: strong from 0.84, possible from 0.76, nearest below; null if unknown.
         not_in_force: Why the document does not hold today: what supersedes it, or its last day.
         text: Quoted from the document.
         characters: Length of the whole text.

@@ -17,8 +17,10 @@ probabilities, both estimated from the raw scores of the dataset's candidates:
   thirtieth candidate, which is seldom an answer. Passages do not share a probability: where twenty answer, all twenty
   can be relevant.
 
-Both are logistic functions with few coefficients, fitted to public collections (``benchmarks/relevance.py``); the
-coefficients are in ``relevance.json``. They ignore which list found a hit, its rank, how many hits are returned and
+Both are logistic functions with few coefficients, fitted to public collections (``benchmarks/relevance.py``). Their
+product is corrected by two numbers fitted to people's folders (``benchmarks/folder_correction.py``), where the best
+candidate is right more often than in collections, and the others fall behind it faster. The order of candidates stays.
+The coefficients are in ``relevance.json``. They ignore which list found a hit, its rank, how many hits are returned and
 what else was searched, so a hit has one relevance for a question, for every strategy that searches both lists and any
 number of datasets. A separate form applies if only one of the two scores exists. The probability is None if nothing was
 fitted, as for vectors of another embedder or foreign scores. `pointsman.workspace.calibration.fitting` fits the
@@ -336,6 +338,7 @@ class Relevance:
         question: predicts whether the dataset holds an answer.
         hit: predicts whether a hit is relevant to a question that the dataset can answer.
         minimum: by default, searches whose best candidate has a lower relevance are refused.
+        correction: added to the logits of their product, by how far they are ``below_best``; None: nothing.
     """
 
     form: Form
@@ -343,18 +346,15 @@ class Relevance:
     question: Logistic
     hit: Logistic
     minimum: float
+    correction: Logistic | None = None
 
-    def judge(self, evidence: Evidence, positions: Sequence[int]) -> Judgement | None:
-        """Return the probabilities of hits; None if this calibration does not fit the evidence.
+    def judge(self, evidence: Evidence, positions: Sequence[int]) -> Judgement:
+        """Return the probabilities of hits.
 
         Args:
-            evidence: all candidates of the hits' dataset.
+            evidence: all candidates of the hits' dataset, which it `understands`.
             positions: the positions of the hits among the candidates.
         """
-        return self.judgement_of(evidence, positions) if self.understands(evidence) else None
-
-    def judgement_of(self, evidence: Evidence, positions: Sequence[int]) -> Judgement:
-        """Like `judge`, for evidence that it understands."""
         import numpy as np
 
         candidates = Candidates(evidence, self.form)
@@ -363,11 +363,15 @@ class Relevance:
         return Judgement(float(relevance.max()), tuple(relevance[np.asarray(positions, int)].tolist()))
 
     def chances(self, question: Mapping[str, float], hits: Mapping[str, Any]) -> NDArray[np.float64]:
-        """Return the relevance of hits by their features; see `Candidates`."""
+        """Return the relevance of all hits of a question by their features; see `Candidates`."""
         import numpy as np
 
-        answerable = sigmoid(float(self.question.logits(question)))
-        return np.asarray(answerable * sigmoid(self.hit.logits(hits)))
+        relevance = np.asarray(sigmoid(float(self.question.logits(question))) * sigmoid(self.hit.logits(hits)))
+        if self.correction is None:
+            return relevance
+        logits, correction = np.log(relevance / (1 - relevance)), self.correction
+        below_best = logits.max(initial=-np.inf) - logits
+        return np.asarray(sigmoid(logits + correction.intercept + correction.slopes["below_best"] * below_best))
 
     def understands(self, evidence: Evidence) -> bool:
         """Whether it was fitted to scores of this form and embedder."""
@@ -400,8 +404,8 @@ class Relevance:
         Raises:
             InputError: it is not a calibration.
         """
-        names = ("form", "embedder", "question", "hit", "minimum")
-        if not isinstance(values, dict) or set(values) != set(names):
+        names = ("form", "embedder", "question", "hit", "minimum", "correction")
+        if not isinstance(values, dict) or {*values, "correction"} != set(names):  # earlier versions have none
             raise InputError(f"a calibration is a JSON object with {', '.join(names)}, not {values!r:.80}")
         form, embedder, minimum = values["form"], values["embedder"], values["minimum"]
         if form not in get_args(Form):
@@ -411,6 +415,8 @@ class Relevance:
         if not is_number(minimum) or not 0 <= minimum <= 1:
             raise InputError(f"minimum of a calibration is a probability from 0 to 1, not {minimum!r:.80}")
         features_of = {"question": QUESTION_FEATURES[form], "hit": HIT_FEATURES[form]}
+        if values.get("correction") is not None:
+            features_of["correction"] = ("below_best",)
         parts = {name: _logistic(values[name], name, features) for name, features in features_of.items()}
         return cls(form, embedder, minimum=float(minimum), **parts)
 
@@ -445,8 +451,8 @@ def judge_by(
     if calibration.form == "both" and evidence.across:
         alone = replace(evidence, bm25=None, idf=None, matched=None)
         if (by_cosines := for_evidence(calibrations, alone)) is not None:
-            return by_cosines.judgement_of(alone, positions), calibration
-    return calibration.judgement_of(evidence, positions), calibration
+            return by_cosines.judge(alone, positions), calibration
+    return calibration.judge(evidence, positions), calibration
 
 
 # ── features ─────────────────────────────────────────────────────────────────────────────────────────────────────────

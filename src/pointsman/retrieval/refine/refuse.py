@@ -60,7 +60,7 @@ Of 968 everyday questions in Chinese that eighteen sets refuse, 3 have such a na
 questions about a name of two to four characters that one of their passages holds, zh_cmrc2018 and zh_domainrag
 refuse 1, and 122 without this; of 432 about other names, which it was not made by, 8."""
 
-UNSURE_BELOW: Final = 0.12
+UNSURE_BELOW: Final = 0.23
 """The relevance of the best candidate below which ``refuse="unsure"`` refuses."""
 
 RARE: Final = 2.0
