@@ -98,17 +98,14 @@ def own_documents(root: Path | None = None) -> list[Document]:
     if root is not None:
         pages = [path for path in (root / "README.md", root / "docs") if path.exists()]
         if pages:
-            return [document for item in read_paths(pages) for document in item.documents if _is_page(document)]
+            documents = (document for item in read_paths(pages) for document in item.documents)
+            return [document for document in documents if document.metadata["kind"] == "md"]
     from importlib.metadata import PackageNotFoundError, distribution  # as above
 
     try:
         return list(_description(distribution("pointsman")))
     except PackageNotFoundError:
         return []
-
-
-def _is_page(document: Document) -> bool:
-    return bool(document.metadata["kind"] == "md")
 
 
 def _turns(lists: Iterable[Iterator[Document]]) -> Iterator[Document]:

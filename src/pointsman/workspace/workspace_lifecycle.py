@@ -157,7 +157,7 @@ class StoredWorkspace(FittedWorkspace, Lifecycle):
             engine=partial(self._engine_of, name),
             on_make=self._forget_records,
             on_open=self._open_datasets.opened,
-            has_access=self._has_access,
+            has_access=lambda: self.access,
             audit_log=self.audit_log,
             on_embed=partial(self._calibrate_if_needed, is_written=True),
         )
@@ -296,7 +296,7 @@ class StoredWorkspace(FittedWorkspace, Lifecycle):
                 embedder=self._embedder if own_embedder is None else own_embedder,
                 query_vectors=self._query_vectors if own_embedder is None else None,
                 engine=lambda: self.engine,
-                has_access=self._has_access,
+                has_access=lambda: self.access,
                 audit_log=self.audit_log,
             )
             if not isinstance(store, UnusableStore):
@@ -373,9 +373,6 @@ class StoredWorkspace(FittedWorkspace, Lifecycle):
             self._access = time, self.backend.record(ACCESS_RECORD) is not None
         return self._access[1]
 
-    def _has_access(self) -> bool:
-        return self.access
-
     def switch_access(self, *, on: bool) -> None:
         """Switch access on or off, for everyone who opens the workspace.
 
@@ -450,7 +447,7 @@ class StoredWorkspace(FittedWorkspace, Lifecycle):
                 backend=self.backend,
                 embedder=self._embedder,
                 engine=lambda: self.engine,
-                has_access=self._has_access,
+                has_access=lambda: self.access,
                 audit_log=self.audit_log,
             )
 

@@ -127,16 +127,10 @@ class ChromaStore(AttachedStore):
         def ask(size: int) -> list[list[Row]]:
             answer = self._ask("query", {**body, "n_results": size})
             score = _SCORES[self._collection.space]
+            groups = map(self._documents, answer["ids"], answer["documents"], answer["metadatas"])
             return [
-                [
-                    (document.id, score(distance), document)
-                    for document, distance in zip(documents, distances, strict=True)
-                ]
-                for documents, distances in zip(
-                    map(self._documents, answer["ids"], answer["documents"], answer["metadatas"]),
-                    answer["distances"],
-                    strict=True,
-                )
+                [(document.id, score(distance), document) for document, distance in zip(group, distances, strict=True)]
+                for group, distances in zip(groups, answer["distances"], strict=True)
             ]
 
         lists, notes = matching(first.filters, first.depth, _MAX, ask)
@@ -196,10 +190,8 @@ class ChromaStore(AttachedStore):
         documents = []
         for id_, words, value in zip(ids, texts, metadatas, strict=True):
             metadata = value if isinstance(value, Mapping) else {}
-            visible = (
-                metadata if not visible_names else {name: metadata[name] for name in visible_names if name in metadata}
-            )
-            documents.append(Document(id_, str((words if text == TEXT else metadata.get(text)) or ""), dict(visible)))
+            visible = {name: metadata[name] for name in visible_names or metadata if name in metadata}
+            documents.append(Document(id_, str((words if text == TEXT else metadata.get(text)) or ""), visible))
         return documents
 
     @property

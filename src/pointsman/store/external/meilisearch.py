@@ -119,11 +119,10 @@ class MeilisearchStore(AttachedStore):
 
     def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
         """See `Store`."""
-
-        def documents(offset: int, size: int) -> list[Document]:
-            return [self._document(hit) for hit in self._fetch(offset=offset, limit=size)]
-
-        return page_of(documents, after, limit, filters)
+        fetch = self._fetch
+        return page_of(
+            lambda offset, size: list(map(self._document, fetch(offset=offset, limit=size))), after, limit, filters
+        )
 
     def count(self, filters: Filter | None = None) -> int:
         """See `Store`."""

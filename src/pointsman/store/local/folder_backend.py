@@ -107,7 +107,9 @@ class LocalBackend(Backend):
 
     def describe(self, name: str, description: str) -> None:
         """See `Backend`."""
-        folder = self._existing(name)
+        if self.about(name) is None:
+            raise self.unknown_dataset(name)
+        folder = self.folder(name)
         with files_and_locks.translated(folder), files_and_locks.steady(folder, alone=True) as exists:
             manifest = read_manifest(folder) if exists else None  # one that came meanwhile may go again: it is not held
             if manifest is None:  # another process has just deleted it
@@ -169,11 +171,6 @@ class LocalBackend(Backend):
             raise files_and_locks.store_error(path, error) from error
         except UnicodeDecodeError as error:
             raise CorruptStoreError(f"{path} cannot be read ({error}); restore it from a backup") from error
-
-    def _existing(self, name: str) -> Path:
-        if self.about(name) is None:
-            raise self.unknown_dataset(name)
-        return self.folder(name)
 
     def names(self) -> list[str]:
         """See `Backend`."""

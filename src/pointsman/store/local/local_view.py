@@ -197,9 +197,8 @@ class ViewStore(StoreView):
         """See `Store`; no hidden row is read, so that time does not tell of a source that only those name."""
         if source is None:
             return self._collection.truth.ids_of(self._matching(filters).tolist())
-        of_source = Equals("source", source)
-        documents = self.documents(of_source if filters is None else of_source & filters)
-        return [document.id for document in documents if document.metadata.get("source") == source]  # not in a list
+        of_source = Equals("source", source)  # also those that list it, which `Store` leaves out
+        return super().ids(source=source, filters=of_source if filters is None else of_source & filters)
 
     def sample(self, count: int) -> list[Document]:
         """See `Store`."""

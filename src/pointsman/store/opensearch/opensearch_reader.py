@@ -372,9 +372,7 @@ class OpenSearchReader(Store):
         from pointsman.values.filters import Equals
 
         of_source = Equals("source", source)
-        hits = self._all_hits(of_source if filters is None else of_source & filters, SHOWN_FIELDS)
-        documents = (document_from(hit["_source"]) for hit in hits)
-        return [document.id for document in documents if document.metadata.get("source") == source]
+        return super().ids(source=source, filters=of_source if filters is None else of_source & filters)
 
     def count(self, filters: Filter | None = None) -> int:
         """See `Store`."""

@@ -98,10 +98,7 @@ class PostgresReader(Store):
     def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
         """See `Store`."""
         lookups = self._lookups(store_queries)
-        if not any(lookups):
-            return [self._lists(lookup, ()) for lookup in lookups]
-        rows = self.connections.run(lambda connection: _rows_of(connection, [lookup for lookup in lookups if lookup]))
-        return self._answers(lookups, rows)
+        return self._answers(lookups, self._look_up(lookups))
 
     @property
     def _awaits(self) -> bool:
@@ -117,12 +114,17 @@ class PostgresReader(Store):
             if self._vectors_unknown(store_queries)
             else self._lookups(store_queries)
         )
-        if not any(lookups):
-            return [self._lists(lookup, ()) for lookup in lookups]
-        rows = await self.connections.arun(
-            lambda connection: _arows_of(connection, [lookup for lookup in lookups if lookup])
-        )
-        return self._answers(lookups, rows)
+        return self._answers(lookups, await self._alook_up(lookups))
+
+    def _look_up(self, lookups: Sequence[_Lookup]) -> list[list[Any]]:
+        """Return the rows of those lookups that have a statement."""
+        full = [lookup for lookup in lookups if lookup]
+        return self.connections.run(lambda connection: _rows_of(connection, full)) if full else []
+
+    async def _alook_up(self, lookups: Sequence[_Lookup]) -> list[list[Any]]:
+        """Async version of `_look_up`."""
+        full = [lookup for lookup in lookups if lookup]
+        return await self.connections.arun(lambda connection: _arows_of(connection, full)) if full else []
 
     def _answers(self, lookups: Sequence[_Lookup], rows: Iterable[list[Any]]) -> list[Lists]:
         answers = iter(rows)
@@ -188,16 +190,14 @@ class PostgresReader(Store):
     def score(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:
         """See `Store`."""
         lookups = self._to_score(store_queries, keys)
-        rows = self.connections.run(lambda connection: _rows_of(connection, lookups)) if lookups else []
-        return [self._scores(lookup, lookup_rows) for lookup, lookup_rows in zip(lookups, rows, strict=True)]
+        return list(map(self._scores, lookups, self._look_up(lookups)))
 
     async def ascore(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:
         """See `Store`."""
         if not self._awaits:
             return await super().ascore(store_queries, keys)
         lookups = self._to_score(store_queries, keys)
-        rows = await self.connections.arun(lambda connection: _arows_of(connection, lookups)) if lookups else []
-        return [self._scores(lookup, lookup_rows) for lookup, lookup_rows in zip(lookups, rows, strict=True)]
+        return list(map(self._scores, lookups, await self._alook_up(lookups)))
 
     def _to_score(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[_Lookup]:
         lookups = []
@@ -226,18 +226,13 @@ class PostgresReader(Store):
 
     def fetch(self, keys: Sequence[Any]) -> list[Document | None]:
         """See `Store`."""
-        if not keys:
-            return []
-        return self._in_order(
-            keys, self.connections.run(lambda connection: _rows_of(connection, [self._reads(keys)]))[0]
-        )
+        return self._in_order(keys, self._look_up([self._reads(keys)])[0]) if keys else []
 
     async def afetch(self, keys: Sequence[Any]) -> list[Document | None]:
         """See `Store`."""
         if not keys or not self._awaits:
             return await super().afetch(keys)
-        rows = await self.connections.arun(lambda connection: _arows_of(connection, [self._reads(keys)]))
-        return self._in_order(keys, rows[0])
+        return self._in_order(keys, (await self._alook_up([self._reads(keys)]))[0])
 
     def _in_order(self, keys: Sequence[Any], rows: Iterable[Any]) -> list[Document | None]:
         documents = {row[0]: self._document(*row[1:]) for row in rows}

@@ -135,8 +135,6 @@ class PostgresViewStore(StoreView, PostgresReader):
         self.measure_by(store, notes)
         self._signatures, self._admit = signatures, admit
         self._statements = ViewTables(store.tables, store.record.k1, store.record.b)
-        self._with_vectors: int | None = None
-        self._documents: int | None = None
 
     def __repr__(self) -> str:
         return f"PostgresViewStore({self._store!r}, state={self.state!r})"
@@ -151,15 +149,19 @@ class PostgresViewStore(StoreView, PostgresReader):
         """See `StoreView`."""
         return len(self._signatures.numbers) * _SIGNATURE
 
+    @cached_property
+    def _documents(self) -> int:
+        return self.count()
+
+    @cached_property
+    def _vectors(self) -> int:
+        return len(self._with_vector())
+
     def _document_count(self) -> int:
-        if self._documents is None:
-            self._documents = self.count()
         return self._documents
 
     def _vector_count(self) -> int:
-        if self._with_vectors is None and self.dimensions is not None:
-            self._with_vectors = len(self._with_vector())
-        return self._with_vectors or 0
+        return 0 if self.dimensions is None else self._vectors
 
     def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> PostgresViewStore:
         """See `Store`; those of these documents that are valid on a day."""

@@ -49,10 +49,6 @@ _VIEW = 20_000  # bytes that a view takes beside what its store says, roughly
 _CLOSABLE_VIEW = 8_000  # bytes of one that holds no store, roughly, with what is measured of its documents
 
 
-def _bytes_of_view(dataset: StoredDataset) -> int:
-    return _VIEW + dataset.store.nbytes
-
-
 class StoredDataset(Source, Lifecycle):
     """A dataset as something that is created, opened and closed; see `pointsman.Dataset` for the arguments."""
 
@@ -114,7 +110,8 @@ class StoredDataset(Source, Lifecycle):
         self._has_access = has_access
         self.audit_log = audit_log
         self._kept_days = None if versions is None else days_in(versions)  # as asked, of a dataset that is not made yet
-        self._views: ByteCache[tuple[int, str], Any] = ByteCache(_bytes_of_view)  # by store and state
+        # by store and state
+        self._views: ByteCache[tuple[int, str], Any] = ByteCache(lambda view: _VIEW + view.store.nbytes)
         self._closable_views: ByteCache[View, Any] = ByteCache(lambda _: _CLOSABLE_VIEW)
         self.whole_and_view: tuple[Any, View] | None = None  # the dataset, of a view that holds no store open
 

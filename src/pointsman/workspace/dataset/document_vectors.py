@@ -212,7 +212,10 @@ class EmbeddedDataset(StoredDataset):
         sample = store.vectors(sample=DRAWN)
         if not len(sample):
             return
-        questions = self._likely_queries(store) if embed else self._documents_as_queries(store)
+        if embed:  # stand-ins for future questions: titles, or first sentences, of evenly spread documents
+            questions = self.embedder.embed_queries(first_sentences(store.sample(LIKELY)))
+        else:
+            questions = store.vectors(sample=LIKELY)
         documents = store.sample(SCRIPT_SAMPLE)
         if not len(questions) or not documents:
             return  # another writer has deleted them meanwhile
@@ -247,17 +250,9 @@ class EmbeddedDataset(StoredDataset):
         documents, sample = store.sample(SCRIPT_SAMPLE), store.vectors(sample=DRAWN)
         notes = {SCRIPTS_NOTE: json.dumps(_scripts(documents))} if documents else {}
         if len(sample):
-            spread = self._spread_between(self._documents_as_queries(store), sample, store.count())
+            spread = self._spread_between(store.vectors(sample=LIKELY), sample, store.count())
             notes[SPREAD_NOTE] = json.dumps([spread.mean, spread.sigma])
         return notes
-
-    def _documents_as_queries(self, store: Store) -> NDArray[np.float32]:
-        """Return the vectors of evenly spread documents, as a query would have them."""
-        return store.vectors(sample=LIKELY)
-
-    def _likely_queries(self, store: Store) -> NDArray[np.float32]:
-        """Embed stand-ins for future questions: titles, or first sentences, of evenly spread documents."""
-        return self.embedder.embed_queries(first_sentences(store.sample(LIKELY)))
 
 
 def write_to(store: Store, *, anew: bool) -> Callable[..., AddResult]:
