@@ -181,22 +181,17 @@ class PostgresHistory:
         self._cursor, self._tables, self._copy_tables = cursor, tables, copy
         cursor.execute(f"select seq, embedder, dimensions, {RETENTION} from {tables.row}")
         row: Any = cursor.fetchone() or (0, None, None, None)  # without a row it was deleted
-        self._sequence: int = row[0]
-        self._embedder: str | None = row[1]
-        self._dimensions: int | None = row[2]
-        self._retention: Mapping[str, Any] | None = row[3]
+        self._sequence, self._embedder, self._dimensions, self._retention = row
 
     def kept_versions(self) -> KeptVersions | None:
         """See `History`."""
-        return (
-            None
-            if self._retention is None
-            else KeptVersions(int(self._retention["days"]), int(self._retention["from"]))
-        )
+        if self._retention is None:
+            return None
+        return KeptVersions(int(self._retention["days"]), int(self._retention["from"]))
 
     def sequence(self) -> int:
         """See `History`."""
-        return self._sequence
+        return int(self._sequence)
 
     def moment(self, seq: int) -> float | None:
         """See `History`."""

@@ -320,17 +320,13 @@ class Study:
         rarity = {term: math.log(1 + (count - holding[term] + 0.5) / (holding[term] + 0.5)) for term in terms}
         return sum(rarity[term] * tokens[term] / (tokens[term] + norm) for term in terms)
 
-    @property
+    @cached_property
     def _words(self) -> tuple[Counter[str], float, int]:
         """By word, the number of sampled documents with it; their mean length in tokens; and the sample's size."""
-        if self._kept is None:
-            documents = self.dataset.store.sample(_SAMPLE)
-            tokens = [DEFAULT_ANALYZER.tokens(document.searchable) for document in documents]
-            holding = Counter(token for document_tokens in tokens for token in set(document_tokens))
-            self._kept = holding, max(sum(map(len, tokens)) / max(len(tokens), 1), 1.0), len(tokens)
-        return self._kept
-
-    _kept: tuple[Counter[str], float, int] | None = None
+        documents = self.dataset.store.sample(_SAMPLE)
+        tokens = [DEFAULT_ANALYZER.tokens(document.searchable) for document in documents]
+        holding = Counter(token for document_tokens in tokens for token in set(document_tokens))
+        return holding, max(sum(map(len, tokens)) / max(len(tokens), 1), 1.0), len(tokens)
 
 
 def _hits(answer: RetrievalContext) -> Sequence[Hit]:

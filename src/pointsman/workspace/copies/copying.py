@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -164,9 +165,9 @@ def _copy_dataset(source: Backend, target: Backend, record: DatasetRecord, repor
     store = source.open(name)
     if store is None:
         raise UnknownNameError("dataset", name)
-    try:
+    with closing(store):
         target_store, copy_state = _begin(target, record)
-        try:
+        with closing(target_store):
             if copy_state.done:
                 content = content_of(store)
                 if content != content_of(target_store):
@@ -174,10 +175,6 @@ def _copy_dataset(source: Backend, target: Backend, record: DatasetRecord, repor
             else:
                 content = _pass_on(target, copy_state, store, target_store, report)
             recorded_state = store.statistics().recorded_state
-        finally:
-            target_store.close()
-    finally:
-        store.close()
     _note(target, replace(copy_state, done=True))
     return CopyReport(name, content, recorded_state.days if recorded_state else 0)
 

@@ -75,13 +75,16 @@ class KeywordState:
     def count(self, term: str) -> int:
         """Return the number of living documents that contain a term."""
         n = self.frequencies.get(term)
-        if n is None:  # counted by a search when the dictionary's number includes deleted documents
+        if n is None:
             if len(self.frequencies) >= self._most_counts:
                 self.frequencies.clear()
-            n = self.searcher.doc_freq("body", term)
-            if n and (not self.learn(term) or self._some_dead):
-                n = self.searcher.search(term_query(term), 1, count=True).count or 0  # type: ignore[attr-defined]  # stubs lack it
-            self.frequencies[term] = n
+            n = self.frequencies[term] = self._count(term)
+        return n
+
+    def _count(self, term: str) -> int:
+        n = self.searcher.doc_freq("body", term)
+        if n and (not self.learn(term) or self._some_dead):  # the dictionary's number includes deleted documents
+            n = self.searcher.search(term_query(term), 1, count=True).count or 0  # type: ignore[attr-defined]  # stubs lack it
         return n
 
     def frequency(self, text: str) -> int:
@@ -159,20 +162,12 @@ class IndexSubset(KeywordState):
         total = lengths[self.keys[self.keys < len(lengths)]].sum(dtype="int64")
         return float(total) / max(self.documents, 1) or 1.0
 
-    def count(self, term: str) -> int:
-        """Return the number of these documents that contain a term."""
-        n = self.frequencies.get(term)
-        if n is None:
-            if len(self.frequencies) >= self._most_counts:
-                self.frequencies.clear()
-            by_key = {"keys": {"range": {"field": "key", "ranges": self._ranges}}}
-            # A word that only other documents have takes as long as one that is nowhere.
-            buckets = self.searcher.aggregate(both(self._span, term_query(term)), by_key)["keys"]["buckets"]
-            n = sum(bucket["doc_count"] for bucket in buckets[1::2])  # the others are between the ranges
-            if n and not self._are_exact:
-                n = int(self._exists[self._snapshot.postings(term)].sum())
-            self.frequencies[term] = n
-        return n
+    def _count(self, term: str) -> int:
+        by_key = {"keys": {"range": {"field": "key", "ranges": self._ranges}}}
+        # A word that only other documents have takes as long as one that is nowhere.
+        buckets = self.searcher.aggregate(both(self._span, term_query(term)), by_key)["keys"]["buckets"]
+        n = sum(bucket["doc_count"] for bucket in buckets[1::2])  # the others are between the ranges
+        return int(self._exists[self._snapshot.postings(term)].sum()) if n and not self._are_exact else n
 
     def learn(self, term: str) -> bool:
         """See `KeywordState`; also False when only other documents contain the term."""

@@ -255,23 +255,18 @@ class WritableTruth(Truth):
 
         If SQLite could not write to the file when it opened it, that connection only ever reads: it is opened again.
         """
-        connection = self._lend()
-        try:
-            connection.executescript(_BEGIN)
-        except SQLITE_ERRORS as error:
-            close(connection, self._path.parent)
-            if error_code(error) != sqlite3.SQLITE_READONLY:
-                raise self._translated_error(error) from error
-        else:
-            return connection
-        close_all(self._idle, self._path.parent, self._process)
-        connection = self._connect()
-        try:
-            connection.executescript(_BEGIN)
-        except SQLITE_ERRORS as error:
-            close(connection, self._path.parent)
-            raise self._translated_error(error) from error
-        return connection
+        connection, is_new = self._lend(), False
+        while True:
+            try:
+                connection.executescript(_BEGIN)
+            except SQLITE_ERRORS as error:
+                close(connection, self._path.parent)
+                if is_new or error_code(error) != sqlite3.SQLITE_READONLY:
+                    raise self._translated_error(error) from error
+            else:
+                return connection
+            close_all(self._idle, self._path.parent, self._process)
+            connection, is_new = self._connect(), True
 
     def _equal_to_stored(
         self,
