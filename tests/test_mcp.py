@@ -43,6 +43,7 @@ from pointsman.integrations.mcp.tool_calls import complaints
 from pointsman.integrations.mcp.tool_schemas import schema_of
 from pointsman.retrieval.engine import Engine
 from pointsman.service.server import KeyStore, Limits
+from pointsman.tools.errors import InputError
 from pointsman.values.settings import Settings
 from pointsman.values.types import Message, Query
 
@@ -992,3 +993,10 @@ def test_collections_of_a_server_leave_out_what_was_loaded(
     finally:
         gc.unfreeze()
     assert frozen_counts[0] > 100_000
+
+
+def test_removed_options_say_what_to_use_instead(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"--tools .*DescriptionSelector"):
+        serve(workspace=str(tmp_path), tools="servers.json")
+    with pytest.raises(InputError, match="DescriptionSelector"):
+        serve(workspace=str(tmp_path), fitted="fit.json")

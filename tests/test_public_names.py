@@ -163,6 +163,12 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         _ = pointsman.nonsense  # type: ignore[attr-defined]
 
 
+def test_a_name_that_is_gone_says_what_to_use_instead() -> None:
+    with pytest.raises(AttributeError, match="no longer has 'PRFStrategy'; use MultiQueryStrategy"):
+        _ = pointsman.PRFStrategy  # type: ignore[attr-defined]
+    assert "PRFStrategy" not in pointsman.__all__
+
+
 def test_importing_loads_no_model_server_or_plotting_code() -> None:
     code = "import sys, pointsman, pointsman.cli; print(' '.join(sys.modules))"
     modules = set(subprocess.check_output([sys.executable, "-c", code], text=True).split())

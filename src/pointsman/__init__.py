@@ -12,4 +12,10 @@ if sys.argv[:1] == ["-m"] and not sys.flags.safe_path and sys.orig_argv[-len(sys
 
 from pointsman.tools.lazy_imports import lazily
 
-__getattr__, __dir__, __all__ = lazily(__name__)
+__getattr__, __dir__, __all__ = lazily(
+    __name__,
+    removed={
+        "HTTPMultimodalEmbedder": "give an object with embed(text) and embed_images(pictures) that asks your server",
+        "PRFStrategy": "use MultiQueryStrategy, or add a variant of the query in a BaseTransformer",
+    },
+)

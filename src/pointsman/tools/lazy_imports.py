@@ -10,20 +10,24 @@ from __future__ import annotations
 import builtins
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 _IMPORT: Final = re.compile(r"^from (\S+) import (\([^)]*\)|.*)", re.MULTILINE)
 _NAME: Final = re.compile(r"(\w+) as (\w+)")
 
 
-def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+def lazily(
+    package: str, removed: Mapping[str, str] = MappingProxyType({})
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package with a stub.
 
     Args:
         package: the package's ``__name__``.
+        removed: names that it had once, each with what to do instead.
     """
     namespace = vars(sys.modules[package])
     stub = Path(namespace["__file__"]).with_suffix(".pyi").read_text("utf-8")
@@ -32,6 +36,8 @@ def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]],
     }
 
     def load(name: str) -> Any:
+        if name in removed:
+            raise AttributeError(f"module {package!r} no longer has {name!r}; {removed[name]}")
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module, attribute = homes[name]

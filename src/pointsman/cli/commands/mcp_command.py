@@ -29,6 +29,8 @@ def mcp(
     allow_host: AllowHostOption = None,
     allow_origin: AllowOriginOption = None,
     dataset: DatasetsOption = None,
+    tools: Annotated[str | None, typer.Option(hidden=True)] = None,
+    fitted: Annotated[str | None, typer.Option(hidden=True)] = None,
     principal: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="Whom the agent asks as where access is on, without --http."),
@@ -42,6 +44,11 @@ def mcp(
     An agent starts it and uses standard input and output; with --http it listens at /mcp. It only reads. To listen to
     other machines it needs keys ('pointsman keys create').
     """
+    if tools is not None or fitted is not None:
+        raise InputError(
+            "--tools is gone: give the agent the other servers themselves, or choose among their "
+            "tools in Python with pointsman.DescriptionSelector (docs/selectors.md)"
+        )
     if principal is not None and http:
         raise InputError("over HTTP the key or token says who asks; --principal is for standard input and output")
     from pointsman.integrations.mcp import serve_http, serve_stdio
