@@ -87,9 +87,7 @@ def test_the_first_program_of_the_readme_prints_what_is_shown_there(tmp_path: Pa
 def terminal_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder in which a reader types the commands of all pages, one after another."""
     folder = tmp_path_factory.mktemp("terminal")
-    longest = shutil.ignore_patterns(
-        "cli.??.md", "measurements.md", "openapi.json"
-    )  # none of the commands is about them
+    longest = shutil.ignore_patterns("cli.??.md", "measurements.md", "openapi.json")  # of no use to the commands
     shutil.copytree(ROOT / "docs", folder / "docs", ignore=longest)
     shutil.copy(ROOT / "README.md", folder)
     return folder

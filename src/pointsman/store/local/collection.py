@@ -403,7 +403,8 @@ class Collection:
 
     def _heal(self) -> None:
         """After a crash or damage, update the indexes on disk, unless a live writer is about to."""
-        if self.keyword.applied == self.truth.sequence() and (self._vectors is None or not self._vectors.wants_base):
+        applied = max(self.keyword.applied, 0)  # an empty dataset needs no index: its first write makes it
+        if applied == self.truth.sequence() and (self._vectors is None or not self._vectors.wants_base):
             return
         if monotonic() < self._heal_again:
             return
