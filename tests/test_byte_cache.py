@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import os
 import threading
+from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 
@@ -67,6 +69,19 @@ def test_the_values_of_a_cache_end_with_it() -> None:
     del cache
     gc.collect()
     assert byte_cache.use()["cached"] == 0
+
+
+def test_a_cache_ends_without_a_look_at_the_entries_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Entries(OrderedDict[Any, Any]):
+        def __iter__(self) -> NoReturn:
+            raise AssertionError("there may be a hundred thousand")
+
+    monkeypatch.setattr(byte_cache._budget, "entries", Entries())
+    cache, other = ByteCache[int, bytes](len), ByteCache[int, bytes](len)
+    cache[1] = other[1] = KILOBYTE
+    cache.clear()
+    assert (cache.get(1), other.get(1)) == (None, KILOBYTE)
+    other.clear()
 
 
 def test_threads_share_a_cache() -> None:

@@ -37,7 +37,7 @@ class _Budget:
             return None
         cache, size = entry[0](), entry[1]
         self.used -= size
-        return None if cache is None else cache._values.pop(name[1], None)  # noqa: SLF001  (one mechanism, two classes)
+        return None if cache is None else cache._lose(name[1])  # noqa: SLF001  (one mechanism, two classes)
 
     def fit(self, at_least: int = 0) -> list[Any]:
         """Remove entries until the others fit, and return them, so that they are freed outside the lock."""
@@ -46,10 +46,10 @@ class _Budget:
             evicted_values.append(self.remove(next(iter(self.entries))))
         return evicted_values
 
-    def forget(self, cache: int) -> None:
-        """Remove the entries of a cache."""
+    def forget(self, cache: int, keys: set[Any]) -> None:
+        """Remove the entries of a cache, which has these keys."""
         with self.lock:
-            evicted_values = [self.remove(name) for name in list(self.entries) if name[0] == cache]
+            evicted_values = [self.remove((cache, key)) for key in list(keys)]
         del evicted_values
 
 
@@ -90,7 +90,8 @@ class ByteCache(Generic[K, V]):
     def __init__(self, size_of: Callable[[V], int], most: int | None = None) -> None:
         self._size_of, self._number, self._most = size_of, id(self), most
         self._values: OrderedDict[K, V] = OrderedDict()  # the least recently used first
-        weakref.finalize(self, _budget.forget, self._number).atexit = False
+        self._keys: set[K] = set()  # handed over without the values, one of which may hold the cache
+        weakref.finalize(self, _budget.forget, self._number, self._keys).atexit = False
 
     def __len__(self) -> int:
         return len(self._values)
@@ -109,6 +110,7 @@ class ByteCache(Generic[K, V]):
         with _budget.lock:
             former = _budget.remove(name)
             _budget.entries[name], self._values[key] = (weakref.ref(self), size), value
+            self._keys.add(key)
             _budget.used += size
             evicted_values = _budget.fit(1)
             while self._most is not None and len(self._values) > self._most:
@@ -117,4 +119,8 @@ class ByteCache(Generic[K, V]):
 
     def clear(self) -> None:
         """Remove all values."""
-        _budget.forget(self._number)
+        _budget.forget(self._number, self._keys)
+
+    def _lose(self, key: K) -> V | None:
+        self._keys.discard(key)
+        return self._values.pop(key, None)
