@@ -7,6 +7,7 @@ import json
 import pickle
 import re
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from string import Formatter
 from typing import Any
@@ -77,13 +78,11 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield workspace
 
 
-@pytest.mark.parametrize("code", messages())
-def test_every_language_names_the_same_values(code: str) -> None:
-    english, *translations = (
-        {name for _, name, _, _ in Formatter().parse(words) if name} for words in messages()[code]
-    )
-    for names in translations:
-        assert names == english or (code == "model" and not names)
+def test_every_language_names_the_same_values() -> None:
+    for code, texts in messages().items():
+        english, *translations = ({name for _, name, _, _ in Formatter().parse(words) if name} for words in texts)
+        for names in translations:
+            assert names == english or (code == "model" and not names), code
 
 
 @pytest.mark.parametrize("language", QUESTIONS)
@@ -149,12 +148,11 @@ def test_no_code_has_two_texts() -> None:
     assert sorted(set(templates)) == sorted(templates)
 
 
-@pytest.mark.parametrize("code", messages())
-def test_a_text_is_known_by_its_english_words(code: str) -> None:
-    statement = Statement(code, values_of(code))
-    for language in QUESTIONS:
+def test_a_text_is_known_by_its_english_words() -> None:
+    for code, language in product(messages(), QUESTIONS):
+        statement = Statement(code, values_of(code))
         words = statement.in_words(language)
-        assert words.strip()
+        assert words.strip(), code
         assert in_language(statement.in_words("en"), language) == words
         joined_reason = Reason.join_all(Reason.of("holders"), statement.in_words("en"), Reason.of("words"))
         mark = "；" if language == "zh" else "; "
