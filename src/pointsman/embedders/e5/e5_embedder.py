@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pointsman.embedders.base_embedder import BaseEmbedder, Progress, length_of_head, text_list, unit_rows
+from pointsman.embedders.base_embedder import PrefixedEmbedder, Progress, length_of_head, text_list, unit_rows
 from pointsman.embedders.e5.e5_graph import GRAPH_VERSION, INPUT, OUTPUT, VECTORS_VERSION, Graph
 from pointsman.embedders.e5.e5_tokens import LONGEST_PIECE, UnigramTokenizer
 from pointsman.embedders.e5.e5_weights import FILE_SHA256, E5Weights
@@ -36,7 +36,7 @@ _PIECES_VERSION: Final = 1
 _KEY: Final = FILE_SHA256[:12]  # files prepared from other weights are never used
 
 
-class E5Embedder(BaseEmbedder):
+class E5Embedder(PrefixedEmbedder):
     """multilingual-e5-small: 384 dimensions; English, Chinese, Russian and some ninety other languages.
 
     A text's vector does not depend on the other texts in a batch: only texts with the same number of tokens share a
@@ -58,6 +58,7 @@ class E5Embedder(BaseEmbedder):
     # eleven collections as the calibrated sum.
     cosine_spread = 0.019
     only_computes = True
+    _prefixes = _QUERY, _DOCUMENT
 
     def __init__(self, *, threads: int | None = None, cache: Path | None = None) -> None:
         """Set up the embedder; files are read on first use.
@@ -75,26 +76,6 @@ class E5Embedder(BaseEmbedder):
         self._cache = cache
         self._lock = threading.Lock()
         self._loaded_model: _Model | None = None
-
-    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return vectors of shape ``(len(texts), 384)``, float32, L2-normalised.
-
-        Raises:
-            ModelError: The weights are absent or damaged.
-        """
-        return self._embed(_QUERY, texts, None)
-
-    def embed_documents(self, texts: Sequence[str], *, on_progress: Progress | None = None) -> NDArray[np.float32]:
-        """Return vectors of shape ``(len(texts), 384)``, float32, L2-normalised.
-
-        Args:
-            texts: The texts to embed.
-            on_progress: Called after every run with the number of texts that it finished.
-
-        Raises:
-            ModelError: The weights are absent or damaged.
-        """
-        return self._embed(_DOCUMENT, texts, on_progress)
 
     def truncated_at(self, text: str, *, as_query: bool = False) -> int | None:
         """See `BaseEmbedder`; the limit is 512 tokens.
@@ -122,8 +103,7 @@ class E5Embedder(BaseEmbedder):
                 vectors[position] = TokenVectors(rows, np.array(model.tokenizer.surprise(ids[text_tokens]), np.float32))
         return [vectors[position] for position in range(len(texts))]
 
-    def _embed(self, prefix: str, texts: Sequence[str], on_progress: Progress | None) -> NDArray[np.float32]:
-        texts = text_list(texts)
+    def _embed(self, prefix: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
         vectors = np.empty((len(texts), self.dimensions), np.float32)
         for positions, _, rows in self._runs(prefix, texts, self._model().run):
             vectors[positions] = rows
@@ -221,14 +201,9 @@ def _available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-_default: E5Embedder | None = None
-_default_lock = threading.Lock()
+_default: Final = E5Embedder()
 
 
 def default_embedder() -> E5Embedder:
     """Return the default embedder: one per process, opened on first use."""
-    global _default  # noqa: PLW0603 - one per process is the point
-    with _default_lock:
-        if _default is None:
-            _default = E5Embedder()
-        return _default
+    return _default
