@@ -62,14 +62,12 @@ from pointsman.workspace.stored_folders import names_of_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from contextlib import AbstractContextManager
 
     from pointsman.retrieval.run.source import IndexingTechnique
     from pointsman.store.store_values import Verification
     from pointsman.values.citations import Style
     from pointsman.workspace.dataset import Dataset
     from pointsman.workspace.indexing.index_report import IndexReport
-    from pointsman.workspace.indexing.indexing_cluster import IndexingCluster
 
 
 app = typer.Typer(
@@ -148,6 +146,7 @@ def index(
     """
     from pointsman.workspace.indexing.folder_sync import index_paths, watch_paths
     from pointsman.workspace.indexing.index_report import IndexingInterrupted
+    from pointsman.workspace.indexing.indexing_cluster import IndexingCluster
 
     if cluster and watch:
         raise InputError("--watch reads the changes here; index them with --cluster from time to time instead")
@@ -160,7 +159,8 @@ def index(
         )
         was_interrupted = False
         try:
-            with output.indexing_progress() as on_progress, _cluster(cluster) as workers:
+            connections = IndexingCluster(cluster) if cluster else nullcontext()
+            with output.indexing_progress() as on_progress, connections as workers:
                 indexing = partial(
                     watch_paths if watch else partial(index_paths, cluster=workers),
                     target, paths, hidden=hidden, include=include or (), exclude=exclude or (),
@@ -188,15 +188,6 @@ def index(
         sys.stderr.write(f"pointsman: no readable files in {', '.join(paths)}{hint}\n")
     if was_interrupted or report.nothing_read:
         raise typer.Exit(130 if was_interrupted else 1)
-
-
-def _cluster(addresses: list[str] | None) -> AbstractContextManager[IndexingCluster | None]:
-    """Return connections to the workers at these addresses, if any are given."""
-    if not addresses:
-        return nullcontext()
-    from pointsman.workspace.indexing.indexing_cluster import IndexingCluster
-
-    return IndexingCluster(addresses)
 
 
 def _watch(reports: Iterator[IndexReport], dataset: Dataset, *, as_json: bool) -> None:

@@ -65,9 +65,7 @@ class PointsmanRetriever(TheirRetriever, extra="forbid"):
         k: int | None = None,
         **options: Any,
     ) -> list[theirs.Document]:
-        filters, search_options = self._search_options(options)
-        hits = hits_of(self.source, query, self.k if k is None else k, filters, search_options)
-        return [document_with_score(*hit) for hit in hits]
+        return [document_with_score(*hit) for hit in hits_of(self.source, query, *self._arguments(k, options))]
 
     async def _aget_relevant_documents(
         self,
@@ -77,13 +75,13 @@ class PointsmanRetriever(TheirRetriever, extra="forbid"):
         k: int | None = None,
         **options: Any,
     ) -> list[theirs.Document]:
-        filters, search_options = self._search_options(options)
-        hits = await ahits_of(self.source, query, self.k if k is None else k, filters, search_options)
-        return [document_with_score(*hit) for hit in hits]
+        return [document_with_score(*hit) for hit in await ahits_of(self.source, query, *self._arguments(k, options))]
 
-    def _search_options(self, options: dict[str, Any]) -> tuple[Filter | None, dict[str, Any]]:
+    def _arguments(self, k: int | None, options: dict[str, Any]) -> tuple[int, Filter | None, dict[str, Any]]:
+        """Return the number of hits, the filter and the other options of a search."""
         search_options = {**self.options, **options}
-        return parse_optional(search_options.pop("filters", None)), search_options
+        filters = parse_optional(search_options.pop("filters", None))
+        return self.k if k is None else k, filters, search_options
 
 
 class PointsmanDocumentIndex(PointsmanRetriever, DocumentIndex):

@@ -362,12 +362,12 @@ _forms.put(RouteChoice, HeuristicRoute)
 
 if TYPE_CHECKING:  # the models of forms are made at run time
     RouteCount: TypeAlias = Answer
-    RouteAnswer = ExplainAnswer = Answer
 else:
     RouteCount = _forms.model(route_counts.RouteCount)
-    RouteDecision = _forms.model(router.RouteDecision, datasets=list[str])
-    RouteAnswer = _forms.model(Routing, "RouteAnswer")
-    ExplainAnswer = _forms.model(Explanation, "ExplainAnswer")
+
+RouteDecision = _forms.model(router.RouteDecision, datasets=list[str])
+RouteAnswer = _forms.model(Routing, "RouteAnswer")
+ExplainAnswer = _forms.model(Explanation, "ExplainAnswer")
 
 
 class MetadataKey(Answer):

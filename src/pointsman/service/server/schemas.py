@@ -217,10 +217,6 @@ if TYPE_CHECKING:  # the models of forms are made at run time
     Hit: TypeAlias = Open
     Answer: TypeAlias = Open
     Explanation: TypeAlias = Open
-    Route: TypeAlias = Open
-    AnswerCheck: TypeAlias = Open
-    SourceText: TypeAlias = Open
-    Verification: TypeAlias = Open
 else:
     RouteCount = _forms.model(route_counts.RouteCount)
     Statement = _forms.model(reasons.Statement)
@@ -228,11 +224,12 @@ else:
     Trace = _forms.model(types.Trace, records=list[dict[str, Any]] | None)
     Answer = _forms.model(retrieval_context.RetrievalContext, "Answer", query=str, asked=str, trace=Trace | None)
     Explanation = _forms.model(types.Explanation)
-    RouteDecision = _forms.model(router.RouteDecision, datasets=list[str])
-    Route = _forms.model(Routing, "Route")
-    AnswerCheck = _forms.model(answer_check.AnswerCheck)
-    SourceText = _forms.model(passages.SourceText)
-    Verification = _forms.model(store_values.Verification)
+
+RouteDecision = _forms.model(router.RouteDecision, datasets=list[str])
+Route = _forms.model(Routing, "Route")
+AnswerCheck = _forms.model(answer_check.AnswerCheck)
+SourceText = _forms.model(passages.SourceText)
+Verification = _forms.model(store_values.Verification)
 
 
 class Answers(Open):

@@ -227,9 +227,10 @@ class Measuring:
             status = request.status or status
         except ClientDisconnect:
             pass  # not an error of the service
-        except Exception as error:
+        except Exception:
             status = 500
-            self._tell(request, error)
+            log = self._log or logging.getLogger(__name__)
+            log.exception("a request has failed", extra={"fields": {"request_id": request.id}})
             if not await request.fail():
                 raise  # half of an answer has been sent: the server has to cut the connection
         finally:
@@ -241,10 +242,6 @@ class Measuring:
             if self._log is not None:
                 self._note(scope, request, method, route, status, seconds)
             current_request.reset(token)
-
-    def _tell(self, request: _MeasuredRequest, error: Exception) -> None:
-        log = self._log or logging.getLogger(__name__)
-        log.error("a request has failed", exc_info=error, extra={"fields": {"request_id": request.id}})
 
     def _note(
         self, scope: Scope, request: _MeasuredRequest, method: str, route: str, status: int, seconds: float
