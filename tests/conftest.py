@@ -97,7 +97,8 @@ SLOW = tuple(
         *("processes_isolation", "cluster", "reranking", "cli", "attach", "copying"),
         *("doors", "mcp_versions", "stopped_store", "store_lag", "vector_recall", "store_syscalls"),
         *("issuer_keys", "models_e5", "how_to", "store_search", "names", "postgres"),
-        *("client", "bad_models", "openapi", "mcp"),
+        *("client", "bad_models", "openapi", "mcp", "store_names", "store_processes", "server_connections"),
+        *("stores", "views", "conformance", "store_damage"),
     )
 )
 """Files that take longest: a process that begins one of them when the others end would leave cores idle."""
