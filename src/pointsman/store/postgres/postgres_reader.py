@@ -166,7 +166,7 @@ class PostgresReader(Store):
         if store_query.vector is not None and self.dimensions is not None and NEAR in self._scales:
             vector = direction(store_query.vector, self.dimensions)
             if vector.any():
-                parameters["v"] = vector.tolist()
+                parameters["v"] = str(vector.tolist())  # a list would take three times as long
         return "terms" in parameters, "v" in parameters, parameters
 
     def _lists(self, lookup: _Lookup, rows: Sequence[Any]) -> Lists:

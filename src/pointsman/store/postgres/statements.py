@@ -353,7 +353,7 @@ alter table {self.vec} alter v set storage external;
 
     def near(self) -> str:
         """Return the operator (the negative dot product) and the query vector after it."""
-        return f'operator("{self.vectors}".<#>) %(v)s::float4[]::"{self.vectors}".vector'
+        return f'operator("{self.vectors}".<#>) %(v)s::text::"{self.vectors}".vector'
 
 
 class DatasetTables:
