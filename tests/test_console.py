@@ -1027,6 +1027,30 @@ def test_a_question_is_routed_by_its_form_and_counted(browser: Browser, tmp_path
         assert page.locator(".browse table").count() == 0
 
 
+def test_the_route_of_the_last_question_stays(browser: Browser, tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    workspace.dataset("notes").add([Document("a", "A signal stops trains.")])
+    with serving(create_app(workspace)) as base, watching(browser, base) as page:
+        held: list[Route] = []
+
+        def hold_first(route: Route) -> None:
+            if "PN-7" in (route.request.post_data or ""):
+                held.append(route)
+            else:
+                route.continue_()
+
+        page.route("**/api/route", hold_first)
+        page.goto(f"{base}#datasets?name=notes")
+        for question in ("PN-7", "why do trains stop when the signal is red?"):
+            page.fill("#route", question)
+            page.locator("#route").press("Enter")
+        page.locator("strong code:text-is('dense')").wait_for()
+        with page.expect_response("**/api/route"):
+            held[0].continue_()
+        page.evaluate("() => new Promise((done) => setTimeout(done, 50))")  # what follows the answer runs at once
+        assert page.locator("strong code").all_inner_texts() == ["dense"]
+
+
 def test_nothing_measured_and_nothing_indexed_say_what_to_do(browser: Browser, tmp_path: Path) -> None:
     with serving(create_app(Workspace(tmp_path))) as base, watching(browser, base, expected=(422,)) as page:
         page.goto(f"{base}#evaluation")

@@ -41,6 +41,13 @@ def store(tmp_path: Path) -> Iterator[Collection]:
     collection.close()
 
 
+def test_an_empty_dataset_is_up_to_date_before_it_has_an_index(store: Collection) -> None:
+    store.refresh()
+    assert store.keyword.applied < store.indexed == store.truth.sequence() == 0
+    add(store, corpus(1))
+    assert store.indexed == store.truth.sequence() > 0
+
+
 def found_ids(collection: Collection, query: str, k: int = 10) -> list[str]:
     documents = collection.truth.fetch([key for key, _ in collection.keyword.search(query, k)])
     return [document.id for document in documents if document]

@@ -9,6 +9,7 @@ import { problemCard } from "./notices.mjs";
 export function routeForm(name) {
   const answer = h("div", { "aria-live": "polite" });
   const counts = h("div");
+  let asked = 0;
   const input = h("input", { type: "text", id: "route", autocomplete: "off", required: true });
   const count = async () => {
     const { routes } = await get(`datasets/${encodeURIComponent(name)}`);
@@ -16,14 +17,16 @@ export function routeForm(name) {
   };
   const tell = async (event) => {
     event?.preventDefault();
+    const mine = (asked += 1);
     try {
       if (event) {
         const { heuristic: { route, reasons } } = await post("route", { query: input.value, datasets: [name] });
+        if (mine !== asked) return; // another question was asked meanwhile
         answer.replaceChildren(h("p", {}, h("strong", {}, h("code", {}, route)), " ", reasons.map(inWords)));
       }
       await count();
     } catch (error) {
-      answer.replaceChildren(problemCard(error));
+      if (mine === asked) answer.replaceChildren(problemCard(error));
     }
   };
   tell();

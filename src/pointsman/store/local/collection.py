@@ -401,10 +401,14 @@ class Collection:
         self.columns.forget()
         self.truth.close()
 
+    @property
+    def indexed(self) -> int:
+        """The last write that the keyword index has; an empty dataset needs no index, its first write makes it."""
+        return max(self.keyword.applied, 0)
+
     def _heal(self) -> None:
         """After a crash or damage, update the indexes on disk, unless a live writer is about to."""
-        applied = max(self.keyword.applied, 0)  # an empty dataset needs no index: its first write makes it
-        if applied == self.truth.sequence() and (self._vectors is None or not self._vectors.wants_base):
+        if self.indexed == self.truth.sequence() and (self._vectors is None or not self._vectors.wants_base):
             return
         if monotonic() < self._heal_again:
             return

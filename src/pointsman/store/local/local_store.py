@@ -114,7 +114,7 @@ class LocalStore(Store):
     @property
     def indexed(self) -> int:
         """See `Store`."""
-        return self.collection.keyword.applied
+        return self.collection.indexed
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
