@@ -8,7 +8,8 @@ the logit of the best hit's relevance, and how much faster the others fall behin
 that answers. In folders of strangers such files have many passages, so that a later hit in one counts as half right;
 the later hits of a question count as much as its first one. Printed is the calibration error of first and of later
 hits, before and after, each folder corrected by numbers that were fitted to the others; with ``--write`` the numbers
-fitted to all are put into relevance.json.
+fitted to all are put into relevance.json. Words alone are corrected as both lists are, so that limits of verdicts mean
+the same for them; their first hits are told better so than by numbers of their own.
 """
 
 from __future__ import annotations
@@ -100,15 +101,14 @@ def errors(hits: Sequence[Shown], relevance: NDArray[np.float64], whose: Callabl
     return ece(relevance[mine], np.array([hit.right > 0 for hit in hits])[mine])
 
 
-def print_errors(form: Form, hits: Sequence[Shown]) -> None:
+def print_errors(form: Form, hits: Sequence[Shown], fitted_to: Sequence[Shown]) -> None:
     """Print the calibration error, each folder corrected by what was fitted to the others."""
     names = dict.fromkeys(hit.folder for hit in hits)
-    left_out = {name: fitted([hit for hit in hits if hit.folder != name]) for name in names}
+    left_out = {name: fitted([hit for hit in fitted_to if hit.folder != name]) for name in names}
     before = corrected(hits, np.zeros(2))
     after = np.concatenate([corrected([hit for hit in hits if hit.folder == name], left_out[name]) for name in names])
-    print(
-        f"{form}: all {fitted(hits).round(2)}, a folder left out ± {np.std(list(left_out.values()), axis=0).round(2)}"
-    )
+    spread = np.std(list(left_out.values()), axis=0)
+    print(f"{form}: {fitted(fitted_to).round(2)}, ± {spread.round(2)} with each folder left out")
     groups: dict[str, Callable[[Shown], bool]] = {
         "first hits, ours": lambda hit: hit.rank == 0 and hit.folder in FOLDERS,
         "first hits, strangers": lambda hit: hit.rank == 0 and hit.folder not in FOLDERS,
@@ -139,13 +139,14 @@ def main() -> None:
             workspace.index(Path(directory) / name, name)
             for form, options in OPTIONS.items():
                 by_form[form] += shown(workspace, name, options)
+    fitted_to = {**by_form, "words": by_form["both"]}
     for form, hits in by_form.items():
-        print_errors(form, hits)
+        print_errors(form, hits, fitted_to[form])
     if is_written:
         path = Path(module.__file__).with_name("relevance.json")
         text = json.loads(path.read_text("utf-8"))
         for calibration in text["calibrations"]:
-            intercept, slope = fitted(by_form[calibration["form"]]).round(2).tolist()
+            intercept, slope = fitted(fitted_to[calibration["form"]]).round(2).tolist()
             calibration["correction"] = {"intercept": intercept, "slopes": {"below_best": slope}}
         path.write_text(json.dumps(text, indent=2) + "\n", "utf-8")
         print(f"written: {path}")
