@@ -8,8 +8,8 @@ the logit of the best hit's relevance, and how much faster the others fall behin
 that answers. In folders of strangers such files have many passages, so that a later hit in one counts as half right;
 the later hits of a question count as much as its first one. Printed is the calibration error of first and of later
 hits, before and after, each folder corrected by numbers that were fitted to the others; with ``--write`` the numbers
-fitted to all are put into relevance.json. Words alone are corrected as both lists are, so that limits of verdicts mean
-the same for them; their first hits are told better so than by numbers of their own.
+fitted to all are put into relevance.json. Vectors and words alone are corrected as both lists are, so that limits of
+verdicts mean the same for them; their own numbers differ little.
 """
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ def print_errors(form: Form, hits: Sequence[Shown], fitted_to: Sequence[Shown]) 
     before = corrected(hits, np.zeros(2))
     after = np.concatenate([corrected([hit for hit in hits if hit.folder == name], left_out[name]) for name in names])
     spread = np.std(list(left_out.values()), axis=0)
-    print(f"{form}: {fitted(fitted_to).round(2)}, ± {spread.round(2)} with each folder left out")
+    own = "" if hits is fitted_to else f"; by its own hits {fitted(hits).round(2)}"
+    print(f"{form}: {fitted(fitted_to).round(2)}, ± {spread.round(2)} with each folder left out{own}")
     groups: dict[str, Callable[[Shown], bool]] = {
         "first hits, ours": lambda hit: hit.rank == 0 and hit.folder in FOLDERS,
         "first hits, strangers": lambda hit: hit.rank == 0 and hit.folder not in FOLDERS,
@@ -139,14 +140,13 @@ def main() -> None:
             workspace.index(Path(directory) / name, name)
             for form, options in OPTIONS.items():
                 by_form[form] += shown(workspace, name, options)
-    fitted_to = {**by_form, "words": by_form["both"]}
     for form, hits in by_form.items():
-        print_errors(form, hits, fitted_to[form])
+        print_errors(form, hits, by_form["both"])
     if is_written:
         path = Path(module.__file__).with_name("relevance.json")
         text = json.loads(path.read_text("utf-8"))
+        intercept, slope = fitted(by_form["both"]).round(2).tolist()
         for calibration in text["calibrations"]:
-            intercept, slope = fitted(fitted_to[calibration["form"]]).round(2).tolist()
             calibration["correction"] = {"intercept": intercept, "slopes": {"below_best": slope}}
         path.write_text(json.dumps(text, indent=2) + "\n", "utf-8")
         print(f"written: {path}")
