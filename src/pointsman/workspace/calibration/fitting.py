@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-MINIMUM: Final = 0.14
+MINIMUM: Final = 0.142
 """The default relevance of the best candidate below which an answer is refused as surely elsewhere.
 
 It is the highest that refuses at most 1.5 % of the questions whose first hit is right (mean over folders and
