@@ -146,8 +146,7 @@ def main() -> None:
         path = Path(module.__file__).with_name("relevance.json")
         text = json.loads(path.read_text("utf-8"))
         intercept, slope = fitted(by_form["both"]).round(2).tolist()
-        for calibration in text["calibrations"]:
-            calibration["correction"] = {"intercept": intercept, "slopes": {"below_best": slope}}
+        text["correction"] = {"intercept": intercept, "slopes": {"below_best": slope}}
         path.write_text(json.dumps(text, indent=2) + "\n", "utf-8")
         print(f"written: {path}")
 

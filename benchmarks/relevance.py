@@ -704,7 +704,7 @@ def fitting(write: bool) -> bool:
     found = []
     for form in FORMS:
         values = asdict(fit(form))
-        values["correction"] = next(asdict(each)["correction"] for each in module.shipped() if each.form == form)
+        del values["correction"]  # one for all, which `folder_correction.py` fits
         for part in ("question", "hit"):
             values[part] = {
                 "intercept": round(values[part]["intercept"], ROUND),
@@ -717,9 +717,10 @@ def fitting(write: bool) -> bool:
         "notes, and the 200 everyday questions against each. The corrections: python benchmarks/folder_correction.py "
         "--write."
     )
-    text = json.dumps({"about": about, "calibrations": found}, indent=2) + "\n"
+    path = Path(module.__file__).with_name("relevance.json")
+    correction = json.loads(path.read_text("utf-8"))["correction"]
+    text = json.dumps({"about": about, "correction": correction, "calibrations": found}, indent=2) + "\n"
     if write:
-        path = Path(module.__file__).with_name("relevance.json")
         path.write_text(text, "utf-8")
         print(f"written: {path}")
     else:

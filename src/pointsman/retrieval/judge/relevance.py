@@ -424,8 +424,8 @@ class Relevance:
 @cache
 def shipped() -> tuple[Relevance, ...]:
     """Return the built-in calibrations: for the default embedder with and without words, and for words alone."""
-    text = resources.files("pointsman.retrieval.judge").joinpath("relevance.json").read_text("utf-8")
-    return tuple(Relevance.of(values) for values in json.loads(text)["calibrations"])
+    form = json.loads(resources.files("pointsman.retrieval.judge").joinpath("relevance.json").read_text("utf-8"))
+    return tuple(Relevance.of({**values, "correction": form["correction"]}) for values in form["calibrations"])
 
 
 def for_evidence(calibrations: Sequence[Relevance], evidence: Evidence) -> Relevance | None:

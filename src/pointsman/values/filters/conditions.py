@@ -187,11 +187,11 @@ class PartOfText(_Leaf):
     @property
     def test(self) -> Callable[[str], bool]:
         """Return a predicate that says whether a string has the part; build it once for many strings."""
-        has_part, part = _HAVE_PART[self.operator], self.part
+        (has_part, place), part = _HAVE_PART[self.operator], self.part
         if not self.ignore_case:
             return lambda value: has_part(value, part)
-        folded_part = folded(part)
-        return lambda value: has_part(folded(value), folded_part)
+        folded_part, place_of_part = folded(part), place(len(part))
+        return lambda value: has_part(folded(value[place_of_part]), folded_part)
 
     def matches(self, fields: Mapping[str, Any]) -> bool:
         """See the module's rules."""
@@ -223,11 +223,12 @@ class EndsWith(PartOfText):
     operator: ClassVar[str] = "endswith"
 
 
-_HAVE_PART: dict[str, Callable[[str, str], bool]] = {
-    "contains": str.__contains__,
-    "startswith": str.startswith,
-    "endswith": str.endswith,
+_HAVE_PART: dict[str, tuple[Callable[[str, str], bool], Callable[[int], slice]]] = {
+    "contains": (str.__contains__, lambda _: slice(None)),
+    "startswith": (str.startswith, slice),
+    "endswith": (str.endswith, lambda length: slice(-length, None)),
 }
+"""By operator: whether a text has a part, and where a part of some length can stand; folding keeps lengths."""
 
 PARTS_OF_TEXT: dict[str, tuple[type[PartOfText], bool]] = {
     "i" * ignoring + make.operator: (make, ignoring)
