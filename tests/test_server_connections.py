@@ -47,6 +47,7 @@ PATIENT = 60.0  # seconds; only a test that fails takes so long
 LIMITS = Limits(
     requests_per_minute=0, head_seconds=0.3, idle_seconds=0.3, body_seconds=0.3, write_seconds=0.3, max_documents=100
 )
+PATIENT_LIMITS = Limits(requests_per_minute=0)
 LINES = {"Content-Type": "application/x-ndjson"}
 
 
@@ -56,6 +57,14 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pointsman.Wo
         workspace.dataset("notes").add([Document(f"d{number}", "railway " * 20_000) for number in range(40)])
         workspace.dataset("drafts").make()
         yield workspace
+
+
+@pytest.fixture(scope="module")
+def patient_address(workspace: pointsman.Workspace) -> Iterator[tuple[str, int]]:
+    """A service that waits for as long as a busy machine takes."""
+    with serving(create_app(workspace, limits=PATIENT_LIMITS), PATIENT_LIMITS) as url:
+        split_url = urlsplit(url)
+        yield split_url.hostname or "", split_url.port or 0
 
 
 @pytest.fixture(scope="module")
@@ -96,12 +105,14 @@ def received_until_closed(connection: socket.socket, drip: bytes = b"") -> bytes
 
 @pytest.mark.parametrize("encoding", ["utf-8", "gb18030"])
 @pytest.mark.parametrize("pieces", [1, 2, 200])
-def test_letters_of_an_address_are_read_as_they_are(address: tuple[str, int], encoding: str, pieces: int) -> None:
+def test_letters_of_an_address_are_read_as_they_are(
+    patient_address: tuple[str, int], encoding: str, pieces: int
+) -> None:
     """As ``curl`` sends them, at once or in pieces; headers stay as they are."""
     line = "GET /api/retrieval/recommend_strategy?query=什么是环保设备 HTTP/1.1\r\n".encode(encoding)
     request = line + b"Host: localhost\r\nX-Note: \xff\r\nConnection: close\r\n\r\n"
     length = -(-len(request) // pieces)
-    with connect(address) as connection:
+    with connect(patient_address) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for start in range(0, len(request), length):
             connection.sendall(request[start : start + length])
@@ -155,19 +166,23 @@ def test_a_client_that_does_not_read_its_answer_is_cut(address: tuple[str, int])
     assert len(received_until_closed(connection)) < length
 
 
-def test_requests_with_pauses_below_the_limits_are_answered(address: tuple[str, int]) -> None:
-    connection = connect(address)
+def test_requests_with_pauses_below_the_limits_are_answered(workspace: pointsman.Workspace) -> None:
+    """Together they last longer than the connection may be idle."""
+    limits = replace(PATIENT_LIMITS, idle_seconds=1.0)
+    own_workspace = pointsman.open(workspace.path, embedder=HashingEmbedder())
     request = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    for _ in range(5):
-        connection.sendall(request[:10])
-        connection.sendall(request[10:])
-        answer = b""
-        while not answer.endswith(b'{"status":"ok"}'):
-            chunk = connection.recv(10_000)
-            assert chunk, "it was closed"
-            answer += chunk
-        time.sleep(LIMITS.idle_seconds / 3)
-    connection.close()
+    with serving(create_app(own_workspace, limits=limits), limits) as url:
+        split_url = urlsplit(url)
+        with connect((split_url.hostname or "", split_url.port or 0)) as connection:
+            for _ in range(5):
+                connection.sendall(request[:10])
+                connection.sendall(request[10:])
+                answer = b""
+                while not answer.endswith(b'{"status":"ok"}'):
+                    chunk = connection.recv(10_000)
+                    assert chunk, "it was closed"
+                    answer += chunk
+                time.sleep(0.25)
 
 
 # ── how many ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -290,6 +305,9 @@ def test_a_malformed_chunk_of_an_unknown_client_is_refused_like_any_request(tmp_
 # ── streams ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+PAUSE = 0.02  # seconds between two pieces of a body
+
+
 def stream(chunks: Iterator[bytes], limits: Limits) -> int:
     """Read a streamed body through the limits; returns the number of its bytes."""
 
@@ -308,7 +326,7 @@ def stream(chunks: Iterator[bytes], limits: Limits) -> int:
             chunk = next(chunks, None)
             if chunk is None:
                 return {"type": "http.request", "body": b"", "more_body": False}
-            await anyio.sleep(0.02)
+            await anyio.sleep(PAUSE)
             return {"type": "http.request", "body": chunk, "more_body": True}
 
         scope = {
@@ -333,7 +351,8 @@ def test_a_line_that_drips_ends_the_stream_though_every_pause_is_short() -> None
 
 
 def test_lines_that_arrive_in_time_may_take_longer_together() -> None:
-    assert stream(iter([b"x\n"] * 25), Limits(body_seconds=0.2)) == 50
+    assert stream(iter([b"x\n"] * 60), Limits(body_seconds=1.0)) == 120
+    assert 60 * PAUSE > 1.0
 
 
 def test_a_stream_that_takes_too_long_is_told_to_send_the_rest_in_another_request() -> None:
