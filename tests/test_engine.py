@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args
@@ -645,3 +645,34 @@ class TestDense:
     def test_bundle_is_a_question(self) -> None:
         bundle: Any = SimpleNamespace(query_str="railway switch")
         assert SearchRequest.of(bundle).query == SearchRequest.of("railway switch").query
+
+
+def test_how_a_view_is_searched_is_decided_once_until_settings_or_documents_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decided, resolve = Counter[str](), Engine._resolve
+
+    def resolve_and_count(engine: Engine, request: SearchRequest, sources: Sequence[Any]) -> Any:
+        decided["times"] += 1
+        return resolve(engine, request, sources)
+
+    monkeypatch.setattr(Engine, "_resolve", resolve_and_count)
+    asker = ["group:rail"]
+    with Workspace(tmp_path / "work", embedder=HashingEmbedder()) as workspace:
+        rails = workspace.dataset("rails")
+        rails.add([Document(id_, text) for id_, text in TEXTS.items()], access=asker)
+        workspace.switch_access(on=True)
+
+        def first(**options: Any) -> str:
+            return workspace.search("railway switch", 2, principals=asker, **options).hits[0].id
+
+        assert [first(), first(), decided["times"]] == ["switch", "switch", 1]
+        assert [workspace.search("railway switch", principals=["group:tea"]).hits, decided["times"]] == [(), 2]
+        workspace.settings = replace(workspace.settings, default_retrieval_strategy="bm25")
+        answer = workspace.search("railway switch", 2, principals=asker)
+        assert [answer.strategy, decided["times"]] == ["bm25", 3]
+        rails.add([Document("new", "A railway switch, a railway switch, a railway switch.")], access=asker)
+        assert [first(), decided["times"]] == ["new", 4]
+        for k in range(1, 30):
+            workspace.search("railway switch", k, principals=asker)
+        assert len(rails.in_view(asker).recipes) == 8

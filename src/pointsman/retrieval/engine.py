@@ -246,20 +246,23 @@ class Engine:
                 )
         if self.looks_decide(request):
             return self._resolve(request, sources)
+        recipes, recipes_kept = self._recipes_made, _RECIPES_KEPT
+        if any(getattr(source, "is_view", False) for source in sources):
+            # Views come and go with what they hold: a recipe goes with the view that it is for.
+            recipes, recipes_kept = sources[0].recipes if len(sources) == 1 else {}, _RECIPES_KEPT_BY_VIEW
         key = (
+            id(self),  # a workspace whose settings change has another engine, and the same views
             self.registry.version,
             # a refiner by its identity, as one defined by a user may not be hashable
             *[id(option) if isinstance(option, BaseRefiner) else option for option in _deciding(request)],
             _in_conversation(request),
             *[(id(source), getattr(source, "indexing_technique", None)) for source in sources],
         )
-        if any(getattr(source, "is_view", False) for source in sources):  # which come and go with what they hold
-            return self._resolve(request, sources)
-        recipe = self._recipes_made.get(key)
+        recipe = recipes.get(key)
         if recipe is None:
-            while len(self._recipes_made) >= _RECIPES_KEPT:
-                self._recipes_made.pop(next(iter(self._recipes_made)), None)
-            recipe = self._recipes_made[key] = self._resolve(request, sources)  # keeps the objects behind the ids alive
+            while len(recipes) >= recipes_kept:
+                recipes.pop(next(iter(recipes)), None)
+            recipe = recipes[key] = self._resolve(request, sources)  # keeps the objects behind the ids alive
         return recipe
 
     def _resolve(self, request: SearchRequest, sources: Sequence[Any]) -> Recipe:
@@ -532,6 +535,7 @@ _BATCH_CHARS: Final = 4_000
 
 _RECIPES_KEPT: Final = 64
 """The maximum number of cached strategies and recipes; the oldest are evicted."""
+_RECIPES_KEPT_BY_VIEW: Final = 8  # some 5 kB each
 
 
 _deciding: Final = attrgetter(*[option.name for option in fields(SearchRequest) if option.name != "queries"])

@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 _NAME = re.compile(r"(?![. ])(?:[\w.\-]| (?! )){1,64}(?<![. ])", re.UNICODE)
 _NAME_BYTES = 200  # file names have at most 255 bytes, and temporary ones are longer than the dataset's
 _BM25 = {"k1": 1.2, "b": 0.75}
-_VIEW = 20_000  # bytes that a view takes beside what its store says, roughly
+_VIEW = 60_000  # bytes that a view takes beside what its store says, recipes among them, roughly
 _CLOSABLE_VIEW = 8_000  # bytes of one that holds no store, roughly, with what is measured of its documents
 
 
@@ -85,6 +85,7 @@ class StoredDataset(Source, Lifecycle):
         if indexing_technique not in TECHNIQUES:
             raise InputError(f"indexing_technique is one of {', '.join(TECHNIQUES)}, not {indexing_technique!r}")
         self.name, self.description, self.indexing_technique = name, description, indexing_technique
+        self.recipes: dict[Any, Any] = {}  # of a view: how requests of it are carried out
         self._path = with_home(path) if path is not None else None
         self._backend = backend
         self._embedder = None if embedder is None else as_embedder(embedder)
