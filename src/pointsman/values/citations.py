@@ -193,9 +193,11 @@ def cite(hit: Hit) -> Citation:
 
 def name_of(document: _Named) -> str:
     """Return what a person calls the whole that a document is of: its title, its record, or its file, or ""."""
+    if title := document.title.strip():
+        return title
     source = document.metadata.get("source")
     file = PurePath(source).name if isinstance(source, str) else ""
-    return document.title.strip() or (_name_of_record(document.metadata) or file if file.strip() else "")
+    return _name_of_record(document.metadata) or file if file.strip() else ""
 
 
 def caption_of(document: _Named, file_name: str | None = None) -> str:
