@@ -1,26 +1,24 @@
 """Converts a file's content to sources: the format by name, then by content; the encoding by content."""
 
+# ruff: noqa: PLW0108  (a converter is loaded when it is called)
 from __future__ import annotations
 
 import re
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
 from itertools import chain
 from pathlib import PurePosixPath
-from typing import NamedTuple
 
 from pointsman.ingest import converters
+from pointsman.ingest.conversion import Conversion, Converted
 from pointsman.ingest.converters import office
-from pointsman.ingest.converters.office.archive import MAX_UNPACKED
 from pointsman.ingest.encoding import decode_file
 from pointsman.ingest.reading_limits import FileLimits
 from pointsman.ingest.source_text import TOO_DEEP, Lines, ParsedDocument, Problem, Section, clean, stem, without_encoded
 from pointsman.tools.errors import InputError
 from pointsman.values.views import check_validity
-
-Converted = Iterator[ParsedDocument | Problem]
 
 CODE_ENDINGS = frozenset(
     "py pyi js mjs cjs jsx ts tsx java go rs c cc cpp cxx h hh hpp cs rb php sh bash zsh sql toml yaml yml ini cfg "  # noqa: SIM905  (a list would fill pages)
@@ -45,8 +43,8 @@ _TEXT_FORMATS: dict[str, Callable[[str, str], Converted]] = {
     "tex": lambda path, text: iter((converters.light_markup.tex(path, text),)),
     "srt": lambda path, text: iter((converters.light_markup.subtitles(path, text),)),
     "txt": lambda path, text: iter((plain(path, text),)),
-    "json": lambda path, text: converters.records.json_file(path, text),  # noqa: PLW0108  (read when it is called)
-    "jsonl": lambda path, text: converters.records.json_lines(path, text),  # noqa: PLW0108
+    "json": lambda path, text: converters.records.json_file(path, text),
+    "jsonl": lambda path, text: converters.records.json_lines(path, text),
     "csv": lambda path, text: converters.records.table(path, text, "csv"),
     "tsv": lambda path, text: converters.records.table(path, text, "tsv"),
 }
@@ -61,37 +59,15 @@ def _with_front_matter(source: ParsedDocument) -> Converted:
         yield Problem(source.path, f"front matter: {error}; the passages are stored as if it said nothing of this")
 
 
-class _Reading(NamedTuple):
-    """How a file, and what is in it, is read; see `convert`."""
-
-    limits: FileLimits
-    before_picture: Callable[[], None]
-    encoding: str | None
-    sizes: list[int]  # of all files within the file
-    depth: int = 0
-
-    def inner(self, name: str, data: bytes) -> Converted:
-        """Convert a file within another."""
-        self.sizes.append(len(data))
-        if self.depth == _MOST_DEPTH:
-            raise InputError(f"files within files are read {_MOST_DEPTH} levels deep, not deeper; unpack them")
-        if sum(self.sizes) > MAX_UNPACKED:
-            raise InputError(f"files within files are read up to {MAX_UNPACKED >> 20} MB; unpack them")
-        return _convert(name, data, self._replace(depth=self.depth + 1))
-
-
-_MOST_DEPTH = 3  # each could contain the next, without end
-
-
-def _picture(path: str, data: bytes, reading: _Reading) -> Converted:
-    reading.before_picture()
+def _picture(path: str, data: bytes, conversion: Conversion) -> Converted:
+    conversion.before_picture()
     return converters.pictures.picture(path, data)
 
 
-_BINARY_FORMATS: dict[str, Callable[[str, bytes, _Reading], Converted]] = {
-    "pdf": lambda path, data, reading: converters.pdf.pdf(path, data, reading.limits, reading.before_picture),
-    "docx": lambda path, data, reading: office.word.docx(path, data, reading.encoding),
-    "pptx": lambda path, data, reading: office.slides.pptx(path, data, reading.limits.pages),
+_BINARY_FORMATS: dict[str, Callable[[str, bytes, Conversion], Converted]] = {
+    "pdf": lambda path, data, conversion: converters.pdf.pdf(path, data, conversion),
+    "docx": lambda path, data, conversion: office.word.docx(path, data, conversion),
+    "pptx": lambda path, data, conversion: office.slides.pptx(path, data, conversion),
     "xlsx": lambda path, data, _: iter((office.workbook.xlsx(path, data),)),
     "xls": lambda path, data, _: iter((office.workbook.old_workbook(path, data, "xls"),)),
     "xlsb": lambda path, data, _: iter((office.workbook.old_workbook(path, data, "xlsb"),)),
@@ -99,18 +75,12 @@ _BINARY_FORMATS: dict[str, Callable[[str, bytes, _Reading], Converted]] = {
     "ods": lambda path, data, _: iter((office.open_formats.opendocument(path, data, "ods"),)),
     "odp": lambda path, data, _: iter((office.open_formats.opendocument(path, data, "odp"),)),
     "rtf": lambda path, data, _: converters.rich_text.rtf(path, data),
-    "msg": lambda path, data, reading: converters.mail.outlook(
-        path, data, reading.limits.pages, reading.inner, reading.encoding
-    ),
-    "epub": lambda path, data, reading: office.open_formats.epub(path, data, reading.encoding),
-    "eml": lambda path, data, reading: converters.mail.mail(
-        path, data, reading.limits.pages, reading.inner, reading.encoding
-    ),
-    "mbox": lambda path, data, reading: converters.mail.mailbox(
-        path, data, reading.limits.pages, reading.inner, reading.encoding
-    ),
-    "zip": lambda path, data, reading: converters.inner_files.archive(path, data, reading.limits.pages, reading.inner),
-    "mhtml": lambda path, data, reading: converters.mail.saved_page(path, data, reading.encoding),
+    "msg": lambda path, data, conversion: converters.mail.outlook(path, data, conversion),
+    "epub": lambda path, data, conversion: office.open_formats.epub(path, data, conversion),
+    "eml": lambda path, data, conversion: converters.mail.mail(path, data, conversion),
+    "mbox": lambda path, data, conversion: converters.mail.mailbox(path, data, conversion),
+    "zip": lambda path, data, conversion: converters.inner_files.archive(path, data, conversion),
+    "mhtml": lambda path, data, conversion: converters.mail.saved_page(path, data, conversion),
     **dict.fromkeys(PICTURES, _picture),
 }
 _PICTURE_MARKS = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"II*\x00", b"MM\x00*", b"GIF87a", b"GIF89a")
@@ -177,7 +147,7 @@ def convert(
         before_picture()
         items = converters.pictures.picture(path, data, images=True)
     else:
-        items = _convert(path, data, _Reading(limits, before_picture, encoding, []))
+        items = _convert(path, data, Conversion(limits, before_picture, encoding, _convert))
     for item in items:
         if isinstance(item, Problem):
             yield item
@@ -199,7 +169,7 @@ def joined_text(items: Converted) -> str:
     return _SEPARATOR.join(item.text for item in items if isinstance(item, ParsedDocument))
 
 
-def _convert(path: str, data: bytes, reading: _Reading) -> Converted:
+def _convert(path: str, data: bytes, conversion: Conversion) -> Converted:
     kind = format_of(path, data)
     if data.startswith(_OLE) and kind not in ("xls", "msg", *_OLD_OFFICE):
         if "EncryptedPackage".encode("utf-16-le") in data:
@@ -210,22 +180,21 @@ def _convert(path: str, data: bytes, reading: _Reading) -> Converted:
     if not data and (kind in _BINARY_FORMATS or path.lower().endswith(tuple(f".{ending}" for ending in _OLD_OFFICE))):
         raise InputError("an empty file, of 0 bytes; copy or save it again")
     if kind in _BINARY_FORMATS:
-        items = _BINARY_FORMATS[kind](path, data, reading)
+        items: Converted = chain(_BINARY_FORMATS[kind](path, data, conversion), conversion.problems(path))
         if kind in _OFFICE and b"/embeddings/" in data:
-            embedded = converters.inner_files.embedded_files(path, data, reading.limits.pages, reading.inner)
-            items = chain(items, embedded)
+            items = chain(items, converters.inner_files.embedded_files(path, data, conversion))
         return _with_words(path, items)
     if kind in _OLD_OFFICE:
         raise InputError(f"an old {_OLD_OFFICE[kind]}; save it as .{kind}x")
     if archive := next((name for mark, name in _ARCHIVES.items() if data.startswith(mark)), None):
         raise InputError(f"a {archive} archive; unpack it, and index the files in it")
     may_declare = kind in ("html", "xml") or kind in CODE_ENDINGS
-    text, remark = decode_file(data, may_declare=may_declare, encoding=reading.encoding)
-    items = _convert_text(path, clean(text), kind, reading)
+    text, remark = decode_file(data, may_declare=may_declare, encoding=conversion.encoding)
+    items = _convert_text(path, clean(text), kind, conversion)
     return chain((Problem(path, remark),), items) if remark else items
 
 
-def _convert_text(path: str, text: str, kind: str, reading: _Reading) -> Converted:
+def _convert_text(path: str, text: str, kind: str, conversion: Conversion) -> Converted:
     if not text.strip():
         return iter(())  # an empty file is not a problem: package markers are empty on purpose
     if text.startswith("-----BEGIN PGP MESSAGE-----"):
@@ -233,14 +202,15 @@ def _convert_text(path: str, text: str, kind: str, reading: _Reading) -> Convert
     if "base64," in text:
         text = _DATA_URI.sub(r"\1", text)
     if kind == "xml" and (office_file := office.archive.packed(text)):
-        return _convert(path, office_file, reading)
+        return _convert(path, office_file, conversion)
     text, remark = (text, "") if kind in _PICTURES_APART else without_encoded(text)
     if kind in CODE_ENDINGS:
         items: Converted = iter((converters.code.code(path, text, kind),))
     elif kind == "ipynb":
-        items = _with_words(path, converters.markup.notebook(path, text, reading.limits.pages))
+        items = _with_words(path, converters.markup.notebook(path, text, conversion.limits.pages))
     elif kind == "ics":
-        items = _with_words(path, converters.light_markup.calendar(path, text, reading.encoding))
+        events = converters.light_markup.calendar(path, text, conversion)
+        items = _with_words(path, chain((events,), conversion.problems(path)))
     else:
         items = _with_words(path, _TEXT_FORMATS[kind](path, text))
     return chain((Problem(path, remark),), items) if remark else items

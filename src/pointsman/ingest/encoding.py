@@ -71,28 +71,6 @@ _WESTERN = re.compile(
 )
 
 
-class PartDecoder:
-    """Decodes the parts of one file, and remembers what is to be said of their encodings.
-
-    Args:
-        encoding: What parts are in that are not UTF-8 and do not declare their encoding; by default it is guessed.
-
-    Attributes:
-        remarks: What is to be said of them, each once.
-    """
-
-    def __init__(self, encoding: str | None) -> None:
-        self._encoding = encoding
-        self.remarks: dict[str, None] = {}
-
-    def decode(self, data: bytes, label: str, *, may_declare: bool = False) -> str:
-        """Return the text of a part, called ``label`` in remarks; see `decode_file`."""
-        text, remark = decode_file(data, may_declare=may_declare, encoding=self._encoding)
-        if remark:
-            self.remarks[f"{label}: {remark}"] = None
-        return text
-
-
 def check_encoding(encoding: str | None) -> None:
     """Raise `InputError` if there is no encoding of this name."""
     try:

@@ -25,7 +25,7 @@ from pointsman.tools.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pointsman.ingest.convert import Converted
+    from pointsman.ingest.conversion import Converted
 
 _BATCH = 200  # passages in one line
 

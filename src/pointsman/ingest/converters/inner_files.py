@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 
-from pointsman.ingest.converters.office.archive import MAX_UNPACKED, Archive
+from pointsman.ingest.conversion import MAX_UNPACKED, Conversion, Converted
+from pointsman.ingest.converters.office.archive import Archive
 from pointsman.ingest.source_text import ParsedDocument, Problem, text_digest
 from pointsman.tools.errors import InputError
-
-ConvertInner = Callable[[str, bytes], Iterator[ParsedDocument | Problem]]
-"""Converts a file by its name and its content."""
 
 _EMBEDDING = re.compile(r"(?:word|xl/worksheets|ppt/slides)/[^/]+\.xml")  # parts that may refer to embedded files
 _LONGEST_MEMBER = 200  # characters of a name
 
 
-def archive(path: str, data: bytes, most_files: int, convert_inner: ConvertInner) -> Iterator[ParsedDocument | Problem]:
+def archive(path: str, data: bytes, conversion: Conversion) -> Converted:
     """Yield what the files in a ZIP archive hold, each in its own format; hidden files are left out.
-
-    Args:
-        path: The id of the source.
-        data: The archive.
-        most_files: How many files are read; more are a problem.
-        convert_inner: Converts one of them.
 
     Raises:
         InputError: The archive is damaged.
@@ -36,13 +28,12 @@ def archive(path: str, data: bytes, most_files: int, convert_inner: ConvertInner
         for name in dict.fromkeys(zip_file.names)
         if not name.endswith("/") and not any(folder.startswith((".", "__MACOSX")) for folder in name.split("/"))
     ]
-    yield from _members(path, zip_file, names, most_files, convert_inner)
+    yield from _members(path, zip_file, names, conversion)
 
 
-def _members(
-    path: str, zip_file: Archive, names: Sequence[str], most_files: int, convert_inner: ConvertInner
-) -> Iterator[ParsedDocument | Problem]:
+def _members(path: str, zip_file: Archive, names: Sequence[str], conversion: Conversion) -> Converted:
     """Yield what these files in a ZIP file hold, and the problems of them by their reason."""
+    most_files = conversion.limits.pages
     if len(names) > most_files:
         yield Problem(path, f"{len(names)} files; only the first {most_files} are read")
     reasons: dict[str, list[str]] = {}
@@ -55,7 +46,7 @@ def _members(
         except InputError as error:
             yield Problem(path, f"file {name!r:.200}: {error}")
             continue
-        for item in _inner_documents(path, name, content, convert_inner):
+        for item in _inner_documents(path, name, content, conversion):
             if isinstance(item, Problem):
                 reasons.setdefault(item.reason, []).append(name)
             else:
@@ -65,26 +56,23 @@ def _members(
         yield Problem(path, f"file {names_of_reason[0]!r:.200}{count_in_words}: {reason}")
 
 
-def embedded_files(
-    path: str, data: bytes, most_files: int, convert_inner: ConvertInner
-) -> Iterator[ParsedDocument | Problem]:
+def embedded_files(path: str, data: bytes, conversion: Conversion) -> Converted:
     """Yield what files embedded in an Office document hold, but not the tables behind its charts, which are shown."""
     office_file = Archive(data, "Office document")
     holders = filter(_EMBEDDING.fullmatch, office_file.names)
     targets = [target for name in holders for target in office_file.relations(name).values()]
     names = [name for name in dict.fromkeys(targets) if "/embeddings/" in name and name in office_file.names]
-    yield from _members(path, office_file, names, most_files, convert_inner)
+    yield from _members(path, office_file, names, conversion)
 
 
-def attached_files(
-    message: ParsedDocument, files: Sequence[tuple[str, bytes]], most_files: int, convert_inner: ConvertInner
-) -> Iterator[ParsedDocument | Problem]:
+def attached_files(message: ParsedDocument, files: Sequence[tuple[str, bytes]], conversion: Conversion) -> Converted:
     """Yield what is attached to a message, under its subject and the file's name, with its short header fields."""
+    most_files = conversion.limits.pages
     fields = {name: value for name, value in message.metadata.items() if len(str(value)) <= _LONGEST_MEMBER}
     if len(files) > most_files:
         yield Problem(message.path, f"{len(files)} attachments; only the first {most_files} are read")
     for number, (name, content) in enumerate(islice(files, most_files), start=1):
-        for item in _inner_documents(message.path, name, content, convert_inner, number):
+        for item in _inner_documents(message.path, name, content, conversion, number):
             if isinstance(item, Problem):
                 yield Problem(message.path, f"attachment {name!r}: {item.reason}")
             else:
@@ -92,15 +80,13 @@ def attached_files(
                 yield replace(item, title=title, metadata={**fields, **item.metadata})
 
 
-def _inner_documents(
-    path: str, name: str, content: bytes, convert_inner: ConvertInner, number: int = 0
-) -> Iterator[ParsedDocument | Problem]:
+def _inner_documents(path: str, name: str, content: bytes, conversion: Conversion, number: int = 0) -> Converted:
     """Yield the documents of a file within another as its members; whatever stops their converter is a problem.
 
     ``number`` tells files with the same name apart.
     """
     try:
-        for item in convert_inner(name, content):
+        for item in conversion.inner(name, content):
             if isinstance(item, Problem):
                 yield item
                 continue

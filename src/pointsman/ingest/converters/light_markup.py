@@ -6,18 +6,13 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from quopri import decodestring
+from typing import TYPE_CHECKING
 
-from pointsman.ingest.encoding import PartDecoder, decode_declared
-from pointsman.ingest.source_text import (
-    Block,
-    ParsedDocument,
-    Problem,
-    Row,
-    clean,
-    outline,
-    table_blocks,
-    unescape_entities,
-)
+from pointsman.ingest.encoding import decode_declared
+from pointsman.ingest.source_text import Block, ParsedDocument, Row, clean, outline, table_blocks, unescape_entities
+
+if TYPE_CHECKING:
+    from pointsman.ingest.conversion import Conversion
 
 NumberedLine = tuple[int, str]
 """A line and its number in the file, from 1."""
@@ -192,17 +187,12 @@ def _paragraph(lines: list[NumberedLine], plain: Callable[[str], str]) -> Iterat
         yield Block(0, text, (lines[0][0], lines[-1][0]), exact=False)
 
 
-def calendar(path: str, text: str, encoding: str | None) -> Iterator[ParsedDocument | Problem]:
-    """Convert a calendar or address cards: each entry by the words and times that it shows.
-
-    ``encoding`` is that of `PartDecoder`, for quoted fields.
-    """
-    decoder = PartDecoder(encoding)
-    yield outline(path, "ics", calendar_blocks(text, decoder))
-    yield from (Problem(path, remark) for remark in decoder.remarks)
+def calendar(path: str, text: str, conversion: Conversion) -> ParsedDocument:
+    """Convert a calendar or address cards: each entry by the words and times that it shows."""
+    return outline(path, "ics", calendar_blocks(text, conversion))
 
 
-def calendar_blocks(text: str, decoder: PartDecoder) -> Iterator[Block]:
+def calendar_blocks(text: str, conversion: Conversion) -> Iterator[Block]:
     """Yield the entries of a calendar, with their lines; see RFC 5545, and 6350 and vCard 2.1 for cards."""
     entry_lines: list[tuple[str, str]] = []
     first = 1
@@ -218,7 +208,7 @@ def calendar_blocks(text: str, decoder: PartDecoder) -> Iterator[Block]:
             entry_lines, first = [], number
         elif name in _CALENDAR_NAMES and value.strip():
             if "QUOTED-PRINTABLE" in header.upper():
-                value = _unquoted(value, parameters, decoder)
+                value = _unquoted(value, parameters, conversion)
             if name in _STRUCTURED:
                 value = " ".join(re.sub(r"(?<!\\);", " ", value).split())
             person = next((part[3:].strip('"') for part in parameters if part[:3] == "CN="), "")
@@ -227,14 +217,14 @@ def calendar_blocks(text: str, decoder: PartDecoder) -> Iterator[Block]:
             entry_lines.append((name, f"{label}: {value}" if label else value))
 
 
-def _unquoted(value: str, parameters: list[str], decoder: PartDecoder) -> str:
+def _unquoted(value: str, parameters: list[str], conversion: Conversion) -> str:
     """Decode a value of vCard 2.1 whose bytes are written as ``=D0=98``, in the encoding that its parameters name."""
     content = decodestring(value.encode())
     charset = next((part[8:].strip('"') for part in parameters if part[:8].upper() == "CHARSET="), "utf-8")
     try:
         return clean(decode_declared(content, charset))
     except (LookupError, ValueError):
-        return clean(decoder.decode(content, "a quoted field"))
+        return clean(conversion.decode(content, "a quoted field"))
 
 
 def _unfold(text: str) -> Iterator[NumberedLine]:

@@ -20,10 +20,10 @@ from importlib.util import find_spec
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from pointsman.ingest.converters.inner_files import ConvertInner, attached_files
+from pointsman.ingest.converters.inner_files import attached_files
 from pointsman.ingest.converters.light_markup import calendar_blocks
 from pointsman.ingest.converters.web_page import html_blocks
-from pointsman.ingest.encoding import PartDecoder, decode_declared
+from pointsman.ingest.encoding import decode_declared
 from pointsman.ingest.source_text import (
     TOO_DEEP,
     Block,
@@ -39,6 +39,8 @@ from pointsman.tools.errors import InputError
 if TYPE_CHECKING:
     from oxmsg.storage import Storage
 
+    from pointsman.ingest.conversion import Conversion, Converted
+
 _HEADER_FIELDS = ("From", "To", "Cc", "Date")
 _ENVELOPE = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\r\n\r\n))From \S+[^\n]*\d{4}[^\n]*\n")
 _WORDLESS = frozenset({"pgp-signature", "pgp-keys", "pgp-encrypted", "pkcs7-signature", "x-pkcs7-signature"})
@@ -46,28 +48,17 @@ _SEALED = ("pkcs7-mime", "x-pkcs7-mime")
 _WORD = re.compile(r"[^\W\u3040-\u9fff]+|[\u3040-\u9fff]")
 
 
-def mail(
-    path: str, data: bytes, most_files: int, convert_inner: ConvertInner, encoding: str | None
-) -> Iterator[ParsedDocument | Problem]:
-    """Yield the message with its subject as title, addresses, date and text, and then its attachments.
-
-    Args:
-        path: The id of the source.
-        data: The message.
-        most_files: How many attachments are read.
-        convert_inner: Converts an attachment.
-        encoding: See `PartDecoder`.
-    """
+def mail(path: str, data: bytes, conversion: Conversion) -> Converted:
+    """Yield the message with its subject as title, addresses, date and text, and then its attachments."""
     message = message_from_bytes(data.removeprefix(BOM_UTF8).lstrip())
     if not message.keys():
         raise InputError("not an e-mail: it has no header")
-    yield from _message(path, message, most_files, convert_inner, PartDecoder(encoding))
+    yield from _message(path, message, conversion)
 
 
-def mailbox(
-    path: str, data: bytes, most_messages: int, convert_inner: ConvertInner, encoding: str | None
-) -> Iterator[ParsedDocument | Problem]:
+def mailbox(path: str, data: bytes, conversion: Conversion) -> Converted:
     """Yield the messages of a mailbox (``mbox``), numbered from 1; see `mail`."""
+    most_messages = conversion.limits.pages
     starts = [match.start() for match in _ENVELOPE.finditer(data)]
     if not starts:
         raise InputError("not a mailbox: no line begins with From")
@@ -75,7 +66,7 @@ def mailbox(
         yield Problem(path, f"{len(starts)} messages; only the first {most_messages} are read")
     for number, (start, end) in enumerate(pairwise([*starts, len(data)][: most_messages + 1]), start=1):
         content = data[start:end].partition(b"\n")[2]
-        for item in _boxed_message(path, content, most_messages, convert_inner, PartDecoder(encoding)):
+        for item in _boxed_message(path, content, conversion):
             if isinstance(item, Problem):
                 yield Problem(path, f"message {number}: {item.reason}")
             else:
@@ -88,43 +79,38 @@ def mailbox(
                 )
 
 
-def _boxed_message(
-    path: str, content: bytes, most_files: int, convert_inner: ConvertInner, decoder: PartDecoder
-) -> Iterator[ParsedDocument | Problem]:
+def _boxed_message(path: str, content: bytes, conversion: Conversion) -> Converted:
     """Yield a message of a mailbox; one that is nested too deep does not keep the others from being read."""
     try:
-        yield from _message(path, message_from_bytes(content), most_files, convert_inner, decoder)
+        yield from _message(path, message_from_bytes(content), conversion)
     except RecursionError:
+        conversion.remarks.clear()  # of this message, which is not read
         yield Problem(path, TOO_DEEP)
 
 
-def saved_page(path: str, data: bytes, encoding: str | None) -> Iterator[ParsedDocument | Problem]:
+def saved_page(path: str, data: bytes, conversion: Conversion) -> Iterator[ParsedDocument]:
     """Convert a page that a browser saved as one file (MHTML), a message whose part is the page."""
-    decoder = PartDecoder(encoding)
     for entity in message_from_bytes(data).walk():
         content = entity.get_payload(decode=True) if entity.get_content_type() == "text/html" else None
         if isinstance(content, bytes):
-            title, blocks = html_blocks(clean(_text(entity, content, decoder)))
+            title, blocks = html_blocks(clean(_text(entity, content, conversion)))
             blocks = [block._replace(lines=None, line_starts=()) for block in blocks]
             yield outline(path, "mhtml", blocks, title=title)
-            yield from (Problem(path, remark) for remark in decoder.remarks)
             return
     raise InputError("a saved page without HTML in it; save it again, as HTML")
 
 
-def _message(
-    path: str, message: Message, most_files: int, convert_inner: ConvertInner, decoder: PartDecoder
-) -> Iterator[ParsedDocument | Problem]:
-    fields = _header_fields(message, decoder)
+def _message(path: str, message: Message, conversion: Conversion) -> Converted:
+    fields = _header_fields(message, conversion)
     files: list[tuple[str, bytes]] = []
     blocks = [Block(0, _shown_fields(fields))]
-    hidden_twins = _hidden_twins(message, decoder)
+    hidden_twins = _hidden_twins(message, conversion)
     for entity in message.walk():
         if entity is not message and entity.get_content_maintype() == "message" and entity.is_multipart():
             forwarded = entity.get_payload(0)
             if isinstance(forwarded, Message):
-                field_text = _shown_fields(_header_fields(forwarded, decoder))
-                blocks += [Block(1, _header(forwarded, "Subject", decoder)), Block(0, field_text)]
+                field_text = _shown_fields(_header_fields(forwarded, conversion))
+                blocks += [Block(1, _header(forwarded, "Subject", conversion)), Block(0, field_text)]
         content = None if entity.is_multipart() or id(entity) in hidden_twins else entity.get_payload(decode=True)
         kind = entity.get_content_type().removeprefix("application/")
         if not isinstance(content, bytes) or kind in _WORDLESS:
@@ -134,48 +120,48 @@ def _message(
             continue
         if (name := _filename(entity)) is None or entity.get_content_type() == "text/calendar":
             try:
-                blocks += _body(entity, content, decoder)
+                blocks += _body(entity, content, conversion)
             except InputError as error:
                 yield Problem(path, f"a part of the message: {error}")
             continue
         files.append((name, content))
     metadata = {name.lower(): value[:1000] for name, value in fields.items() if value} | _date(message)
-    source = outline(path, "eml", blocks, title=_header(message, "Subject", decoder)[:1000], metadata=metadata)
+    source = outline(path, "eml", blocks, title=_header(message, "Subject", conversion)[:1000], metadata=metadata)
     yield source
-    yield from (Problem(path, remark) for remark in decoder.remarks)
-    yield from attached_files(source, files, most_files, convert_inner)
+    yield from conversion.problems(path)
+    yield from attached_files(source, files, conversion)
 
 
-def _header_fields(message: Message, decoder: PartDecoder) -> dict[str, str]:
-    return {name: _header(message, name, decoder) for name in _HEADER_FIELDS}
+def _header_fields(message: Message, conversion: Conversion) -> dict[str, str]:
+    return {name: _header(message, name, conversion) for name in _HEADER_FIELDS}
 
 
 def _shown_fields(fields: dict[str, str]) -> str:
     return "\n".join(f"{name}: {value}" for name, value in fields.items() if value)
 
 
-def _body(entity: Message, content: bytes, decoder: PartDecoder) -> list[Block]:
+def _body(entity: Message, content: bytes, conversion: Conversion) -> list[Block]:
     kind = entity.get_content_type()
     if kind == "text/plain":
-        text, remark = without_encoded(clean(_text(entity, content, decoder)))
-        decoder.remarks |= {f"part {kind}: {remark}": None} if remark else {}
+        text, remark = without_encoded(clean(_text(entity, content, conversion)))
+        conversion.remarks.update({f"part {kind}: {remark}": None} if remark else {})
         return [Block(0, text)]
     if kind == "text/calendar":
-        events = calendar_blocks(clean(_text(entity, content, decoder)), decoder)
+        events = calendar_blocks(clean(_text(entity, content, conversion)), conversion)
         return [block._replace(lines=None) for block in events]
     if kind != "text/html":
         return []
-    _, blocks = html_blocks(clean(_text(entity, content, decoder)))
+    _, blocks = html_blocks(clean(_text(entity, content, conversion)))
     return [block._replace(lines=None, line_starts=()) for block in blocks]
 
 
-def _header(message: Message, name: str, decoder: PartDecoder) -> str:
+def _header(message: Message, name: str, conversion: Conversion) -> str:
     value = next((str(value) for key, value in message.raw_items() if key.lower() == name.lower()), "")
-    return " ".join(clean(_decode(_unescape(value, message.get_charsets(), f"header {name}", decoder))).split())
+    return " ".join(clean(_decode(_unescape(value, message.get_charsets(), f"header {name}", conversion))).split())
 
 
-def _unescape(value: str, charsets: Sequence[str | None], label: str, decoder: PartDecoder) -> str:
-    """Decode a text's raw bytes: as UTF-8, in an encoding that the message declares, or as its decoder does."""
+def _unescape(value: str, charsets: Sequence[str | None], label: str, conversion: Conversion) -> str:
+    """Decode a text's raw bytes: as UTF-8, in an encoding that the message declares, or as its conversion does."""
     if value.isascii():
         return value
     data = value.encode("utf-8", "surrogateescape")
@@ -185,7 +171,7 @@ def _unescape(value: str, charsets: Sequence[str | None], label: str, decoder: P
         except (LookupError, ValueError):
             pass  # the next encoding, or the bytes, decide
     try:
-        return decoder.decode(data, label)
+        return conversion.decode(data, label)
     except InputError:
         return data.decode("utf-8", "replace")  # an unreadable header is no reason to lose the message
 
@@ -218,16 +204,16 @@ def _date(message: Message) -> dict[str, str]:
         return {}
 
 
-def _text(entity: Message, content: bytes, decoder: PartDecoder) -> str:
+def _text(entity: Message, content: bytes, conversion: Conversion) -> str:
     charset = entity.get_content_charset()
     try:
         return decode_declared(content, charset or "utf-8")
     except (LookupError, ValueError):
         label = f"part {entity.get_content_type()}"
-        return decoder.decode(content, label, may_declare=label.endswith("html"))  # the header's encoding is wrong
+        return conversion.decode(content, label, may_declare=label.endswith("html"))  # the header's encoding is wrong
 
 
-def _hidden_twins(message: Message, decoder: PartDecoder) -> set[int]:
+def _hidden_twins(message: Message, conversion: Conversion) -> set[int]:
     """Return which parts say what another part says: HTML beside plain text, or a plain part that only points to it."""
     twin_ids: set[int] = set()
     for container in message.walk():
@@ -237,7 +223,7 @@ def _hidden_twins(message: Message, decoder: PartDecoder) -> set[int]:
         plain = [entity for entity in entities if entity.get_content_type() == "text/plain"]
         html = [entity for entity in entities if entity.get_content_type() == "text/html"]
         if plain and html:
-            html_words, plain_words = _words_of(html, decoder), _words_of(plain, decoder)
+            html_words, plain_words = _words_of(html, conversion), _words_of(plain, conversion)
             if 2 * len(html_words & plain_words) >= len(html_words):
                 twin_ids |= set(map(id, html))
             elif len(plain_words) < len(html_words):  # otherwise each says what the other does not
@@ -245,13 +231,13 @@ def _hidden_twins(message: Message, decoder: PartDecoder) -> set[int]:
     return twin_ids
 
 
-def _words_of(entities: list[Message], decoder: PartDecoder) -> set[str]:
+def _words_of(entities: list[Message], conversion: Conversion) -> set[str]:
     words: set[str] = set()
     for entity in entities:
         content = entity.get_payload(decode=True)
         if isinstance(content, bytes):
             with suppress(InputError):  # reported when the part is read
-                blocks = _body(entity, content, decoder)
+                blocks = _body(entity, content, conversion)
                 words.update(_WORD.findall("\n".join(block.text for block in blocks).lower()))
     return words
 
@@ -266,10 +252,8 @@ _NAME_PAGE, _TEXT_PAGE, _LOCALE = 0x3FFD, 0x3FDE, 0x3FF1
 _WESTERN = frozenset({3, 6, 7, 10, 11, 12, 15, 16, 19, 20, 22, 29})  # languages of locales; English is used anywhere
 
 
-def outlook(
-    path: str, data: bytes, most_files: int, convert_inner: ConvertInner, encoding: str | None
-) -> Iterator[ParsedDocument | Problem]:
-    """Yield a message of Outlook (``msg``) as `mail` does, which has the same arguments.
+def outlook(path: str, data: bytes, conversion: Conversion) -> Converted:
+    """Yield a message of Outlook (``msg``) as `mail` does.
 
     Raises:
         InputError: The file is no message, or the package that reads it is not installed.
@@ -279,13 +263,12 @@ def outlook(
     from olefile import OleFileIO  # type: ignore[import-untyped]  # it ships no types; these two are an extra
     from oxmsg.storage import Storage
 
-    decoder = PartDecoder(encoding)
     try:
         with OleFileIO(io.BytesIO(data)) as container:
-            message = _OutlookItem(Storage.from_ole(container), decoder, 32).mail()
+            message = _OutlookItem(Storage.from_ole(container), conversion, 32).mail()
     except (ValueError, LookupError, OSError, AttributeError) as error:
         raise InputError(f"damaged message of Outlook: {error}") from error
-    for item in _message(path, message, most_files, convert_inner, decoder):
+    for item in _message(path, message, conversion):
         yield replace(item, kind="msg") if isinstance(item, ParsedDocument) and not item.member else item
 
 
@@ -294,13 +277,13 @@ class _OutlookItem:
 
     Args:
         storage: What holds the properties, and other items.
-        decoder: Reads texts that are in no code page of the message.
+        conversion: Reads texts that are in no code page of the message.
         header: Bytes before the properties that are numbers.
         charsets: The code pages of the message around it.
     """
 
-    def __init__(self, storage: Storage, decoder: PartDecoder, header: int, charsets: Sequence[str] = ()) -> None:
-        self._decoder, self._storages = decoder, {inner.name: inner for inner in storage.storages}
+    def __init__(self, storage: Storage, conversion: Conversion, header: int, charsets: Sequence[str] = ()) -> None:
+        self._conversion, self._storages = conversion, {inner.name: inner for inner in storage.storages}
         self._streams = {stream.name: stream.bytes_ for stream in storage.streams}
         rows = self._streams[_NUMBERS][header:]
         self.numbers = dict(struct.iter_unpack("<2xH4xQ", rows[: len(rows) // 16 * 16]))
@@ -315,7 +298,7 @@ class _OutlookItem:
         raw = next(filter(None, narrow), b"").decode("utf-8", "surrogateescape")
         text = raw if wide is None else wide.decode("utf-16-le", "replace")
         charsets = self._charsets[:: -1 if is_body else 1]
-        return _unescape(text, charsets, "a text of the message", self._decoder).strip("\0 ")
+        return _unescape(text, charsets, "a text of the message", self._conversion).strip("\0 ")
 
     def shown_as(self, names: Sequence[int], addresses: Sequence[int]) -> str:
         """Return a name and the address beside it; addresses within Exchange (``/O=…``) are none to a reader."""
@@ -326,7 +309,7 @@ class _OutlookItem:
     def _items(self, kind: str) -> Iterator[_OutlookItem]:
         for name, storage in self._storages.items():
             if name.startswith(kind):
-                yield _OutlookItem(storage, self._decoder, 8, self._charsets)
+                yield _OutlookItem(storage, self._conversion, 8, self._charsets)
 
     def mail(self) -> Message:
         """Return a message as other mail programs would send it."""
@@ -349,7 +332,7 @@ class _OutlookItem:
         content = self._streams.get(f"__substg1.0_{_FILE:04X}0102", b"")
         if inner := self._storages.get(f"__substg1.0_{_FILE:04X}000D"):
             if any(stream.name == _NUMBERS for stream in inner.streams):
-                return _entity("message/rfc822", [_OutlookItem(inner, self._decoder, 24).mail()])
+                return _entity("message/rfc822", [_OutlookItem(inner, self._conversion, 24).mail()])
             name, content = f"{name}.bin", _COMPOUND_FILE  # which is said to be unread
         entity = _entity("application/octet-stream", content)
         entity.add_header("Content-Disposition", "attachment", filename=("utf-8", "", name))

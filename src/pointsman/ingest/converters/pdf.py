@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pointsman.ingest.converters import pictures as _pictures
 from pointsman.ingest.converters.pdf_layout import Piece, page_text
-from pointsman.ingest.source_text import Block, ParsedDocument, Problem, clean, join_wrapped, outline, stated_title
+from pointsman.ingest.source_text import Block, Problem, clean, join_wrapped, outline, stated_title
 from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pypdfium2 import PdfDocument, PdfPage, PdfTextPage
 
-    from pointsman.ingest.reading_limits import FileLimits
+    from pointsman.ingest.conversion import Conversion, Converted
 
 _HYPHEN = re.compile(r"(?<=[a-zа-яё])(?:[-\u00ad]\n|[\ufffe\x02]\n?)(?=[a-zа-яё])")
 _WORD_IN_TWO, _COMPOUND = re.compile(r"\b(\w+)\ue000(?=(\w+))"), re.compile(r"\b\w+-\w+")
@@ -36,9 +36,7 @@ _MOST_SCRIPTS = 10  # of the letters of a page; numbers that are taken for lette
 _pdfium = threading.RLock()  # the library serves one thread at a time
 
 
-def pdf(
-    path: str, data: bytes, limits: FileLimits, before_picture: Callable[[], None]
-) -> Iterator[ParsedDocument | Problem]:
+def pdf(path: str, data: bytes, conversion: Conversion) -> Converted:
     """Return the text of all pages as one section, with the offsets of the pages; bad pages are reported one by one.
 
     A page that is a picture, whatever is stamped on it, is read as one if an OCR engine is available. Each hundred
@@ -54,23 +52,21 @@ def pdf(
                 raise InputError("encrypted PDF, protected by a password; remove its password first") from error
             raise InputError(f"damaged or unsupported PDF: {error}") from error
         with closing(document):
-            items = list(_PdfReader(path, document, data, limits, before_picture).read())
+            items = list(_PdfReader(path, document, data, conversion).read())
     yield from items
 
 
 class _PdfReader:
     """Reads the pages of one PDF, and records what was not read."""
 
-    def __init__(
-        self, path: str, document: PdfDocument, data: bytes, limits: FileLimits, before_picture: Callable[[], None]
-    ) -> None:
+    def __init__(self, path: str, document: PdfDocument, data: bytes, conversion: Conversion) -> None:
         self._path, self._document, self._data = path, document, data
-        self._limits, self._before_picture = limits, before_picture
+        self._limits, self._before_picture = conversion.limits, conversion.before_picture
         self._scans = 0
         self._reasons: dict[str, list[int]] = {}
         self._pypdf: Any = None
 
-    def read(self) -> Iterator[ParsedDocument | Problem]:
+    def read(self) -> Converted:
         count = len(self._document)
         if count > self._limits.pages:
             yield Problem(self._path, f"{count} pages; only the first {self._limits.pages} are read")

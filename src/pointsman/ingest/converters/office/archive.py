@@ -13,6 +13,7 @@ from itertools import islice, repeat
 from posixpath import join, normpath, split
 from typing import IO, TYPE_CHECKING, Any
 
+from pointsman.ingest.conversion import MAX_UNPACKED
 from pointsman.ingest.converters.office.number_formats import FIRST_DAY, shown
 from pointsman.ingest.converters.paragraphs import MOST_COLUMNS
 from pointsman.ingest.source_text import TOO_DEEP, Block, Row, stated_title, table_blocks
@@ -21,8 +22,6 @@ from pointsman.tools.errors import InputError
 if TYPE_CHECKING:
     from lxml.etree import _Element
 
-MAX_UNPACKED = 128 << 20
-"""Bytes to which a document may unpack; a few kilobytes of zip can hold gigabytes of zeros."""
 
 _SMALL_PART = 1 << 20  # bytes
 

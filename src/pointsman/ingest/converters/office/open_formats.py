@@ -14,12 +14,13 @@ from urllib.parse import unquote
 from pointsman.ingest.converters.office.archive import Archive, document_title, whole_number
 from pointsman.ingest.converters.paragraphs import Paragraphs, superscript_mark
 from pointsman.ingest.converters.web_page import html_blocks
-from pointsman.ingest.encoding import PartDecoder
 from pointsman.ingest.source_text import Block, ParsedDocument, Problem, clean, outline
 from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
+
+    from pointsman.ingest.conversion import Conversion, Converted
 
 _ODF = {
     "text": "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}",
@@ -171,12 +172,8 @@ def _comment_author(paragraph: _Element) -> str:
     return f"Comment by {parent.findtext('{http://purl.org/dc/elements/1.1/}creator') or 'somebody'}: "
 
 
-def epub(path: str, data: bytes, encoding: str | None) -> Iterator[ParsedDocument | Problem]:
-    """Yield the chapters of a book in reading order; an unreadable chapter is reported, the others are kept.
-
-    ``encoding`` is that of `PartDecoder`.
-    """
-    decoder = PartDecoder(encoding)
+def epub(path: str, data: bytes, conversion: Conversion) -> Converted:
+    """Yield the chapters of a book in reading order; an unreadable chapter is reported, the others are kept."""
     archive = Archive(data, "EPUB book")
     containers = archive.ends("META-INF/container.xml", "{urn:oasis:names:tc:opendocument:xmlns:container}rootfile")
     package = next((element.get("full-path", "") for element in containers), "")
@@ -193,7 +190,7 @@ def epub(path: str, data: bytes, encoding: str | None) -> Iterator[ParsedDocumen
     for chapter in dict.fromkeys(chapters):
         try:
             _, chapter_blocks = html_blocks(
-                clean(decoder.decode(archive.read(chapter), f"chapter {chapter!r:.200}", may_declare=True))
+                clean(conversion.decode(archive.read(chapter), f"chapter {chapter!r:.200}", may_declare=True))
             )
             blocks += [block._replace(lines=None) for block in chapter_blocks]
         except InputError as error:
@@ -201,4 +198,3 @@ def epub(path: str, data: bytes, encoding: str | None) -> Iterator[ParsedDocumen
     if not blocks:
         raise InputError("EPUB book without text")
     yield outline(path, "epub", blocks, title=document_title(archive, package))
-    yield from (Problem(path, remark) for remark in decoder.remarks)

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from pointsman.ingest.converters.office.archive import FORMULA, Archive, document_title, drawing_blocks, formula_text
 from pointsman.ingest.converters.paragraphs import Paragraphs, superscript_mark
-from pointsman.ingest.source_text import Block, ParsedDocument, Problem, outline
+from pointsman.ingest.source_text import Block, Problem, outline
+
+if TYPE_CHECKING:
+    from pointsman.ingest.conversion import Conversion, Converted
 
 _DRAW = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _SLIDE = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
 _BY_ID = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 
 
-def pptx(path: str, data: bytes, most_pages: int) -> Iterator[ParsedDocument | Problem]:
+def pptx(path: str, data: bytes, conversion: Conversion) -> Converted:
     """Convert slides to pages: the title as heading, text, tables, charts, diagrams, comments, speaker's notes."""
     archive = Archive(data, "PowerPoint presentation")
     relations = archive.relations("ppt/presentation.xml")
     slides = [
         relations.get(element.get(_BY_ID, ""), "") for element in archive.ends("ppt/presentation.xml", f"{_SLIDE}sldId")
     ]
+    most_pages = conversion.limits.pages
     if len(slides) > most_pages:
         yield Problem(path, f"{len(slides)} slides; only the first {most_pages} are read")
     blocks: list[Block] = []

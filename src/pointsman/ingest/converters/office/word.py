@@ -17,12 +17,13 @@ from pointsman.ingest.converters.office.archive import (
 )
 from pointsman.ingest.converters.paragraphs import Paragraphs, superscript_mark
 from pointsman.ingest.converters.web_page import html_blocks
-from pointsman.ingest.encoding import PartDecoder
-from pointsman.ingest.source_text import Block, ParsedDocument, Problem, clean, outline
+from pointsman.ingest.source_text import Block, Problem, clean, outline
 from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
+
+    from pointsman.ingest.conversion import Conversion, Converted
 
 _WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}"
@@ -42,26 +43,22 @@ _PARAGRAPH_PROPERTIES, _STYLE, _NUMBERING = f"{_WORD}pPr", f"{_WORD}pStyle", f"{
 _RUN, _RUN_PROPERTIES, _LETTERS = f"{_WORD}r", f"{_WORD}rPr", f"{_WORD}t"
 
 
-def docx(path: str, data: bytes, encoding: str | None) -> Iterator[ParsedDocument | Problem]:
-    """Convert paragraphs, headings by style, tables by rows; then notes, comments, charts, headers and footers.
-
-    ``encoding`` is that of `PartDecoder`, for imported parts.
-    """
-    decoder = PartDecoder(encoding)
+def docx(path: str, data: bytes, conversion: Conversion) -> Converted:
+    """Convert paragraphs, headings by style, tables by rows; then notes, comments, charts, headers and footers."""
     archive = Archive(data, "Word document")
-    reader = _WordReader(archive, decoder)
+    reader = _WordReader(archive, conversion)
     yield outline(path, "docx", reader.blocks(), title=document_title(archive))
-    yield from (Problem(path, problem) for problem in (*reader.problems(), *decoder.remarks))
+    yield from (Problem(path, problem) for problem in reader.problems())
 
 
 class _WordReader:
     """Reads the parts of one document, and records what is left out."""
 
-    def __init__(self, archive: Archive, decoder: PartDecoder) -> None:
+    def __init__(self, archive: Archive, conversion: Conversion) -> None:
         mains = [name for name in archive.names if re.fullmatch(r"word/document\d*\.xml", name)]
         if not mains:
             raise InputError("damaged Word document: it has no word/document.xml")
-        self._archive, self._decoder, self._main = archive, decoder, mains[0]
+        self._archive, self._conversion, self._main = archive, conversion, mains[0]
         self._hidden_runs: set[_Element | None] = set()
         self._raised_runs: set[_Element | None] = set()
         self._hidden = 0
@@ -180,8 +177,8 @@ class _WordReader:
     def _imported_files(self, name: str) -> Iterator[Block]:
         """Yield the text of an imported part, which Word shows as if it were its own."""
         if name.lower().endswith((".html", ".htm", ".xhtml")) and name in self._archive.names:
-            content = self._decoder.decode(self._archive.read(name), f"imported part {name!r:.100}", may_declare=True)
-            _, blocks = html_blocks(clean(content))
+            part, label = self._archive.read(name), f"imported part {name!r:.100}"
+            _, blocks = html_blocks(clean(self._conversion.decode(part, label, may_declare=True)))
             yield from (block._replace(lines=None, line_starts=()) for block in blocks)
         else:
             self._unread.append(f"an imported part, {name!r:.100}, is not read; save the document anew in Word")
