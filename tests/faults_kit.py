@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 QUERY: Final = "Which colour does the signal lamp show when a train must stop?"
 TIMEOUT: Final = 0.5
-"""Seconds for a search."""
+"""Seconds for a search in which something hangs; it is repeated with more if the machine may have been too busy."""
 TOP: Final = 6
 MODES: Final = ("sync", "async", "batch")
 SLACK: Final = 12.0
 """Seconds beyond that before a search counts as late: a machine may be busy, and what hangs does so for longer."""
-_FOREVER: Final = 20.0
+_FOREVER: Final = 40.0
 
 SENTENCES: Final = (
     "The signal lamp shows red when a train must stop.",
@@ -189,6 +189,7 @@ class Switches:
 
     def __init__(self) -> None:
         self.active_faults: dict[str, Fault] = {}
+        self.timeout = TIMEOUT
         self.finish = threading.Event()
 
     def call(self, stage: str, argument: Any, real: Callable[[], Any]) -> Any:
@@ -212,7 +213,7 @@ class Switches:
         def reply(prompt: str) -> Any:
             fault = self.active_faults.get(stage)
             if fault is not None and fault.hangs:
-                return Delay(3 * TIMEOUT, "too late")  # its thread ends soon after the search
+                return Delay(3 * self.timeout, "too late")  # its thread ends soon after the search
             completion = self.call(stage, prompt, lambda: answer(prompt))
             return completion if isinstance(completion, str | Silent) else json.dumps(completion)
 
@@ -334,6 +335,7 @@ class Rig:
 
     def search(self, faults: Mapping[str, Fault], mode: str, timeout: float = TIMEOUT) -> RetrievalContext:
         """One search with these faults, whatever comes of it."""
+        self.switches.timeout = timeout
         with self._disturb(faults):
             if mode == "async":
                 return asyncio.run(self.workflow.asearch(QUERY, self.sources, TOP, timeout=timeout))
@@ -389,13 +391,24 @@ class Result:
 
 
 def run(rig: Rig, case: Case) -> Result:
-    """Search with the faults, and once more without them."""
+    """Search with the faults, and once more without them.
+
+    Where something hangs, the other calls have little time, and what a busy machine leaves undone is no violation.
+    """
+    if any(fault.hangs for fault in case.faults.values()):
+        for timeout in (TIMEOUT, 8 * TIMEOUT):
+            result = _run_within(rig, case, timeout)
+            if not result.violations:
+                return result
+    return _run_within(rig, case, SLACK)
+
+
+def _run_within(rig: Rig, case: Case, timeout: float) -> Result:
     rig.forget()
     start = time.perf_counter()
     complaints: list[str] = []
     try:
-        hanging = any(fault.hangs for fault in case.faults.values())  # else a busy machine must not decide
-        context = rig.search(case.faults, case.mode, TIMEOUT if hanging else SLACK)
+        context = rig.search(case.faults, case.mode, timeout)
     except RetrievalError as error:
         outcome = "RetrievalError"
         complaints.append(f"RetrievalError though not every branch was disturbed: {error}")
@@ -405,7 +418,7 @@ def run(rig: Rig, case: Case) -> Result:
     else:
         outcome, judge_complaints = judge_answer(context, rig.baseline, case.faults)
         complaints += judge_complaints
-    time_limit = TIMEOUT * (2 if case.mode == "batch" else 1)
+    time_limit = timeout * (2 if case.mode == "batch" else 1)
     if (seconds := time.perf_counter() - start) > time_limit + SLACK:
         complaints.append(f"too late: it took {seconds:.1f} s, and {time_limit} were allowed")
     try:

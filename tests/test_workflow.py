@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from patience_kit import holds_with_time
 from pointsman import BaseRefiner, BaseRetriever, BaseRouter, Dataset, Document, Hit, Query, RetrievalWorkflow
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.retrieval.parallel_calls import Breaker
@@ -300,41 +301,49 @@ class TestR3PartialAnswers:
         json.dumps(context.to_dict(trace="lists"), allow_nan=False)
 
     def test_a_hanging_branch(self, datasets: tuple[Dataset, Dataset]) -> None:
-        slow = Slow(30)
-        context = search(RetrievalWorkflow(), "rail lamp", [slow, datasets[0]], 5, timeout=1.5)
-        assert not slow.is_over
-        assert len(context) == 5
-        assert [cause.split(" within")[0] for cause in context.degraded] == ["slow: TimeoutError: no answer"]
+        def check(limit: float) -> None:
+            slow = Slow(30)
+            context = search(RetrievalWorkflow(), "rail lamp", [slow, datasets[0]], 5, timeout=limit)
+            assert not slow.is_over
+            assert len(context) == 5
+            assert [cause.split(" within")[0] for cause in context.degraded] == ["slow: TimeoutError: no answer"]
+
+        holds_with_time(check)
 
     def test_an_embedder_that_hangs_leaves_the_words(self) -> None:
         """After three times it is left out for a while (F3)."""
-        embedder = Hanging()
-        dataset = Dataset("rails", embedder=embedder)
-        dataset.add([Document("a", "a signal lamp"), Document("b", "ballast below the rails")])
-        workflow = RetrievalWorkflow()
-        embedder.hangs = True
-        try:
-            for number in range(5):
-                context = search(workflow, f"signal lamp{'?' * number}", [dataset], 5, timeout=1.0)
-                assert ids(context.hits) == ["a"]
-                assert "only words were searched" in context.degraded[0]
-            assert "left out for another" in context.degraded[0]
-            assert embedder.hanging == 3
-        finally:
-            embedder.release_event.set()
-            dataset.close()
+
+        def check(limit: float) -> None:
+            embedder = Hanging()
+            dataset = Dataset("rails", embedder=embedder)
+            dataset.add([Document("a", "a signal lamp"), Document("b", "ballast below the rails")])
+            workflow = RetrievalWorkflow()
+            embedder.hangs = True
+            try:
+                for number in range(5):
+                    context = search(workflow, f"signal lamp{'?' * number}", [dataset], 5, timeout=limit)
+                    assert ids(context.hits) == ["a"]
+                    assert "only words were searched" in context.degraded[0]
+                assert "left out for another" in context.degraded[0]
+                assert embedder.hanging == 3
+            finally:
+                embedder.release_event.set()
+                dataset.close()
+
+        holds_with_time(check)
 
     def test_all_failing(self) -> None:
         with pytest.raises(RetrievalError, match="failing_2: ValueError: bad"):
             search(RetrievalWorkflow(), "rail", [Failing(), Failing(ValueError("bad"))])
 
     def test_the_stages_after_keep_a_share_of_the_time(self) -> None:
-        reranker = ReversingRefiner()
-        context = search(
-            RetrievalWorkflow(reranker=reranker), "q", [Slow(30), FixedRetriever(("a", 2.0), ("b", 1.0))], timeout=1.5
-        )
-        assert ids(context.hits) == ["b", "a"]
-        assert [cause.split(" within")[0] for cause in context.degraded] == ["slow: TimeoutError: no answer"]
+        def check(limit: float) -> None:
+            sources = [Slow(30), FixedRetriever(("a", 2.0), ("b", 1.0))]
+            context = search(RetrievalWorkflow(reranker=ReversingRefiner()), "q", sources, timeout=limit)
+            assert ids(context.hits) == ["b", "a"]
+            assert [cause.split(" within")[0] for cause in context.degraded] == ["slow: TimeoutError: no answer"]
+
+        holds_with_time(check)
 
     def test_one_that_keeps_failing_is_left_out_for_a_while(self) -> None:
         failing = Failing()
@@ -345,12 +354,13 @@ class TestR3PartialAnswers:
         assert "left out for another" in context.degraded[0]
 
     def test_cancelling_a_search_cancels_its_branches(self) -> None:
-        cancellation = threading.Event()
+        cancellation, under_way = threading.Event(), asyncio.Event()
 
         class Waiting(BaseRetriever):
             async def aretrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
                 try:
-                    await asyncio.sleep(30)
+                    under_way.set()
+                    await asyncio.sleep(60)
                 except asyncio.CancelledError:
                     cancellation.set()
                     raise
@@ -358,7 +368,7 @@ class TestR3PartialAnswers:
 
         async def main() -> None:
             task = asyncio.create_task(RetrievalWorkflow().asearch("q", [Waiting(), FixedRetriever()]))
-            await asyncio.sleep(0.1)
+            await asyncio.wait_for(under_way.wait(), 30)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -383,16 +393,16 @@ class TestFailingStages:
         assert context.degraded == ("route: LookupError: no router; all datasets are searched",)
 
     @pytest.mark.parametrize(
-        ("act", "cause"),
+        ("act", "cause", "timeout"),
         [
-            (raises, "LookupError: no model"),
-            (lambda: None, "it returned None"),
-            (lambda: [1, 2], "it returned list"),
-            (lambda: time.sleep(30), "no answer within 0.1 s"),
+            (raises, "LookupError: no model", 30),
+            (lambda: None, "it returned None", 30),
+            (lambda: [1, 2], "it returned list", 30),
+            (lambda: time.sleep(30), "no answer within 0.1 s", 0.1),
         ],
     )
-    def test_a_refiner(self, act: Callable[[], Any], cause: str) -> None:
-        workflow = RetrievalWorkflow(refiners=[FailingRefiner(act, timeout=0.1)])
+    def test_a_refiner(self, act: Callable[[], Any], cause: str, timeout: float) -> None:
+        workflow = RetrievalWorkflow(refiners=[FailingRefiner(act, timeout=timeout)])
         context = search(workflow, "q", [FixedRetriever(("a", 2.0), ("b", 1.0))])
         assert ids(context.hits) == ["a", "b"]
         assert len(context.degraded) == 1
@@ -409,12 +419,14 @@ class TestFailingStages:
         assert "LookupError: no model" in context.degraded[0]
 
     def test_no_time_left_for_a_refiner(self) -> None:
-        reranker = ReversingRefiner()
-        slow = FailingRefiner(lambda: time.sleep(30))
-        workflow = RetrievalWorkflow(reranker=slow, refiners=[reranker], timeout=1.0)
-        context = search(workflow, "q", [FixedRetriever(("a", 2.0), ("b", 1.0))])
-        assert ids(context.hits) == ["a", "b"]
-        assert [cause.split(":")[0] for cause in context.degraded] == ["compress", "rerank"]
+        def check(limit: float) -> None:
+            slow = FailingRefiner(lambda: time.sleep(60))
+            workflow = RetrievalWorkflow(reranker=slow, refiners=[ReversingRefiner()], timeout=limit)
+            context = search(workflow, "q", [FixedRetriever(("a", 2.0), ("b", 1.0))])
+            assert ids(context.hits) == ["a", "b"]
+            assert [cause.split(":")[0] for cause in context.degraded] == ["compress", "rerank"]
+
+        holds_with_time(check)
 
 
 def test_a_refusal_ends_the_way() -> None:
@@ -678,7 +690,7 @@ class TestHardCases:
         workflow = RetrievalWorkflow(breaker=Breaker(failures=1))
         for _ in range(3):
             with pytest.raises(RetrievalError):
-                workflow.search("q", [Slow(0.5, ("a", 1.0))], timeout=0.01)
+                workflow.search("q", [Slow(5, ("a", 1.0))], timeout=0.01)
         assert workflow.search("q", [Slow(0.01, ("a", 1.0))]).degraded == ()
 
     def test_a_filter_is_told_of(self, datasets: tuple[Dataset, Dataset]) -> None:
