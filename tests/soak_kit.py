@@ -13,6 +13,7 @@ import shutil
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,8 +73,11 @@ class Soak:
     def _start(self) -> Served:
         return Served(self._disk / "workspace", "--workers", "2", "--log-level", "error").ready()
 
-    def run(self, seconds: float, calm: float = 0.5) -> None:
-        """Everything for so many seconds; ``calm`` is the share without kills, at the end."""
+    def run(self, seconds: float, calm: float = 0.5, enough: Callable[[], bool] = lambda: True) -> None:
+        """Everything for so many seconds; ``calm`` is the share without kills, at the end.
+
+        A machine that is too busy for ``enough`` to be so in that time has two minutes more.
+        """
         for name in DATASETS:
             self._served.post("/api/datasets", {"name": name})
         began = time.monotonic()
@@ -83,12 +87,12 @@ class Soak:
             thread.start()
         events = 0
         try:
-            while time.monotonic() < end:
+            while time.monotonic() < end or not (enough() or time.monotonic() > end + 120):
                 kinds = ["kill"] if time.monotonic() < quiet else []
                 kinds += ["full", "backup", "full"] if self._small else ["backup"]
                 getattr(self, f"_{kinds[events % len(kinds)]}")()
                 events += 1
-                until = min(end, time.monotonic() + self._chance.uniform(0.01, 0.02) * seconds)
+                until = time.monotonic() + self._chance.uniform(0.01, 0.02) * seconds
                 while time.monotonic() < until:
                     if time.monotonic() > quiet:
                         self.memory.append((time.monotonic() - began, self._megabytes()))

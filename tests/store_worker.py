@@ -59,7 +59,7 @@ def try_to_write(path: Path) -> None:
 
 
 def read(path: Path) -> None:
-    """Search until the last document is there; say what was seen, and whether it was ever less than before."""
+    """Search until the last document is there; say when that begins, and what was seen, which is never less."""
     store = opened(path)
     seen, searches, deadline = 0, 0, time.monotonic() + 120
     while time.monotonic() < deadline:
@@ -70,6 +70,8 @@ def read(path: Path) -> None:
         assert all(document is not None and "track" in document.text for document in documents)
         assert len(words) >= seen, "documents have vanished"
         seen, searches = len(words), searches + 1
+        if searches == 1:
+            say("reading")
         if ended and len(near) == len(store.truth):
             break
     say(seen, searches)

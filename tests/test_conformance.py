@@ -584,7 +584,7 @@ def sharing(method: Callable[..., Any]) -> Callable[..., Any]:
 
     def worse(*args: Any, **options: Any) -> Any:
         calls["last"] = args
-        time.sleep(0.01)
+        time.sleep(0.1)  # others come meanwhile
         return method(*calls["last"], **options)
 
     return worse
@@ -683,7 +683,7 @@ def exclusive(method: Callable[..., Any]) -> Callable[..., Any]:
         if not busy.acquire(blocking=False):
             raise ConnectionError("busy")
         try:
-            time.sleep(0.01)
+            time.sleep(0.1)  # likewise
             return method(*args, **options)
         finally:
             busy.release()

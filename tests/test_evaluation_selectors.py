@@ -262,7 +262,7 @@ def test_selectors_are_measured_by_name(tools: Path, caplog: pytest.LogCaptureFi
     report = evaluate_selectors(tools, llm=llm, embedder=SlowHashing(), price=2.0)
     assert set(report.strategies) == {"description", "embedding", "rule", "hybrid", "llm", "ensemble"}
     by_meaning, by_model = report.strategies["embedding"], report.strategies["llm"]
-    assert by_meaning.p50 > 20 > by_meaning.without_embedding[0]
+    assert by_meaning.p50 - by_meaning.without_embedding[0] >= 20  # of whatever the machine takes for the rest
     assert by_meaning.measures["accuracy"] > by_model.measures["accuracy"] == pytest.approx(1 / 3)
     assert (by_model.llm_calls, by_meaning.llm_calls) == (1, 0)
     assert by_model.llm_tokens > 50

@@ -215,7 +215,7 @@ class TestService:
         assert ids_in(search(url, token_of())) == ["rail"]
         clock.time += 2
         assert ids_in(search(url, token_of())) == ["rail"], "nobody waits for keys that are renewed in time"
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while search(url, token_of()).status_code != 401:
             assert time.monotonic() < until
             time.sleep(0.01)
@@ -279,7 +279,7 @@ class TestService:
         provider.answers["/jwks"] = wait
         with ThreadPoolExecutor(4) as pool:
             waiting = [pool.submit(search, url, token_of()) for _ in range(4)]
-            until = time.monotonic() + 10
+            until = time.monotonic() + 60
             while not provider.asked:
                 assert time.monotonic() < until
                 time.sleep(0.01)

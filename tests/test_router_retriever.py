@@ -99,7 +99,7 @@ def test_the_same_id_in_two_datasets_is_two_documents() -> None:
 
 
 def test_several_are_asked_at_once() -> None:
-    meeting = threading.Barrier(2, timeout=5)
+    meeting = threading.Barrier(2, timeout=60)
 
     class Waiting(BaseRetriever):
         def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:

@@ -21,6 +21,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 import pointsman
+from patience_kit import holds_with_time
 from pointsman import Document
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.evaluation import evaluate
@@ -771,25 +772,28 @@ def test_a_request_has_a_budget(client: httpx.Client) -> None:
 
 
 class SlowEmbedder(HashingEmbedder):
-    """Takes 20 ms a question."""
+    """Takes so long for a question."""
 
-    text_count = 0
+    text_count, seconds = 0, 0.0
 
     def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         self.text_count += len(texts)
-        time.sleep(0.02 * len(texts))
+        time.sleep(self.seconds * len(texts))
         return super().embed_queries(texts)
 
 
 def test_a_request_has_a_budget_of_time(tmp_path: Path) -> None:
     """A hundred questions hold a worker no longer than it says; those that were not reached say so."""
-    embedder = SlowEmbedder()
-    space = pointsman.open(tmp_path, embedder=embedder)
-    space.dataset("rails").add(documents())
-    app = create_app(space, limits=Limits(search_seconds=0.5))
-    request = {"queries": [f"railway switch {number}" for number in range(100)], "refuse": False}
-    with serving(app) as address, httpx.Client(base_url=address, timeout=60) as client:
-        answers = client.post("/api/search_many", json=request).json()["answers"]
+
+    def check(limit: float) -> None:
+        embedder = SlowEmbedder()
+        embedder.seconds = limit / 25
+        space = pointsman.open(tmp_path / f"within {limit}", embedder=embedder)
+        space.dataset("rails").add(documents())
+        app = create_app(space, limits=Limits(search_seconds=limit))
+        request = {"queries": [f"railway switch {number}" for number in range(100)], "refuse": False}
+        with serving(app) as address, httpx.Client(base_url=address, timeout=60) as client:
+            answers = client.post("/api/search_many", json=request).json()["answers"]
         assert embedder.text_count < 100
         late = [any("ask it again" in cause for cause in answer["degraded"]) for answer in answers]
         assert late == sorted(late), "the first ones are answered first"
@@ -798,6 +802,8 @@ def test_a_request_has_a_budget_of_time(tmp_path: Path) -> None:
         assert late[-1]
         assert [answer["query"] for answer in answers] == request["queries"]
         assert all(not answer["hits"] for answer, is_late in zip(answers, late, strict=True) if is_late)
+
+    holds_with_time(check, 0.5, 5, 20)
 
 
 @pytest.mark.parametrize("file", ["documents.sqlite", "manifest.json"])

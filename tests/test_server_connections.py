@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ import httpx
 import pytest
 
 import pointsman
+from patience_kit import holds_with_time
 from pointsman import Document
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.retrieval.parallel_calls import DualCall, SearchDeadline, Threads, run
@@ -145,7 +147,12 @@ HEAD = b"POST /api/retrieval/search HTTP/1.1\r\nHost: localhost\r\nContent-Type:
 )
 def test_a_connection_that_does_not_go_on_is_closed(address: tuple[str, int], first: bytes, drip: bytes) -> None:
     received_until_closed(connect(address, first), drip)
-    assert httpx.get(f"http://{address[0]}:{address[1]}/health").status_code == 200
+    for _ in range(100):  # a busy machine may take longer than a head may
+        with suppress(httpx.TransportError):
+            assert httpx.get(f"http://{address[0]}:{address[1]}/health").status_code == 200
+            break
+    else:
+        pytest.fail("the service answers nobody any more")
 
 
 def test_a_body_that_drips_is_answered_with_the_limit(address: tuple[str, int]) -> None:
@@ -155,15 +162,18 @@ def test_a_body_that_drips_is_answered_with_the_limit(address: tuple[str, int]) 
 
 
 def test_a_client_that_does_not_read_its_answer_is_cut(address: tuple[str, int]) -> None:
-    connection = socket.socket()
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    connection.settimeout(PATIENT)
-    connection.connect(address)
-    connection.sendall(b"GET /api/datasets/notes/documents?limit=100 HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    head = connection.recv(1000)
-    length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
-    time.sleep(3 * LIMITS.write_seconds)  # what is tested: it does not read for longer than allowed
-    assert len(received_until_closed(connection)) < length
+    def check(pause: float) -> None:
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(PATIENT)
+        connection.connect(address)
+        connection.sendall(b"GET /api/datasets/notes/documents?limit=100 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        head = connection.recv(1000)
+        length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+        time.sleep(pause)  # what is tested: it does not read for longer than allowed
+        assert len(received_until_closed(connection)) < length
+
+    holds_with_time(check, 3 * LIMITS.write_seconds, 10, 40)
 
 
 def test_requests_with_pauses_below_the_limits_are_answered(workspace: pointsman.Workspace) -> None:
@@ -261,14 +271,14 @@ def requests_by_status(url: str) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(
-    "chunk", [b"zz\r\n", b"-1\r\n{}\r\n", b"5\r\n{}\r\n\r\n\r\n", b"\x00\xff", b"ffffffffffffffffffff1\r\n"]
+    "chunk", [b"zz\r\n", b"-1\r\n{}\r\n", b"5\r\n{}\r\n\r\n\r\n", b"\x00\xff\r\n", b"ffffffffffffffffffff1\r\n"]
 )
 def test_a_malformed_chunk_is_answered_and_counted_as_malformed(
-    address: tuple[str, int], chunk: bytes, caplog: pytest.LogCaptureFixture
+    patient_address: tuple[str, int], chunk: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    url = f"http://{address[0]}:{address[1]}"
+    url = f"http://{patient_address[0]}:{patient_address[1]}"
     counts_before = requests_by_status(url)
-    answer = received_until_closed(connect(address, HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk))
+    answer = received_until_closed(connect(patient_address, HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk))
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert answer.count(b"HTTP/1.1") == 1
     assert b"problems/malformed" in answer
@@ -279,12 +289,12 @@ def test_a_malformed_chunk_is_answered_and_counted_as_malformed(
 
 
 def test_a_malformed_chunk_in_a_stream_is_its_last_line_and_the_lines_before_it_are_stored(
-    address: tuple[str, int], workspace: pointsman.Workspace
+    patient_address: tuple[str, int], workspace: pointsman.Workspace
 ) -> None:
     lines = b"".join(b'{"id": "m%d", "text": "x"}\n' % number for number in range(70))
     head = b"POST /api/datasets/drafts/documents HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
     head += b"Transfer-Encoding: chunked\r\n\r\n"
-    answer = received_until_closed(connect(address, head + b"%x\r\n%b\r\n" % (len(lines), lines) + b"zz\r\n"))
+    answer = received_until_closed(connect(patient_address, head + b"%x\r\n%b\r\n" % (len(lines), lines) + b"zz\r\n"))
     assert answer.startswith(b"HTTP/1.1 200 ")
     last = json.loads([line for line in answer.splitlines() if line.startswith(b"{")][-1])
     assert (last["done"], last["problem"]["type"]) == (70, "/problems/malformed")
@@ -294,7 +304,7 @@ def test_a_malformed_chunk_in_a_stream_is_its_last_line_and_the_lines_before_it_
 def test_a_malformed_chunk_of_an_unknown_client_is_refused_like_any_request(tmp_path: Path) -> None:
     with pointsman.open(tmp_path, embedder=HashingEmbedder()) as workspace:
         keys_of(workspace.backend).create("a")
-        with serving(create_app(workspace, limits=LIMITS), LIMITS) as url:
+        with serving(create_app(workspace, limits=PATIENT_LIMITS), PATIENT_LIMITS) as url:
             split_url = urlsplit(url)
             request = HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"
             answer = received_until_closed(connect((split_url.hostname or "", split_url.port or 0), request))

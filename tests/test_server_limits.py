@@ -8,7 +8,7 @@ import math
 import re
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -380,13 +380,16 @@ def test_a_line_that_is_wrong(body: bytes, slug: str, line: int) -> None:
 
 # ── bodies ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-SMALL = Limits(max_body_bytes=100, max_ingest_bytes=1000, body_seconds=0.05)
+SMALL = Limits(max_body_bytes=100, max_ingest_bytes=1000)
+BRIEF = replace(SMALL, body_seconds=0.05)
 INGEST = "/api/datasets/notes/documents"
 
 
-def bodies(scope: Scope, chunks: list[bytes] | None = None, **options: Any) -> tuple[Answer, Service]:
+def bodies(
+    scope: Scope, chunks: list[bytes] | None = None, limits: Limits = SMALL, **options: Any
+) -> tuple[Answer, Service]:
     service = Service()
-    return run(ask(Bodies(service, SMALL), scope, chunks, **options)), service
+    return run(ask(Bodies(service, limits), scope, chunks, **options)), service
 
 
 def test_a_body_comes_whole() -> None:
@@ -423,11 +426,11 @@ def test_the_largest_body_and_one_byte_more() -> None:
 
 
 def test_a_body_that_never_ends() -> None:
-    answer, service = bodies(post(INGEST, transfer_encoding="chunked"), [b"x"], forever=True)
+    answer, service = bodies(post(INGEST, transfer_encoding="chunked"), [b"x"], BRIEF, forever=True)
     assert (answer.status, answer.problem, service.scopes) == (400, "malformed", [])
     scope = post(INGEST, content_type="application/x-ndjson", transfer_encoding="chunked")
     with pytest.raises(HttpProblem, match=r"within 0\.05 seconds") as error_info:
-        bodies(scope, [b"x"], forever=True)
+        bodies(scope, [b"x"], BRIEF, forever=True)
     assert (error_info.value.slug, error_info.value.headers) == ("malformed", {"Connection": "close"})
 
 

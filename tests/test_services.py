@@ -32,13 +32,13 @@ PROPAGATION_SECONDS = 1.0  # seconds after which no service answers as before
 
 
 def holds_within(seconds: float, check: Callable[[], bool]) -> bool:
-    """Whether something becomes true in time; asked every 20 ms."""
+    """Whether something becomes true in time; asked every 20 ms, and once when the time has passed."""
     deadline = time.monotonic() + seconds
-    while not check():
-        if time.monotonic() > deadline:
-            return False
+    while time.monotonic() < deadline:
+        if check():
+            return True
         time.sleep(0.02)
-    return True
+    return check()
 
 
 # ── keys in a record ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from postgres_kit import PostgresServer
 
 LIMITS = Limits(search_seconds=0.5, queue_seconds=0)
+PATIENT_LIMITS = Limits(search_seconds=60)
 READS: list[tuple[str, str, Any]] = [
     ("POST", "/api/search", {"query": "signal lamp"}),
     ("POST", "/api/search_many", {"queries": ["signal lamp"]}),
@@ -78,11 +79,13 @@ def test_every_request_that_reads_ends_by_its_limit(
         answer = client.request(method, path, json=body)
         return path, answer.status_code, time.monotonic() - start, answer.content
 
+    deadline = time.monotonic() + 60
     with (
         TestClient(create_app(workspace, limits=LIMITS), base_url="http://localhost") as client,
         ThreadPoolExecutor(len(READS)) as threads,
     ):
-        assert ask(READS[0])[1] == 200
+        while ask(READS[0])[1] != 200:  # on a busy machine the first one may take longer than its limit
+            assert time.monotonic() < deadline
         with postgres.pause():
             answers = list(threads.map(ask, READS))
     for path, status, seconds, content in answers:
@@ -102,9 +105,7 @@ WRITES: list[tuple[str, str, Any]] = [
 def test_every_request_that_writes_ends_and_may_be_sent_again(
     workspace: pointsman.Workspace, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded_connections, "ANSWER_SECONDS", 0.5)
-
-    application = create_app(workspace, limits=LIMITS)  # without what it does in the background
+    application = create_app(workspace, limits=PATIENT_LIMITS)  # without what it does in the background
 
     async def ask(writes: list[tuple[str, str, Any]]) -> list[httpx.Response]:
         transport = httpx.ASGITransport(application)
@@ -113,7 +114,8 @@ def test_every_request_that_writes_ends_and_may_be_sent_again(
             return await asyncio.gather(*requests)
 
     assert asyncio.run(ask(READS[:1]))[0].status_code == 200
-    with postgres.pause():
+    with postgres.pause(), monkeypatch.context() as patch:
+        patch.setattr(bounded_connections, "ANSWER_SECONDS", 0.5)
         answers = asyncio.run(ask(WRITES))
     for answer in answers:
         assert answer.status_code == 503, (answer.url, answer.content)
@@ -233,7 +235,7 @@ def test_what_writes_is_not_cut_off_and_what_has_begun_to_answer_may_go_on() -> 
     async def slow(scope: Any, receive: Any, send: Any) -> None:
         if scope["method"] == "GET":
             await send({"type": "http.response.start", "status": 200, "headers": []})
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(60 if scope["path"] == "/api/search" else 1.0)
         if scope["method"] != "GET":
             await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"whole"})

@@ -72,6 +72,9 @@ def test_readers_during_writes(tmp_path: Path) -> None:
     store = opened(tmp_path)
     add(store, [Document("first", "track")])
     readers = [worker("read", tmp_path) for _ in range(2)]
+    for reader in readers:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == "reading\n"
     for number in range(25):
         add(store, [Document(f"{number}-{index}", f"track {index}") for index in range(20)])
         add(store, [Document(f"{number}-0", "track changed")])
@@ -103,7 +106,7 @@ def test_a_writer_waits_for_a_reader_that_heals(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(Collection, "_heal_quietly", slowly)
     searching = threading.Thread(target=reader.keyword.search, args=("rail", 1))
     searching.start()
-    assert healing.wait(10)
+    assert healing.wait(60)
     add(store, [Document("late", "rail")])
     searching.join()
     assert len(store.truth) == 4

@@ -177,10 +177,13 @@ def test_revoked_documents_are_in_no_answer_of_any_service_after_a_second(url: s
         workspaces = [stack.enter_context(pointsman.open(url, embedder=HashingEmbedder())) for _ in range(2)]
         keys = fill(workspaces[0])
         places = [stack.enter_context(serving(create_app(workspace))) for workspace in workspaces]
-        outcome = measure(places, *keys, seconds=1, clients=2)
+        for seconds in (1, 10, 30):  # the longer ones if the machine is too busy for a search in the first
+            outcome = measure(places, *keys, seconds=seconds, clients=2)
+            assert outcome.failures == 0
+            assert outcome.wrong == 0
+            if outcome.checked:
+                break
     assert outcome.checked > 0
-    assert outcome.failures == 0
-    assert outcome.wrong == 0
 
 
 def test_an_answer_with_a_revoked_document_is_counted() -> None:

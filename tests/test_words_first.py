@@ -241,14 +241,16 @@ def test_a_dataset_keeps_what_is_due_when_it_is_copied(tmp_path: Path) -> None:
 
 # ── processes ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-SLOW = """
-import os, sys, time
+HELD = """
+import os, time
+from pathlib import Path
 from pointsman.embedders import scripted_embedders as scripted
-embed = scripted.HashingEmbedder.embed_documents
-def slow(self, texts, **options):
-    time.sleep(float(os.environ['SECONDS_PER_BATCH']))
+embed, batches = scripted.HashingEmbedder.embed_documents, iter(range(int(os.environ['BATCHES'])))
+def held(self, texts, **options):
+    while next(batches, None) is None and not Path(os.environ['MAY_GO_ON']).exists():
+        time.sleep(0.02)
     return embed(self, texts, **options)
-scripted.HashingEmbedder.embed_documents = slow
+scripted.HashingEmbedder.embed_documents = held
 from pointsman.cli import main
 main()
 """
@@ -263,11 +265,15 @@ def environment_to_index(folder: Path) -> dict[str, str]:
     return {**os.environ, "POINTSMAN_EMBEDDER": "hashing", "POINTSMAN_CACHE": tempfile.mkdtemp(dir=folder.parent)}
 
 
-def start_indexing(folder: Path, location: str, *options: str, seconds: float = 0.3) -> subprocess.Popen[str]:
-    """The command, as slow as a model is that takes ``seconds`` a batch."""
-    command = [sys.executable, "-c", SLOW, *arguments_to_index(folder, location), *options]
-    environment = {**environment_to_index(folder), "SECONDS_PER_BATCH": str(seconds)}
+def start_indexing(folder: Path, location: str, *options: str, batches: int = 0) -> subprocess.Popen[str]:
+    """The command, with a model that embeds so many of 13 batches, and the others when `may_go_on` is there."""
+    command = [sys.executable, "-c", HELD, *arguments_to_index(folder, location), *options]
+    environment = {**environment_to_index(folder), "BATCHES": str(batches), "MAY_GO_ON": str(may_go_on(folder))}
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def may_go_on(folder: Path) -> Path:
+    return folder.with_name("may go on")
 
 
 def wait_until(
@@ -291,7 +297,7 @@ def test_killed_at_any_moment_nothing_acknowledged_is_lost_and_the_rest_is_made_
     """kill -9 while words are written, between the phases, and while vectors are made."""
     with pointsman.open(location, embedder=HashingEmbedder()) as workspace:
         dataset = workspace.dataset("files")
-        process = start_indexing(folder, location)
+        process = start_indexing(folder, location, batches={"vectors": 3, "later": 9}.get(moment, 0))
         conditions = {
             "words": lambda: dataset.exists and len(dataset),
             "between": lambda: dataset.exists and dataset.vectors_due,
@@ -328,7 +334,7 @@ def test_others_write_while_vectors_are_made_and_two_indexers_share_the_work(fol
                 with dataset.writing(60):
                     dataset.add([Document(f"by hand {number}", f"written by hand {number}")], embed="later")
                 assert workspace.search(f"hand {number}", datasets="files", strategy="bm25").hits
-                time.sleep(0.1)
+            may_go_on(folder).touch()
             for process in processes:
                 output, errors = process.communicate(timeout=120)
                 assert process.returncode == 0, errors
@@ -344,7 +350,7 @@ def test_others_write_while_vectors_are_made_and_two_indexers_share_the_work(fol
 
 def test_ctrl_c_prints_what_is_kept_and_how_to_go_on(folder: Path, tmp_path: Path) -> None:
     location = str(tmp_path / "workspace")
-    process = start_indexing(folder, location, seconds=3.0)  # 40 s in all, lest a busy machine lets it end before
+    process = start_indexing(folder, location, batches=3)
     with pointsman.open(location, embedder=HashingEmbedder()) as workspace:
         dataset = workspace.dataset("files")
         wait_until(lambda: dataset.exists and 0 < dataset.vectors_due < len(dataset))
