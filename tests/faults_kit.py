@@ -20,12 +20,12 @@ from pointsman import BaseRetriever, Dataset, Document, Hit, LLMRouter, Query, R
 from pointsman.embedders.query_vectors import QueryVectors
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.llm.scripted_llm import Delay, ScriptedLLM
-from pointsman.retrieval.parallel_calls import Breaker
 from pointsman.retrieval.plan.transform import LLMExpander
 from pointsman.retrieval.refine.compress import LLMCompressor
 from pointsman.retrieval.refine.refuse import Refuser, Threshold
 from pointsman.retrieval.refine.rerank import BaseReranker
 from pointsman.tools.errors import RetrievalError
+from pointsman.tools.parallel_calls import Breaker
 from pointsman.values.types import Ranked, Refusal
 
 if TYPE_CHECKING:

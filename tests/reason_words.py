@@ -12,7 +12,7 @@ import pointsman
 from pointsman.values.reasons import messages
 
 PACKAGE = Path(pointsman.__file__).parent
-REASONS = ("retrieval/**/*.py", "workspace/calibration/*.py", "evaluation/tune.py")
+REASONS = ("retrieval/**/*.py", "tools/parallel_calls.py", "workspace/calibration/*.py", "evaluation/tune.py")
 """Where reasons come from: a search, and what is fitted to a dataset."""
 
 NO_MESSAGES = {

@@ -26,7 +26,7 @@ from pointsman import (
 )
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.llm.scripted_llm import Delay, ScriptedLLM
-from pointsman.retrieval import engine, parallel_calls
+from pointsman.retrieval import engine
 from pointsman.retrieval.plan.transform.transform_answers import usable
 from pointsman.retrieval.refine.budget import Budget, Spending, spending
 from pointsman.retrieval.run import variants
@@ -38,6 +38,7 @@ from pointsman.retrieval.strategies import (
     MultiQueryStrategy,
     Query2DocStrategy,
 )
+from pointsman.tools import parallel_calls
 from pointsman.workspace.enhanced_retrieval_service import EnhancedRetrievalService
 
 QUESTION = "When does the harbour ferry leave the northern pier?"

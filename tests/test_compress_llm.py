@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pointsman.llm.base_llm import Completion
+from pointsman.llm.model_answers import DefectError
 from pointsman.llm.scripted_llm import Delay, ScriptedLLM
 from pointsman.retrieval.refine.compress import COMPRESSION, CompressionPrompts, ExtractiveCompressor, LLMCompressor
-from pointsman.retrieval.refine.compress.compress_answers import DefectError, References, references
+from pointsman.retrieval.refine.compress.compress_answers import References, references
 from pointsman.retrieval.refine.compress.llm_compressor import shares
 from pointsman.tools.errors import InputError, ModelError
 from pointsman.values.types import Document, Hit, Query, Ranked
@@ -409,7 +410,7 @@ def test_any_answer_is_read_or_a_defect(answer: str) -> None:
     try:
         outcome = references(answer, ["One is here.", "Two is there."], COMPRESSION["en"].extract)
     except DefectError as error:
-        outcome = error.defect
+        outcome = error.problem
     if isinstance(outcome, str):
         assert outcome in COMPRESSION["en"].problems
     else:

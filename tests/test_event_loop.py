@@ -18,11 +18,11 @@ from pointsman import Document, Query, RetrievalWorkflow, Workspace
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.retrieval import engine as engine_module
 from pointsman.retrieval.decisions.asynchronous_search import carry_out
-from pointsman.retrieval.parallel_calls import Tasks, Threads
 from pointsman.retrieval.request import SearchRequest
 from pointsman.retrieval.run.journal import listening
 from pointsman.retrieval.search import search
 from pointsman.tools.errors import InputError
+from pointsman.tools.parallel_calls import Tasks, Threads
 from pointsman.tools.sync_and_async import in_thread
 from pointsman.values.trace import StageRecord
 

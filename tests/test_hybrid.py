@@ -16,9 +16,9 @@ from patience_kit import holds_with_time
 from pointsman import BaseRetriever, Document, Hit, Query, SimpleHybridRetriever
 from pointsman.embedders.scripted_embedders import HashingEmbedder
 from pointsman.retrieval.fusion import METHODS, fuse
-from pointsman.retrieval.parallel_calls import Breaker
 from pointsman.retrieval.retrievers.hybrid_retriever import NodesAdded
 from pointsman.tools.errors import CorruptStoreError, InputError, RetrievalError, UnknownNameError
+from pointsman.tools.parallel_calls import Breaker
 from pointsman.values.types import Provenance
 from pointsman.workspace.dataset import Dataset, DatasetRetriever
 from store_kit import corpus

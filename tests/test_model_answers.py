@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pointsman.llm.model_answers import UnfinishedThoughtError, after_thinking, without_fences
+from pointsman.llm.model_answers import DefectError, after_thinking, without_fences
 from pointsman.retrieval.plan.transform.transform_answers import strings
-from pointsman.retrieval.refine.compress.compress_answers import DefectError, references
-from pointsman.retrieval.refine.rerank.rerank_answers import OrderDefectError, read_grade, read_order
+from pointsman.retrieval.refine.compress.compress_answers import references
+from pointsman.retrieval.refine.rerank.rerank_answers import read_grade, read_order
 from pointsman.selector.base_selector import ToolMetadata
 from pointsman.selector.selection_answers import Defect, parse_selection
 
@@ -29,14 +29,14 @@ def test_every_reader_reads_what_comes_after_the_thinking(tag: str) -> None:
 
 @pytest.mark.parametrize("answer", ["<think>1 or 2", " \n<Reasoning> 2", "<think>2</think>", "<think>2</think> \n"])
 def test_every_reader_finds_no_answer_in_an_unfinished_thought(answer: str) -> None:
-    with pytest.raises(UnfinishedThoughtError):
+    with pytest.raises(DefectError):
         after_thinking(answer)
     assert parse_selection(answer, CHOICES).defect == Defect.TRUNCATED
     assert strings(answer) == []
     with pytest.raises(DefectError, match="empty"):
         references(answer, ["It rained today.", "The cat sat there."], "")
     for read in (read_grade, lambda text: read_order(text, 2)):
-        with pytest.raises(OrderDefectError, match="truncated"):
+        with pytest.raises(DefectError, match="truncated"):
             read(answer)
 
 

@@ -18,9 +18,9 @@ import anyio
 import pytest
 
 from patience_kit import holds_with_time
-from pointsman.retrieval import parallel_calls
-from pointsman.retrieval.parallel_calls import Breaker, Deadline, DualCall, Mode, Outcome, Tasks, Threads, run
+from pointsman.tools import parallel_calls
 from pointsman.tools.errors import InputError
+from pointsman.tools.parallel_calls import Breaker, Deadline, DualCall, Mode, Outcome, Tasks, Threads, run
 from test_hybrid import Meeting
 
 Run = Callable[[Callable[[Mode], Coroutine[Any, Any, Any]]], Any]
@@ -196,7 +196,7 @@ def test_threads_are_used_again_and_hanging_ones_are_bounded(monkeypatch: pytest
 AT_EXIT = """
 import atexit, sys, threading, time
 from pointsman.tools.sync_and_async import limited
-from pointsman.retrieval.parallel_calls import DualCall, Threads, run
+from pointsman.tools.parallel_calls import DualCall, Threads, run
 
 exiting = threading.Event()
 atexit.register(exiting.set)

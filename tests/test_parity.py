@@ -39,8 +39,8 @@ from pointsman import (
 )
 from pointsman.embedders import HashingEmbedder
 from pointsman.llm.scripted_llm import Delay
-from pointsman.retrieval.parallel_calls import Breaker
 from pointsman.retrieval.run.variant import Variant
+from pointsman.tools.parallel_calls import Breaker
 from store_kit import corpus
 from test_compress_context import SHELF, passage
 from test_compress_context import Failing as FailingShelf

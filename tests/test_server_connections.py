@@ -26,7 +26,6 @@ import pointsman
 from patience_kit import holds_with_time
 from pointsman import Document
 from pointsman.embedders.scripted_embedders import HashingEmbedder
-from pointsman.retrieval.parallel_calls import DualCall, SearchDeadline, Threads, run
 from pointsman.retrieval.request import SearchRequest
 from pointsman.retrieval.run.branches import SourceBranch, _in_waves
 from pointsman.service.server import Limits, create_app
@@ -34,6 +33,7 @@ from pointsman.service.server.access.api_keys import KeyStore, keys_of
 from pointsman.service.server.http_protocol import OpenConnections
 from pointsman.service.server.protocol.problems import HttpProblem
 from pointsman.service.server.protocol.request_body import Bodies
+from pointsman.tools.parallel_calls import DualCall, SearchDeadline, Threads, run
 from pointsman.tools.system import file_descriptors
 from pointsman.tools.system.file_descriptors import descriptor_limit, raise_descriptor_limit
 from pointsman.values.views import Permissions
@@ -572,8 +572,8 @@ def test_a_search_in_turn_starts_no_calibrations_and_opens_nothing_for_them(
 
 def test_datasets_that_no_time_is_left_for_are_late_and_have_not_failed() -> None:
     calls: list[DualCall[Any]] = [DualCall(partial(list, [n]), partial(anyio.sleep, 0)) for n in range(5)]
-    left = iter([3.0, 0.0])
-    outcomes = run(_in_waves(calls, 2, Threads(), 9.0, lambda: next(left)))
+    limits = iter([3.0, 0.0])
+    outcomes = run(_in_waves(calls, 2, Threads(), 9.0, lambda: next(limits)))
     assert [limit for _, limit in outcomes] == [9.0, 9.0, 3.0, 3.0, 0.0]
     assert [str(outcome.answer) for outcome, _ in outcomes] == ["[0]", "[1]", "[2]", "[3]", "None"]
     assert isinstance(outcomes[-1][0].error, TimeoutError)
@@ -582,8 +582,8 @@ def test_datasets_that_no_time_is_left_for_are_late_and_have_not_failed() -> Non
 @pytest.mark.usefixtures("at_most_four_open")
 def test_what_is_not_reached_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with datasets(tmp_path, 12) as workspace:
-        left = iter([30.0, 30.0, 30.0])  # for embedding, and for two waves
-        monkeypatch.setattr(SearchDeadline, "for_branches", lambda *_, **__: next(left, 0.0))
+        limits = iter([30.0, 30.0, 30.0])  # for embedding, and for two waves
+        monkeypatch.setattr(SearchDeadline, "for_branches", lambda *_, **__: next(limits, 0.0))
         answer = workspace.search("number 3", 12, refuse=False)
         assert len({hit.dataset for hit in answer.hits}) == 8
         assert [note[:45] for note in answer.degraded] == [

@@ -18,11 +18,11 @@ import pytest
 from patience_kit import holds_with_time
 from pointsman import BaseRefiner, BaseRetriever, BaseRouter, Dataset, Document, Hit, Query, RetrievalWorkflow
 from pointsman.embedders.scripted_embedders import HashingEmbedder
-from pointsman.retrieval.parallel_calls import Breaker
 from pointsman.retrieval.plan.policy import Policy
 from pointsman.retrieval.plan.transform.base_transformer import BaseTransformer, Transformed
 from pointsman.retrieval.run.variant import Variant
 from pointsman.tools.errors import InputError, RetrievalError, UnknownNameError
+from pointsman.tools.parallel_calls import Breaker
 from pointsman.values.filters import parse_filter
 from pointsman.values.types import Message, Ranked, Refusal, Trace
 from store_kit import corpus

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import astuple, dataclass
 from functools import partial
 from operator import add
-from typing import Any, Final, Protocol, TypeAlias, TypeGuard, TypeVar
+from typing import Any, Final, Protocol, TypeGuard
 
 import anyio
 
 from pointsman.tools.errors import InputError, ModelError, PointsmanError
 from pointsman.tools.sync_and_async import Twins, in_thread, limited, wait_for
-
-T = TypeVar("T")
 
 Schema = Mapping[str, Any]
 """A JSON schema of the expected answer."""
@@ -212,46 +210,6 @@ async def _aask(llm: Any, prompt: str, schema: Schema | None, timeout: float | N
     except Exception as error:  # translated: a user-defined model may raise anything
         raise _model_error(llm, error) from error
     return _completion(llm, answer)
-
-
-Talk: TypeAlias = Generator[str, "Completion | ModelError", T]
-"""A conversation: yields prompts, receives the answer or the error of each call, and returns its result."""
-
-
-def converse(llm: Any, talk: Talk[T], *, schema: Schema | None = None, timeout: float | None = None) -> T:
-    """Carry out a conversation with a model; for the arguments see `ask`."""
-    answer: Any = None
-    while True:
-        try:
-            prompt = talk.send(answer)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        try:
-            answer = ask(llm, prompt, schema=schema, timeout=timeout)
-        except ModelError as error:
-            answer = error
-
-
-async def aconverse(
-    llm: Any,
-    talk: Talk[T],
-    *,
-    schema: Schema | None = None,
-    timeout: float | None = None,  # noqa: ASYNC109  (the twin of converse)
-) -> T:
-    """Async version of `converse`; see `aask`."""
-    answer: Any = None
-    while True:
-        try:
-            prompt = talk.send(answer)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        try:
-            answer = await aask(llm, prompt, schema=schema, timeout=timeout)
-        except ModelError as error:
-            answer = error
 
 
 def is_model(llm: Any) -> bool:

@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from pointsman.llm.model_answers import DefectError
 from pointsman.text import repair
 
 _DEEPEST = 24
@@ -77,10 +78,6 @@ class JsonPiece:
     cut: bool = False
 
 
-class TooMuchError(Exception):
-    """The text has more brackets than any answer."""
-
-
 class _NonsenseError(Exception):
     """The text is not JSON in any reading."""
 
@@ -93,7 +90,7 @@ def find_values(text: str) -> list[JsonPiece]:
     """Return every outermost object or list in a text, in order.
 
     Raises:
-        TooMuchError: there are thousands, or the text is crafted to be read repeatedly.
+        DefectError: there are thousands, or the text is crafted to be read repeatedly.
 
     >>> [found.value for found in find_values("Sure: {choice: 2, 'why': “best”,} or [1]")]
     [Object(pairs=(('choice', 2), ('why', 'best'))), [1]]
@@ -117,7 +114,7 @@ def find_values(text: str) -> list[JsonPiece]:
         else:
             values.append(JsonPiece(value, opener.start(), reader.position, reader.cut))
             position = reader.position
-    raise TooMuchError
+    raise DefectError("ambiguous", "it holds more brackets than an answer can have")
 
 
 class _JsonReader:

@@ -28,7 +28,6 @@ from pointsman.retrieval.decisions.named_sources import (
 from pointsman.retrieval.decisions.rerank_and_refuse import wants_rerank, with_refuser, with_reranker
 from pointsman.retrieval.decisions.user_stages import Stages, with_own_synonyms
 from pointsman.retrieval.fusion import LISTS
-from pointsman.retrieval.parallel_calls import Deadline, DualCall, Mode, Threads, describe, run, sync_and_async
 from pointsman.retrieval.plan.policy import measured
 from pointsman.retrieval.plan.recipe import Recipe, by_name, method_for
 from pointsman.retrieval.refine.base_refiner import BaseRefiner
@@ -38,6 +37,7 @@ from pointsman.retrieval.run.source import check_all_searchable
 from pointsman.retrieval.search import search, unanswered
 from pointsman.tools.audit_log import AuditLog, log_of
 from pointsman.tools.errors import InputError, RetrievalError, UnknownNameError, UnmetNeedError
+from pointsman.tools.parallel_calls import Deadline, DualCall, Mode, Threads, describe, run, sync_and_async
 from pointsman.tools.sync_and_async import in_thread
 from pointsman.values.reasons import Reason
 from pointsman.values.registry import STRATEGIES, STRATEGY_ALIASES, Registry

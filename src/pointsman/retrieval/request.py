@@ -14,12 +14,12 @@ from dataclasses import Field, dataclass, field, fields
 from datetime import date
 from typing import TYPE_CHECKING, Any, Final, Literal, NewType, Self, TypedDict
 
-from pointsman.retrieval.parallel_calls import Deadline
 from pointsman.retrieval.plan.policy import EFFORTS, EffortLimits, EffortName
 from pointsman.retrieval.refine.base_refiner import BaseRefiner
 from pointsman.text.unicode import compose
 from pointsman.text.written_syntax import SYNTAXES, Syntax
 from pointsman.tools.errors import InputError, UnknownNameError
+from pointsman.tools.parallel_calls import Deadline
 from pointsman.values.argument_checks import check_top_k
 from pointsman.values.filters import Filter, parse_optional
 from pointsman.values.registry import STRATEGY_ALIASES

@@ -16,7 +16,6 @@ import math
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from pointsman.retrieval.parallel_calls import Mode, Threads, run
 from pointsman.retrieval.run.journal import Journal
 from pointsman.retrieval.run.reading import reading_each
 from pointsman.retrieval.run.source import Source
@@ -46,6 +45,7 @@ from pointsman.retrieval.stages.question_to_lists import (
     transform,
 )
 from pointsman.text.designations import asked_months, designations
+from pointsman.tools.parallel_calls import Mode, Threads, run
 from pointsman.values.retrieval_context import RetrievalContext
 from pointsman.values.trace import Trace
 from pointsman.values.types import Plan, Query

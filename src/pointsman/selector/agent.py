@@ -11,15 +11,16 @@ import inspect
 import json
 import logging
 import re
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pointsman.llm.base_llm import Completion, aask, ask
-from pointsman.selector.base_selector import SelectorResult, ToolMetadata, as_choice, as_selector
+from pointsman.llm.base_llm import aask, ask
+from pointsman.selector.base_selector import SelectorResult, ToolMetadata, as_choice, as_selector, selecting
 from pointsman.tools.errors import InputError
-from pointsman.tools.sync_and_async import in_thread, wait_for
+from pointsman.tools.parallel_calls import DualCall, Mode, sync_and_async
+from pointsman.tools.sync_and_async import in_thread, settled
 from pointsman.values.argument_checks import check_count
 from pointsman.values.types import Query
 
@@ -223,8 +224,12 @@ class ReActAgent:
         self._observation_chars = check_count(observation_chars, "observation_chars")
         self._choices = [_metadata(tool) for tool in self.tools]
 
-    def run(self, task: str, *, cancelled: Callable[[], bool] = lambda: False) -> AgentResult:
+    async def _run(  # noqa: D417  (the public versions have no mode)
+        self, mode: Mode, task: str, *, cancelled: Callable[[], bool] = lambda: False
+    ) -> AgentResult:
         """Solve a task.
+
+        In `arun`, synchronous models and tools run in worker threads, and cancelling ends the run.
 
         Args:
             task: the task in words.
@@ -236,36 +241,7 @@ class ReActAgent:
             ModelError: the model failed.
             Exception: whatever the selector raises.
         """
-
-        async def ask_here(prompt: str) -> Completion:
-            return ask(self.llm, prompt)
-
-        async def call_here(tool: Tool, argument: object) -> object:
-            outcome = tool.call(argument)
-            return wait_for(_await_outcome, outcome) if inspect.isawaitable(outcome) else outcome
-
-        selection = self.selector.select(self._choices, _query(task))
-        try:
-            self._solve(task, selection, cancelled, ask_here, call_here).send(None)  # it waits for nothing
-        except StopIteration as end:
-            result: AgentResult = end.value
-            return result
-        raise RuntimeError("a run without asynchronous calls was suspended")
-
-    async def arun(self, task: str, *, cancelled: Callable[[], bool] = lambda: False) -> AgentResult:
-        """Async version of `run`: synchronous models and tools run in worker threads; cancelling ends the run."""
-        selection = await self.selector.aselect(self._choices, _query(task))
-        return await self._solve(task, selection, cancelled, partial(aask, self.llm), _acall)
-
-    async def _solve(
-        self,
-        task: str,
-        selection: SelectorResult,
-        is_cancelled: Callable[[], bool],
-        ask_model: Callable[[str], Coroutine[Any, Any, Completion]],
-        call: _CallTool,
-    ) -> AgentResult:
-        """Run the loop, for both twins: they differ in how they ask the model and call a tool."""
+        selection = await mode.one(selecting(self.selector, self._choices, _query(task)))
         tools = {self.tools[index].name: self.tools[index] for index in selection.inds} or {
             tool.name: tool for tool in self.tools
         }
@@ -275,19 +251,20 @@ class ReActAgent:
             return AgentResult(answer, tuple(steps), stopped, tuple(tools), selection)
 
         if self.llm is None:
-            if is_cancelled():
+            if cancelled():
                 return result(None, "cancelled")
-            steps.append(await self._act(_Action("", next(iter(tools)), task), tools, call))
+            steps.append(await self._act(_Action("", next(iter(tools)), task), tools, mode))
             return result(None, "tool_failed") if steps[0].error else result(steps[0].observation, "tool")
         for _ in range(self.max_steps):
-            if is_cancelled():
+            if cancelled():
                 return result(None, "cancelled")
-            reply = (await ask_model(self._turn(task, tools, steps))).text
+            question = self.llm, self._turn(task, tools, steps)
+            reply = (await mode.one(DualCall(partial(ask, *question), partial(aask, *question)))).text
             turn = _read(reply)
             if isinstance(turn, _Answer):
                 return result(turn.text, "answer")
             if isinstance(turn, _Action):
-                steps.append(await self._act(turn, tools, call))
+                steps.append(await self._act(turn, tools, mode))
                 continue
             is_retry = bool(steps) and steps[-1].tool is None
             steps.append(AgentStep(_cut(reply, self._observation_chars), None, None, turn, turn))
@@ -295,7 +272,9 @@ class ReActAgent:
                 return result(None, "malformed")
         return result(None, "max_steps")
 
-    async def _act(self, action: _Action, tools: Mapping[str, Tool], call: _CallTool) -> AgentStep:
+    run, arun = sync_and_async(_run)
+
+    async def _act(self, action: _Action, tools: Mapping[str, Tool], mode: Mode) -> AgentStep:
         """Call the tool that an action names; every failure becomes an observation."""
         tool = tools.get(action.tool)
         if tool is None:
@@ -304,7 +283,8 @@ class ReActAgent:
             error = tool.complaint(action.argument)
         if error is None and tool is not None:
             try:
-                text = _cut(_as_text(await call(tool, action.argument)), self._observation_chars)
+                call = DualCall(lambda: settled(tool.call(action.argument)), partial(_acall, tool, action.argument))
+                text = _cut(_as_text(await mode.one(call)), self._observation_chars)
                 return AgentStep(action.thought, tool.name, action.argument, text)
             except Exception as failure:  # reported to the model and kept in the step
                 log.info("tool %s failed", tool.name, exc_info=failure)
@@ -322,18 +302,11 @@ class ReActAgent:
         return re.sub(r"\{(?:tools|task|transcript)\}", lambda field: fields[field[0]], PROMPT)
 
 
-_CallTool = Callable[[Tool, object], Coroutine[Any, Any, object]]
-
-
 async def _acall(tool: Tool, argument: object) -> object:
     outcome = (
         tool.call(argument) if inspect.iscoroutinefunction(tool.function) else await in_thread(tool.call, argument)
     )
     return await outcome if inspect.isawaitable(outcome) else outcome
-
-
-async def _await_outcome(outcome: Any) -> object:
-    return await outcome
 
 
 def _query(task: str) -> Query:

@@ -13,9 +13,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 from pointsman.tools.errors import InputError
+from pointsman.tools.parallel_calls import DualCall
 from pointsman.tools.sync_and_async import Twins, in_thread, wait_for
 from pointsman.values.types import Query
 
@@ -221,6 +223,11 @@ def as_selector(selector: object) -> BaseSelector:
     if isinstance(selector, type) or not callable(getattr(selector, "select", None)):
         raise InputError(f"a selector has select(choices, query), {selector!r:.80} has not; subclass BaseSelector")
     return ForeignSelector(selector)
+
+
+def selecting(selector: BaseSelector, choices: Choices, query: Query | str) -> DualCall[SelectorResult]:
+    """Return the call that selects."""
+    return DualCall(partial(selector.select, choices, query), partial(selector.aselect, choices, query))
 
 
 class ForeignSelector(BaseSelector):

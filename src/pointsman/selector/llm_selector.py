@@ -8,7 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from pointsman.llm import prompt_templates
-from pointsman.llm.base_llm import Completion, Schema, Talk, aconverse, converse, object_schema
+from pointsman.llm.attempts import usable_answer
+from pointsman.llm.base_llm import Completion, Schema, object_schema
+from pointsman.llm.model_answers import DefectError
 from pointsman.selector.base_selector import (
     BaseSelector,
     Choices,
@@ -17,9 +19,11 @@ from pointsman.selector.base_selector import (
     SingleSelection,
     ToolMetadata,
     as_selector,
+    selecting,
 )
 from pointsman.selector.selection_answers import Parsed, parse_selection
 from pointsman.tools.errors import InputError, ModelError
+from pointsman.tools.parallel_calls import Mode, sync_and_async
 from pointsman.values.types import Query
 
 _log = logging.getLogger(__name__)
@@ -100,114 +104,71 @@ class LLMSelector(BaseSelector):
         )
         return f"{prompt}\n{prompts.none}" if self.allow_abstain else prompt
 
-    def select(self, choices: Choices, query: Query | str) -> SelectorResult:
+    async def _select(self, mode: Mode, choices: Choices, query: Query | str) -> SelectorResult:
         """Ask the model; see the class.
 
         Raises:
             ModelError: no answer was usable, and the fallback is ``"raise"``.
         """
-        attempts = _SelectionAttempts(self, choices, query)
-        converse(self.llm, attempts.talk(), schema=attempts.schema, timeout=self.timeout)
-        if attempts.result is None and isinstance(self.fallback, BaseSelector):
-            return attempts.delegate(self.fallback.select(choices, query))
-        return attempts.result or attempts.by_policy()
-
-    async def aselect(self, choices: Choices, query: Query | str) -> SelectorResult:
-        """Async version of `select`; uses ``acomplete`` if the model has it."""
-        attempts = _SelectionAttempts(self, choices, query)
-        await aconverse(self.llm, attempts.talk(), schema=attempts.schema, timeout=self.timeout)
-        if attempts.result is None and isinstance(self.fallback, BaseSelector):
-            return attempts.delegate(await self.fallback.aselect(choices, query))
-        return attempts.result or attempts.by_policy()
-
-
-class _SelectionAttempts:
-    """Shared logic of ``select`` and ``aselect``: what to ask next and how to combine the answers."""
-
-    def __init__(self, selector: LLMSelector, choices: Choices, query: Query | str) -> None:
-        self.selector = selector
-        self.choices = [choice for choice in choices if isinstance(choice, ToolMetadata)]  # all of them: see the base
+        options = [choice for choice in choices if isinstance(choice, ToolMetadata)]  # all of them: see the base
         question = Query.of(query)
-        self.prompts = prompt_templates.for_language_of(question.text, selector.prompts)
-        texts = selector._build_choices_text(self.choices)  # noqa: SLF001  (this class is a part of the selector)
-        prompt = selector._build_prompt(texts, question, len(self.choices))  # noqa: SLF001
-        self.first_prompt = self.prompt = prompt
-        self.parse: Callable[[str], SelectorResult] | None = getattr(selector, "_parse_response", None)
-        self.schema = None if self.parse else _schema(len(self.choices), selector)
-        self.attempts_left = 1 + selector.retries
-        self.result: SelectorResult | None = None
-        self.named: tuple[SingleSelection, ...] = ()  # from an answer whose only defect is naming too many
-        self.complaint = ""
-        self.error: ModelError | None = None
+        prompt = self._build_prompt(self._build_choices_text(options), question, len(options))
+        parse: Callable[[str], SelectorResult] | None = getattr(self, "_parse_response", None)
+        named: tuple[SingleSelection, ...] = ()  # in an answer whose only defect is naming too many
 
-    def talk(self) -> Talk[None]:
-        while self.result is None and self.attempts_left > 0:
-            answer = yield self.prompt
-            if isinstance(answer, ModelError):
-                self.error = answer
-                self._ask_again("failed", str(answer))
-            else:
-                self.hear(answer)
-
-    def hear(self, answer: Completion) -> None:
-        text = answer.text_or_json
-        if self.parse is not None:
-            self.result = self.parse(text)
-            return
-        selector = self.selector
-        reading = parse_selection(
-            text,
-            self.choices,
-            max_outputs=selector.max_outputs,
-            is_list=selector.select_multi,
-            allow_none=selector.allow_abstain,
-            prompt=self.prompt,
-        )
-        if reading.defect is None:
-            self.result = _result(reading)
+        def read(answer: Completion, asked: str) -> SelectorResult:
+            nonlocal named
+            if parse is not None:
+                return parse(answer.text_or_json)
+            reading = parse_selection(
+                answer.text_or_json,
+                options,
+                max_outputs=self.max_outputs,
+                is_list=self.select_multi,
+                allow_none=self.allow_abstain,
+                prompt=asked,
+            )
+            if reading.defect is not None:
+                named = reading.named or named
+                raise DefectError(reading.defect, reading.detail)
             if reading.repairs:
                 _log.debug("read a model's answer generously: %s", "; ".join(reading.repairs))
+            return _result(reading)
+
+        try:
+            return await usable_answer(
+                mode,
+                self.llm,
+                prompt,
+                read,
+                tries=1 + self.retries,
+                corrections=prompt_templates.for_language_of(question.text, self.prompts),
+                schema=None if parse else _schema(len(options), self),
+                timeout=self.timeout,
+                count=len(options),
+                most=self.max_outputs,
+            )
+        except ModelError as error:
+            complaint, fallback = error, self.fallback
+        if named:
+            note = f"kept the first {self.max_outputs} of the {len(named)} choices that the model named"
+            return _result(Parsed(named[: self.max_outputs], (note,)))
+        if fallback == "raise":
+            raise ModelError(f"no usable selection from the model: {complaint}") from complaint.__cause__
+        if isinstance(fallback, BaseSelector):
+            policy = type(fallback).__name__
+            result = await mode.one(selecting(fallback, choices, query))
         else:
-            self.named = reading.named or self.named
-            self._ask_again(reading.defect.value, f"{reading.defect.value}: {reading.detail}")
+            policy = fallback
+            message = "default to first option" if policy == "first" else "every option is kept"
+            reason = f"Parse error, {message} ({complaint})"
+            result = SelectorResult(
+                [SingleSelection(i, reason) for i in range(1 if policy == "first" else len(options))]
+            )
+        _log.warning("LLMSelector falls back to %s: %s", policy, complaint)
+        return replace(result, fallback=Fallback(str(complaint), policy))
 
-    def _ask_again(self, problem: str, complaint: str) -> None:
-        self.attempts_left -= 1
-        self.complaint = complaint
-        if self.named and not self.attempts_left:
-            limit = self.selector.max_outputs
-            note = f"kept the first {limit} of the {len(self.named)} choices that the model named"
-            self.result = _result(Parsed(self.named[:limit], (note,)))
-            return
-        _log.info("a model's answer cannot be followed (%s); %d more attempts", complaint, self.attempts_left)
-        words = self.prompts.problems.get(problem, problem)
-        counts = {"count": len(self.choices), "most": self.selector.max_outputs}
-        correction = prompt_templates.corrected(self.first_prompt, self.prompts.retry, words, **counts)
-        self.prompt = self.first_prompt if problem == "failed" else correction
-
-    def delegate(self, result: SelectorResult) -> SelectorResult:
-        """Return another selector's result, marked as a fallback."""
-        policy = type(self.selector.fallback).__name__
-        _log.warning("LLMSelector falls back to %s: %s", policy, self.complaint)
-        return replace(result, fallback=Fallback(self.complaint, policy))
-
-    def by_policy(self) -> SelectorResult:
-        """Return the result of the named fallback policy.
-
-        Raises:
-            ModelError: the policy is ``"raise"``.
-        """
-        policy = str(self.selector.fallback)
-        if policy == "raise":
-            raise ModelError(f"no usable selection from the model: {self.complaint}") from self.error
-        _log.warning("LLMSelector falls back to %r: %s", policy, self.complaint)
-        first = policy == "first"
-        message = "default to first option" if first else "every option is kept"
-        indices = range(1 if first else len(self.choices))
-        return SelectorResult(
-            [SingleSelection(index, f"Parse error, {message} ({self.complaint})") for index in indices],
-            fallback=Fallback(self.complaint, policy),
-        )
+    select, aselect = sync_and_async(_select)
 
 
 def _result(reading: Parsed) -> SelectorResult:

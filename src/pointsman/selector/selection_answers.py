@@ -17,8 +17,8 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-from pointsman.llm.loose_json import Cut, JsonPiece, Object, TooMuchError, find_values, literal
-from pointsman.llm.model_answers import UnfinishedThoughtError, after_thinking, without_fences
+from pointsman.llm.loose_json import Cut, JsonPiece, Object, find_values, literal
+from pointsman.llm.model_answers import DefectError, after_thinking, without_fences
 from pointsman.selector.base_selector import SingleSelection, ToolMetadata
 from pointsman.selector.prose_choices import AMBIGUOUS, Names, ProseVerdict, read_prose
 from pointsman.text import fold, repair
@@ -111,8 +111,9 @@ def parse_selection(
     try:
         picks = reader.read(_without_echo(repair(text), repair(prompt)))
         selections = reader.finish(picks)
-    except _DefectError as error:
-        return Parsed((), tuple(dict.fromkeys(reader.repairs)), error.defect, str(error), error.named)
+    except DefectError as error:
+        repairs, named = tuple(dict.fromkeys(reader.repairs)), getattr(error, "named", ())
+        return Parsed((), repairs, Defect(error.problem), error.detail, named)
     return Parsed(selections, tuple(dict.fromkeys(reader.repairs)))
 
 
@@ -120,7 +121,7 @@ def _without_echo(text: str, prompt: str) -> str:
     """Return what an answer says beyond the prompt that it repeats, whole or cut off.
 
     Raises:
-        _DefectError: nothing is left.
+        DefectError: nothing is left.
     """
     answer, question = " ".join(text.strip(" \n`~>\"'").split()), " ".join(prompt.split())
     if not answer or not question:
@@ -129,14 +130,14 @@ def _without_echo(text: str, prompt: str) -> str:
     if question.startswith(answer) or (
         answer in question and not in_one_line
     ):  # one line alone may quote the chosen option
-        raise _DefectError(Defect.NO_ANSWER, "it repeats the prompt")
+        raise DefectError(Defect.NO_ANSWER, "it repeats the prompt")
     return answer.removeprefix(question) if answer.startswith(question) else text
 
 
-class _DefectError(Exception):
-    def __init__(self, defect: Defect, detail: str, named: tuple[SingleSelection, ...] = ()) -> None:
-        super().__init__(detail)
-        self.defect, self.named = defect, named
+class _UnrankedError(DefectError):
+    def __init__(self, detail: str, named: tuple[SingleSelection, ...]) -> None:
+        super().__init__(Defect.TOO_MANY, detail)
+        self.named = named
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,13 +191,10 @@ class _Reader:
     def read(self, text: str) -> _Picks:
         """Return the named options, unchecked."""
         text = self.answer(text)
-        try:
-            values = find_values(text)
-            if not values and '\\"' in text:
-                # JSON inside of a JSON string
-                values = find_values(text := text.replace('\\"', '"'))
-        except TooMuchError:
-            raise _DefectError(Defect.AMBIGUOUS, "it holds more brackets than an answer can have") from None
+        values = find_values(text)
+        if not values and '\\"' in text:
+            # JSON inside of a JSON string
+            values = find_values(text := text.replace('\\"', '"'))
         prose = without_fences(_remove(text, values)).strip()
         answers = [
             (value, picks)
@@ -208,17 +206,14 @@ class _Reader:
                 self.repairs.append("JSON inside of other text")
             return self.combine(text, answers)
         if values and values[-1].cut and not _plain_list(values[-1].value):
-            raise _DefectError(Defect.TRUNCATED, "the JSON ends before it names an option")
+            raise DefectError(Defect.TRUNCATED, "the JSON ends before it names an option")
         return self.prose(text)
 
     def answer(self, text: str) -> str:
         """Return the text without the model's thinking."""
-        try:
-            answer = after_thinking(text)
-        except UnfinishedThoughtError:
-            raise _DefectError(Defect.TRUNCATED, "the reasoning is there, the answer is not") from None
+        answer = after_thinking(text)
         if not answer.strip():
-            raise _DefectError(Defect.EMPTY, "there is no text")
+            raise DefectError(Defect.EMPTY, "there is no text")
         if len(answer) == len(text):
             return text
         self.repairs.append("reasoning before the answer")
@@ -236,7 +231,7 @@ class _Reader:
         if _LAST_WORD.search(gaps[-1]):
             self.repairs.append("the last of several answers, which is called final")
             return answers[-1][1]
-        raise _DefectError(Defect.AMBIGUOUS, f"it gives {len(distinct_answers)} different answers")
+        raise DefectError(Defect.AMBIGUOUS, f"it gives {len(distinct_answers)} different answers")
 
     def container(self, value: JsonPiece) -> _Picks | None:
         self.cut_off = value.cut
@@ -246,7 +241,7 @@ class _Reader:
         items = _open_list(value.value)
         is_whole = items is None or (picks and isinstance(items[0], Object) and len(items) <= len(picks))
         if not is_whole and len(picks) < max(2, self.max_outputs):
-            raise _DefectError(Defect.TRUNCATED, "the list ends before it is complete")
+            raise DefectError(Defect.TRUNCATED, "the list ends before it is complete")
         self.repairs.append("JSON cut off after the choice")
         return picks
 
@@ -293,7 +288,7 @@ class _Reader:
         reading = read_prose(text, self.names)
         self.repairs.append("words in place of a number")
         if reading.verdict is ProseVerdict.AMBIGUOUS:
-            raise _DefectError(Defect.AMBIGUOUS, f"{text.strip()!r:.80} can mean more than one option")
+            raise DefectError(Defect.AMBIGUOUS, f"{text.strip()!r:.80} can mean more than one option")
         if reading.verdict is ProseVerdict.NONE:
             return _NO_PICKS
         return tuple(map(_Pick, reading.numbers)) if reading.numbers else None
@@ -311,11 +306,11 @@ class _Reader:
         value = literal(raw.strip())
         if isinstance(value, int) and not isinstance(value, bool):
             if 0 < value * 10 <= self.names.count:
-                raise _DefectError(Defect.TRUNCATED, f"it ends within a number that begins with {value}")
+                raise DefectError(Defect.TRUNCATED, f"it ends within a number that begins with {value}")
             return (_Pick(value),)
         number = self.names.lookup(raw)
         if number is None or self.names.extends(raw):
-            raise _DefectError(Defect.TRUNCATED, f"it ends within {raw!r:.80}")
+            raise DefectError(Defect.TRUNCATED, f"it ends within {raw!r:.80}")
         return (_Pick(number),)
 
     def list(self, values: list[Any]) -> _Picks | None:
@@ -351,7 +346,7 @@ class _Reader:
             return self.mapping(value)
         non_empty = [picks for picks in readings if picks]
         if len({frozenset(pick.number for pick in picks) for picks in non_empty}) > 1:
-            raise _DefectError(Defect.AMBIGUOUS, "its fields name different options")
+            raise DefectError(Defect.AMBIGUOUS, "its fields name different options")
         if not non_empty:
             return _NO_PICKS
         details = {role: next(iter(by_role.get(role, ())), None) for role in ("reason", "score", "rank")}
@@ -395,7 +390,7 @@ class _Reader:
         if fold(without_fences(text).strip(" \n.。!\"'`*")) in _NO_CHOICE:
             return _NO_PICKS
         if len(text) > _LONGEST_PROSE:
-            raise _DefectError(Defect.NO_ANSWER, f"it is {len(text)} characters of prose")
+            raise DefectError(Defect.NO_ANSWER, f"it is {len(text)} characters of prose")
         if picks := self.described(without_fences(text)):
             return picks
         reading = read_prose(text, self.names)
@@ -407,21 +402,21 @@ class _Reader:
             case ProseVerdict.NONE:
                 return _NO_PICKS
             case ProseVerdict.AMBIGUOUS:
-                raise _DefectError(Defect.AMBIGUOUS, "it can be read as more than one answer")
+                raise DefectError(Defect.AMBIGUOUS, "it can be read as more than one answer")
             case ProseVerdict.REFUSAL:
-                raise _DefectError(Defect.REFUSAL, "the model declines to answer")
+                raise DefectError(Defect.REFUSAL, "the model declines to answer")
             case ProseVerdict.NOTHING:
-                raise _DefectError(Defect.NO_ANSWER, "it names no option")
+                raise DefectError(Defect.NO_ANSWER, "it names no option")
 
     def finish(self, picks: _Picks) -> tuple[SingleSelection, ...]:
         """Return the picks as selections if they are distinct, exist, and are not too many."""
         if not picks:
             if not self.allow_none:
                 defect = Defect.EMPTY if self.empty_list else Defect.NONE_NOT_ALLOWED
-                raise _DefectError(defect, "it chooses none of the options")
+                raise DefectError(defect, "it chooses none of the options")
             return ()
         if any(pick.number == AMBIGUOUS for pick in picks):
-            raise _DefectError(Defect.AMBIGUOUS, "its answer fits more than one option")
+            raise DefectError(Defect.AMBIGUOUS, "its answer fits more than one option")
         distinct = tuple({pick.number: pick for pick in reversed(picks)}.values())[::-1]
         if len(distinct) < len(picks):
             self.repairs.append("an option named twice")
@@ -437,7 +432,7 @@ class _Reader:
             return picks
         listing = ", ".join("an unknown name" if number >= _TOO_LARGE else str(number) for number in missing[:5])
         if not self.is_list or not valid or min(missing) < 1:
-            raise _DefectError(Defect.OUT_OF_RANGE, f"there is no option {listing}; there are {self.names.count}")
+            raise DefectError(Defect.OUT_OF_RANGE, f"there is no option {listing}; there are {self.names.count}")
         self.repairs.append(f"dropped {listing}: no such option")
         return valid
 
@@ -452,9 +447,9 @@ class _Reader:
                 self.repairs.append(f"kept the best {self.max_outputs} of {len(picks)} by the model's own ranking")
                 return tuple(pick for _, pick in by_score[: self.max_outputs])
         if not self.is_list:
-            raise _DefectError(Defect.AMBIGUOUS, f"it names {len(picks)} options where one was asked for")
+            raise DefectError(Defect.AMBIGUOUS, f"it names {len(picks)} options where one was asked for")
         detail = f"it names {len(picks)} options where at most {self.max_outputs} may be"
-        raise _DefectError(Defect.TOO_MANY, detail, _selections(picks))
+        raise _UnrankedError(detail, _selections(picks))
 
 
 def _bare(text: str) -> str:
@@ -491,7 +486,7 @@ def _open_list(value: Any) -> list[Any] | None:
 def _inner_value(text: str) -> JsonPiece | None:
     try:
         values = find_values(text)
-    except TooMuchError:
+    except DefectError:
         return None
     return values[0] if len(values) == 1 else None
 

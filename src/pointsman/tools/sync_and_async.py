@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextvars
+import inspect
 import os
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -112,6 +113,33 @@ def wait_for(function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwa
     except RuntimeError:
         return anyio.run(call)
     return ThreadPoolExecutor(1, "wait-for").submit(anyio.run, call).result()
+
+
+def settled(value: T | Awaitable[T]) -> T:
+    """Return a value; if it is awaitable, wait for it."""
+    if not inspect.isawaitable(value):
+        return value
+
+    async def wait() -> T:
+        return await value
+
+    return wait_for(wait)
+
+
+async def await_each(calls: Iterable[Callable[[], Awaitable[object]]], at_once: int) -> None:
+    """Await calls, at most so many at the same time; an error of one ends the others, and is raised."""
+    slots = anyio.CapacityLimiter(at_once)
+
+    async def await_call(call: Callable[[], Awaitable[object]]) -> None:
+        async with slots:
+            await call()
+
+    try:
+        async with anyio.create_task_group() as group:
+            for call in calls:
+                group.start_soon(await_call, call)
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
 
 
 def limited(call: Callable[[], T], seconds: float | None, name: str, late: Callable[[float], Exception]) -> T:

@@ -14,7 +14,7 @@ import anyio  # its limiter is loaded when it is first used: that takes 20 ms
 from anyio import to_thread
 from anyio.lowlevel import RunVar
 
-from pointsman.retrieval.parallel_calls import Tasks, Threads, run
+from pointsman.tools.parallel_calls import Tasks, Threads, run
 from pointsman.tools.sync_and_async import in_thread
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pointsman.retrieval.judge.relevance import Relevance, shipped
-from pointsman.retrieval.parallel_calls import Breaker, Deadline
 from pointsman.retrieval.plan.policy import Policy, measured
 from pointsman.retrieval.refine.base_refiner import BaseRefiner
 from pointsman.retrieval.refine.rerank.foreign_reranker import as_refiner
 from pointsman.retrieval.retrievers.hybrid_retriever import TIMEOUT
 from pointsman.retrieval.run.candidates import DEPTH
 from pointsman.tools.errors import InputError
+from pointsman.tools.parallel_calls import Breaker, Deadline
 from pointsman.values.argument_checks import check_top_k
 from pointsman.values.registry import STRATEGY_ALIASES
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 from pointsman.retrieval.fusion import LISTS, OWN
 from pointsman.retrieval.judge.kept_calibrations import MOST_HITS
 from pointsman.retrieval.judge.relevance import shipped
-from pointsman.retrieval.parallel_calls import Breaker
 from pointsman.retrieval.retrievers.foreign_retriever import as_retriever
 from pointsman.retrieval.run.branches import Branch, RetrieverBranch, SourceBranch, unique_names
 from pointsman.retrieval.run.candidates import DEPTH
 from pointsman.retrieval.run.source import Source
 from pointsman.tools.errors import InputError, UnknownNameError
+from pointsman.tools.parallel_calls import Breaker
 from pointsman.values.reasons import Reason
 from pointsman.values.types import Decision, Plan
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pointsman.retrieval.parallel_calls import Mode, sync_and_async
+from pointsman.tools.parallel_calls import Mode, sync_and_async
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

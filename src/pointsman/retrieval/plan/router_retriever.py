@@ -7,15 +7,22 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from pointsman.retrieval.parallel_calls import Deadline, DualCall, Mode, describe, sync_and_async
 from pointsman.retrieval.plan.routers import image_cue
 from pointsman.retrieval.retrievers.base_retriever import BaseRetriever
 from pointsman.retrieval.retrievers.foreign_retriever import as_retriever
 from pointsman.retrieval.retrievers.hybrid_retriever import TIMEOUT
 from pointsman.retrieval.run.candidates import hits_of
 from pointsman.retrieval.run.merged_results import RetrieverResults, together
-from pointsman.selector.base_selector import BaseSelector, SelectorResult, SingleSelection, ToolMetadata, as_selector
+from pointsman.selector.base_selector import (
+    BaseSelector,
+    SelectorResult,
+    SingleSelection,
+    ToolMetadata,
+    as_selector,
+    selecting,
+)
 from pointsman.tools.errors import InputError, RetrievalError
+from pointsman.tools.parallel_calls import Deadline, DualCall, Mode, describe, sync_and_async
 from pointsman.tools.sync_and_async import in_thread
 from pointsman.values.argument_checks import check_top_k
 from pointsman.values.retrieval_context import Hits
@@ -47,11 +54,19 @@ class Routed(Generic[T]):
 
 
 class _Switch(Generic[T]):
-    """Described choices, a selector, and an action for a chosen one; shared by the classes below."""
+    """Described options, a selector, and an action for a chosen one; shared by the classes below."""
 
     def __init__(
-        self, kind: str, names: Sequence[str], descriptions: Sequence[str], count: int, selector: BaseSelector
+        self,
+        kind: str,
+        options: Sequence[Any],
+        descriptions: Sequence[str],
+        selector: BaseSelector,
+        names: Sequence[str],
+        limit: float | None,
     ) -> None:
+        Deadline(limit)
+        count = len(options)
         if not count:
             raise InputError(f"give at least one {kind}")
         for option, values in (("descriptions", descriptions), ("names", names)):
@@ -59,30 +74,20 @@ class _Switch(Generic[T]):
                 raise InputError(f"{count} {kind}s need {count} {option}, one each, not {values!r:.80}")
         if len(set(names)) < count:
             raise InputError(f"names differ from one another; {list(names)!r:.200} don't")
-        self.kind, self.selector = kind, as_selector(selector)
+        self.kind, self.options, self.limit, self.selector = kind, options, limit, as_selector(selector)
         self.choices = tuple(ToolMetadata(name, text) for name, text in zip(names, descriptions, strict=True))
 
-    async def follow(
-        self,
-        mode: Mode,
-        query: Query,
-        ask: Callable[[int], DualCall[T]],
-        limit: float | None,
-    ) -> Routed[T]:
+    async def follow(self, mode: Mode, query: Query, ask: Callable[[Any], DualCall[T]]) -> Routed[T]:
         """Select, and call every chosen one, in parallel if there are several; a single one raises its own error."""
-        selection = await mode.one(
-            DualCall(
-                partial(self.selector.select, self.choices, query), partial(self.selector.aselect, self.choices, query)
-            )
-        )
-        indexes = selection.inds
+        selection = await mode.one(selecting(self.selector, self.choices, query))
+        indexes, calls = selection.inds, [ask(self.options[index]) for index in selection.inds]
         for chosen in selection.selections:
             log.info("chose %s %s: %s", self.kind, self.choices[chosen.index].name, chosen.reason)
         if len(indexes) == 1:
-            return Routed(selection, {self.choices[indexes[0]].name: await mode.one(ask(indexes[0]))})
+            return Routed(selection, {self.choices[indexes[0]].name: await mode.one(calls[0])})
         answers: dict[str, T] = {}
         failures: dict[str, Exception] = {}
-        outcomes = await mode.all([ask(index) for index in indexes], limit) if indexes else []
+        outcomes = await mode.all(calls, self.limit) if calls else []
         for index, outcome in zip(indexes, outcomes, strict=True):
             name = self.choices[index].name
             if outcome.error is not None:
@@ -122,38 +127,31 @@ class RouterRetriever(BaseRetriever):
         timeout: float | None = TIMEOUT,
     ) -> None:
         self.retrievers = tuple(map(as_retriever, retrievers))
-        Deadline(timeout)
-        self._timeout = timeout
         names = [f"retriever_{number}" for number in range(len(self.retrievers))] if names is None else names
-        self._switch: _Switch[list[Hit]] = _Switch("retriever", names, descriptions, len(self.retrievers), selector)
+        self._switch = _Switch[list[Hit]]("retriever", self.retrievers, descriptions, selector, names, timeout)
         self.selector, self.descriptions = self._switch.selector, tuple(descriptions)
 
-    def retrieve(self, query: str | Query, top_k: int = 10) -> Hits:
+    async def _retrieve(self, mode: Mode, query: str | Query, top_k: int = 10) -> Hits:
         """Return at most ``top_k`` hits, best first; see ``routed`` for their origin.
 
         Raises:
             RetrievalError: several were chosen and all of them failed; it carries every error.
         """
-        return _fuse_answers(self.routed(query, top_k), top_k)
+        return _fuse_answers(await self._routed(mode, query, top_k), top_k)
 
-    async def aretrieve(self, query: str | Query, top_k: int = 10) -> Hits:
-        """Async version of `retrieve`."""
-        return _fuse_answers(await self.arouted(query, top_k), top_k)
+    retrieve, aretrieve = sync_and_async(_retrieve)
 
     async def _routed(self, mode: Mode, query: str | Query, top_k: int = 10) -> Routed[list[Hit]]:
         """Return the selection, the hits of each chosen retriever, and the failures."""
-        query = Query.of(query)
+        question = Query.of(query)
         check_top_k(top_k)
-        return await self._switch.follow(mode, query, self._asking(query, top_k), self._timeout)
+
+        def ask(retriever: Retriever) -> DualCall[list[Hit]]:
+            return DualCall(partial(retriever.retrieve, question, top_k), partial(retriever.aretrieve, question, top_k))
+
+        return await self._switch.follow(mode, question, ask)
 
     routed, arouted = sync_and_async(_routed)
-
-    def _asking(self, query: Query, top_k: int) -> Callable[[int], DualCall[list[Hit]]]:
-        def ask(index: int) -> DualCall[list[Hit]]:
-            retriever = self.retrievers[index]
-            return DualCall(lambda: retriever.retrieve(query, top_k), lambda: retriever.aretrieve(query, top_k))
-
-        return ask
 
 
 def _fuse_answers(answers: Routed[list[Hit]], top_k: int) -> Hits:
@@ -229,13 +227,11 @@ class MultiIndexQueryEngine:
         timeout: float | None = 10 * TIMEOUT,
     ) -> None:
         self.query_engines = tuple(query_engines)
-        Deadline(timeout)
-        self._timeout = timeout
         for engine in self.query_engines:
             if not callable(getattr(engine, "query", None)):
                 raise InputError(f"a query engine has a method query(str), {engine!r:.80} has not")
         names = [f"index_{number}" for number in range(len(self.query_engines))] if names is None else names
-        self._switch: _Switch[Any] = _Switch("query engine", names, descriptions, len(self.query_engines), selector)
+        self._switch = _Switch[Any]("query engine", self.query_engines, descriptions, selector, names, timeout)
         self.selector, self.descriptions = self._switch.selector, tuple(descriptions)
 
     async def _query(self, mode: Mode, query: str | Query) -> Any:
@@ -254,20 +250,14 @@ class MultiIndexQueryEngine:
     async def _routed(self, mode: Mode, query: str | Query) -> Routed[Any]:
         """Return the selection, the response of each chosen engine, and the failures."""
         question = Query.of(query)
-        return await self._switch.follow(mode, question, self._asking(question), self._timeout)
+
+        def ask(engine: Any) -> DualCall[Any]:
+            aquery = getattr(engine, "aquery", None) or partial(in_thread, engine.query)
+            return DualCall(partial(engine.query, question.text), partial(aquery, question.text))
+
+        return await self._switch.follow(mode, question, ask)
 
     routed, arouted = sync_and_async(_routed)
-
-    def _asking(self, query: Query) -> Callable[[int], DualCall[Any]]:
-        def ask(index: int) -> DualCall[Any]:
-            engine = self.query_engines[index]
-            aquery = getattr(engine, "aquery", None)
-            return DualCall(
-                lambda: engine.query(query.text),
-                lambda: aquery(query.text) if aquery is not None else in_thread(engine.query, query.text),
-            )
-
-        return ask
 
 
 def _response(answers: Routed[Any]) -> Any:

@@ -23,11 +23,19 @@ import numpy as np
 
 from pointsman.retrieval.fusion import CosineSpread
 from pointsman.retrieval.plan.dataset_sketch import Sketch
-from pointsman.selector.base_selector import BaseSelector, Fallback, SelectorResult, ToolMetadata, as_selector
+from pointsman.selector.base_selector import (
+    BaseSelector,
+    Fallback,
+    SelectorResult,
+    ToolMetadata,
+    as_selector,
+    selecting,
+)
 from pointsman.text.grammar import IMAGE as IMAGE_WORDS
 from pointsman.text.grammar import plain
 from pointsman.tools.errors import InputError, StoreError
 from pointsman.tools.json_forms import form_of
+from pointsman.tools.parallel_calls import Mode, sync_and_async
 from pointsman.tools.sync_and_async import Twins, in_thread, wait_for
 from pointsman.values.types import Query
 
@@ -177,16 +185,18 @@ class SelectorRouter(BaseRouter):
     def __init__(self, selector: BaseSelector) -> None:
         self.selector = as_selector(selector)
 
-    def decide(self, query: str | Query, datasets: Sequence[Source]) -> RouteDecision:
+    async def _decide(self, mode: Mode, query: str | Query, datasets: Sequence[Source]) -> RouteDecision:
         """Return the selector's choice."""
-        return _decision_of(self.selector.select(_choices(datasets), query), datasets)
+        choices = [ToolMetadata(dataset.name, dataset.description) for dataset in datasets]
+        return _decision_of(await mode.one(selecting(self._selector(len(choices)), choices, query)), datasets)
 
-    async def adecide(self, query: str | Query, datasets: Sequence[Source]) -> RouteDecision:
-        """Async version of `decide`."""
-        return _decision_of(await self.selector.aselect(_choices(datasets), query), datasets)
+    decide, adecide = sync_and_async(_decide)
+
+    def _selector(self, count: int) -> BaseSelector:  # noqa: ARG002  (used by the subclass)
+        return self.selector
 
 
-class LLMRouter(BaseRouter):
+class LLMRouter(SelectorRouter):
     """Shows a language model each dataset as a numbered tool and follows the numbers it answers with.
 
     ``[1]``, ``[1, 3]``, names and prose are parsed, and repaired or requested again, as by `LLMSelector`. A number that
@@ -201,23 +211,11 @@ class LLMRouter(BaseRouter):
     def __init__(self, llm: LLM, max_outputs: int | None = None, **options: Any) -> None:
         self.llm, self._max_outputs, self._options = llm, max_outputs, {"fallback": "all", **options}
 
-    def decide(self, query: str | Query, datasets: Sequence[Source]) -> RouteDecision:
-        """Return the model's choice."""
-        return _decision_of(self._selector(len(datasets)).select(_choices(datasets), query), datasets)
-
-    async def adecide(self, query: str | Query, datasets: Sequence[Source]) -> RouteDecision:
-        """Async version of `decide`."""
-        return _decision_of(await self._selector(len(datasets)).aselect(_choices(datasets), query), datasets)
-
     def _selector(self, count: int) -> BaseSelector:
         from pointsman.selector.llm_selector import LLMSelector
 
         limit = min(self._max_outputs or count, count)
         return LLMSelector(self.llm, select_multi=True, max_outputs=limit, allow_abstain=True, **self._options)
-
-
-def _choices(datasets: Sequence[Source]) -> list[ToolMetadata]:
-    return [ToolMetadata(dataset.name, dataset.description) for dataset in datasets]
 
 
 def _decision_of(result: SelectorResult, datasets: Sequence[Source]) -> RouteDecision:

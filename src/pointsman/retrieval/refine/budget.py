@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.llm.base_llm import ACCOUNT, BookedCall, Completion
-from pointsman.retrieval.parallel_calls import Breaker, Deadline
 from pointsman.tools.errors import InputError, ModelError
+from pointsman.tools.parallel_calls import Breaker, Deadline
 from pointsman.tools.sync_and_async import set_within
 from pointsman.values.argument_checks import is_number
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pointsman.retrieval.retrievers.base_retriever import BaseRetriever
 from pointsman.retrieval.run.candidates import DEPTH
 from pointsman.tools.errors import InputError, PointsmanError
-from pointsman.tools.sync_and_async import in_thread, wait_for
+from pointsman.tools.sync_and_async import in_thread, settled, wait_for
 from pointsman.values.argument_checks import check_top_k
 from pointsman.values.retrieval_context import Hits
 from pointsman.values.types import Document, Hit, Provenance, Query
@@ -102,9 +102,7 @@ class ForeignRetriever(BaseRetriever):
         if method is None:
             return wait_for(self.aretrieve, query, top_k, **options)
         try:
-            answer = self._call(method, query.text, depth, options)
-            if inspect.isawaitable(answer):
-                answer = wait_for(_waited_for, answer)
+            answer = settled(self._call(method, query.text, depth, options))
         except Exception as error:
             raise failed(self.retriever, error) from error
         return self._hits(answer, query, top_k, depth)
@@ -252,10 +250,6 @@ def _can_call(source: object, name: str, *positional: Any, **keywords: Any) -> b
     except ValueError:  # some built-in functions tell no signature
         return True
     return True
-
-
-async def _waited_for(answer: Any) -> Any:
-    return await answer
 
 
 def _depth(query: str | Query, top_k: int) -> int:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from uuid import uuid4
 
 from pointsman.retrieval.fusion import FusionMethod, fuse
-from pointsman.retrieval.parallel_calls import Breaker, Deadline, Mode, describe, sync_and_async
 from pointsman.retrieval.retrievers.base_retriever import BaseRetriever
 from pointsman.retrieval.retrievers.foreign_retriever import ForeignRetriever, as_retriever
 from pointsman.retrieval.run.branches import Question, RetrieverBranch, ask, nothing_answered, unique_names
@@ -25,6 +24,7 @@ from pointsman.retrieval.run.candidates import DEPTH, hits_of
 from pointsman.retrieval.run.journal import Journal
 from pointsman.retrieval.run.merged_results import together
 from pointsman.tools.errors import CorruptStoreError, InputError, RetrievalError
+from pointsman.tools.parallel_calls import Breaker, Deadline, Mode, describe, sync_and_async
 from pointsman.tools.sync_and_async import async_twin, in_thread
 from pointsman.values.argument_checks import check_top_k
 from pointsman.values.retrieval_context import Hits

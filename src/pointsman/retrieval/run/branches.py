@@ -11,12 +11,12 @@ from operator import attrgetter, itemgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from pointsman.retrieval.parallel_calls import Breaker, DualCall, Mode, Outcome, describe, reporting
 from pointsman.retrieval.run.candidates import KeyOf, Results, ScoreGap, StoreResults
 from pointsman.retrieval.run.merged_results import RetrieverResults
 from pointsman.retrieval.run.source import words_in
 from pointsman.store.store_values import NEAR, WORDS, Capability, Lists, StoreQuery
 from pointsman.tools.errors import InputError, RetrievalError, StoreError
+from pointsman.tools.parallel_calls import Breaker, DualCall, Mode, Outcome, describe, reporting
 from pointsman.tools.sync_and_async import in_thread
 from pointsman.values.reasons import Reason
 from pointsman.values.types import Query, Span

@@ -11,7 +11,7 @@ from itertools import pairwise
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from pointsman.retrieval.parallel_calls import SearchDeadline, describe
+from pointsman.tools.parallel_calls import SearchDeadline, describe
 from pointsman.tools.sync_and_async import set_within
 from pointsman.values.reasons import Reason, messages
 from pointsman.values.trace import HitKey, Span, StageRecord, Trace

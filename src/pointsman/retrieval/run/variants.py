@@ -19,9 +19,9 @@ from pointsman.text import DEFAULT_ANALYZER
 
 if TYPE_CHECKING:
     from pointsman.retrieval.fusion import CosineSpread
-    from pointsman.retrieval.parallel_calls import Mode
     from pointsman.retrieval.run.candidates import Fetched, Place, Ranking
     from pointsman.retrieval.run.variant import Variant
+    from pointsman.tools.parallel_calls import Mode
     from pointsman.values.types import HitKey
 
 PARTS: Final = frozenset({"subquestion", "bridge"})

@@ -19,12 +19,12 @@ from pointsman.values.metadata import facts
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pointsman.retrieval.parallel_calls import Breaker, Mode
     from pointsman.retrieval.plan.recipe import RoutedRecipe
     from pointsman.retrieval.refine.diversity import Grouping
     from pointsman.retrieval.run.branches import Branch, BranchAnswers, Question
     from pointsman.retrieval.run.candidates import Results
     from pointsman.retrieval.run.journal import Journal
+    from pointsman.tools.parallel_calls import Breaker, Mode
     from pointsman.values.filters import Filter
     from pointsman.values.types import Document, Ranked
 

@@ -15,7 +15,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from pointsman.retrieval.fusion import SCALES, CosineSpread
-from pointsman.retrieval.parallel_calls import DualCall, attempt, cause_of
 from pointsman.retrieval.refine.refuse import READ
 from pointsman.retrieval.run.candidates import Results, StoreResults, build_hits, provenance
 from pointsman.retrieval.run.candidates import fetch as fetch_documents
@@ -23,6 +22,7 @@ from pointsman.retrieval.run.judging import NOTHING, Judgements, holders_of_word
 from pointsman.retrieval.run.judging import judge as judgements_of
 from pointsman.retrieval.run.merged_results import keys_in_stores, together
 from pointsman.tools.errors import InputError, RetrievalError
+from pointsman.tools.parallel_calls import DualCall, attempt, cause_of
 from pointsman.tools.sync_and_async import in_thread
 from pointsman.values.reasons import Reason, in_language, language_of
 from pointsman.values.retrieval_context import RetrievalContext, with_places

@@ -13,13 +13,13 @@ from operator import attrgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
-from pointsman.retrieval.parallel_calls import DualCall, attempt, cause_of, describe
 from pointsman.retrieval.plan.routed_lookup import RoutedLookup
 from pointsman.retrieval.run.branches import Question, ask, nothing_answered
 from pointsman.retrieval.run.candidates import StoreResults
 from pointsman.retrieval.run.source import Source, check_all_searchable
 from pointsman.text.written_syntax import listed, read_syntax
 from pointsman.tools.errors import ModelError
+from pointsman.tools.parallel_calls import DualCall, attempt, cause_of, describe
 from pointsman.tools.sync_and_async import in_thread
 from pointsman.values.reasons import Reason
 from pointsman.values.trace import Span
@@ -28,7 +28,6 @@ from pointsman.values.types import Decision
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pointsman.retrieval.parallel_calls import Breaker, Mode
     from pointsman.retrieval.plan.recipe import Recipe, RoutedRecipe
     from pointsman.retrieval.plan.routed_lookup import Search
     from pointsman.retrieval.run.branches import BranchAnswers
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.run.reading import Reading
     from pointsman.retrieval.run.variant import Variant
     from pointsman.text.written_syntax import WrittenQuery
+    from pointsman.tools.parallel_calls import Breaker, Mode
     from pointsman.values.retrieval_context import Spelling
     from pointsman.values.types import Plan, Query
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from pointsman.llm.model_answers import DefectError, finished_answer
 from pointsman.llm.prompt_templates import fenced, fill, quoted
 from pointsman.retrieval.plan.transform.base_transformer import BaseTransformer, Transformed
 from pointsman.retrieval.plan.transform.disambiguate_by_rules import with_earlier_question
 from pointsman.retrieval.plan.transform.llm_transformers import LLMExpander, LLMTransformer
 from pointsman.retrieval.plan.transform.parallel_transformers import Together
-from pointsman.retrieval.plan.transform.transform_answers import _answer as without_thinking
 from pointsman.retrieval.plan.transform.transform_answers import usable
 from pointsman.retrieval.run.variant import Variant
 from pointsman.retrieval.strategies.base_strategy import BaseRetrievalStrategy
@@ -52,13 +52,13 @@ class PassageWriter(LLMTransformer):
     def _prompt(self, prompts: str, query: Query) -> tuple[str, str]:
         return prompts, fill(prompts, query=fenced(quoted(with_earlier_question(query))))
 
-    def _read(self, answer: Completion, query: Query, template: str) -> tuple[Transformed | None, str]:
-        passage = " ".join(without_thinking(answer.text).split())
+    def _read(self, answer: Completion, query: Query, template: str) -> Transformed:
+        passage = " ".join(finished_answer(answer.text).split())
         problem = usable(passage, query.text, template)
         if problem is not None:
-            return None, problem
+            raise DefectError(problem)
         variants = tuple(replace(variant, by_model=True) for variant in self.make(query.text, passage))
-        return Transformed(query, variants, f"a passage of {len(passage)} characters written by the model"), ""
+        return Transformed(query, variants, f"a passage of {len(passage)} characters written by the model")
 
     def _unusable(self, problem: str) -> str:
         return f"the model wrote no usable passage ({problem}); the query is searched unchanged"

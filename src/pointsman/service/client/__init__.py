@@ -5,7 +5,7 @@ to ``pointsman serve`` by changing one line. It returns the library's own types 
 only a service can have are `ServiceError`.
 
 Responses are checked before they are used. Each sequence of requests is written once, for synchronous and asynchronous
-calls; see `pointsman.retrieval.parallel_calls`.
+calls; see `pointsman.tools.parallel_calls`.
 """
 
 from __future__ import annotations

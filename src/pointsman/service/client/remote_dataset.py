@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
 from pointsman.ingest import Problem
-from pointsman.retrieval.parallel_calls import Threads, run
 from pointsman.retrieval.request import SearchOptions, grouping_of, of_one_dataset
 from pointsman.service.client import endpoints
 from pointsman.service.client.client_connections import TooLargeError
@@ -24,6 +23,7 @@ from pointsman.service.client.request_encoding import (
 from pointsman.service.client.upload import UploadProgress, send, windows
 from pointsman.tools.batching import batched
 from pointsman.tools.errors import InputError, PointsmanError, ServiceError, UnknownNameError
+from pointsman.tools.parallel_calls import Threads, run
 from pointsman.tools.sync_and_async import async_twin
 from pointsman.tools.system.lifecycle import Lifecycle
 from pointsman.tools.vectors import encode_vector, with_length

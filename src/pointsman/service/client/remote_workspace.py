@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
-from pointsman.retrieval.parallel_calls import Mode, sync_and_async
 from pointsman.retrieval.request import SearchRequest, WorkspaceOptions
 from pointsman.retrieval.workflow import several
 from pointsman.service.client import endpoints
@@ -17,6 +16,7 @@ from pointsman.service.client.request_encoding import as_json, batches, sendable
 from pointsman.service.client.service_calls import Service
 from pointsman.tools.errors import InputError, ServiceError, UnknownNameError, UnmetNeedError
 from pointsman.tools.json_forms import of_form
+from pointsman.tools.parallel_calls import Mode, sync_and_async
 from pointsman.tools.sync_and_async import async_twin
 from pointsman.tools.system.lifecycle import Lifecycle
 from pointsman.values.retrieval_context import RetrievalContext

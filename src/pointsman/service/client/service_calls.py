@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
 
-from pointsman.retrieval.parallel_calls import DualCall, Mode, Threads, run
 from pointsman.service.client.client_connections import MOST_TOLD, Failure, Link, Reply, Request
 from pointsman.service.client.endpoints import LIMITS
 from pointsman.service.client.request_encoding import as_json, encode_parameters, number_of, path_of_dataset, time_limit
@@ -20,6 +19,7 @@ from pointsman.tools import errors
 from pointsman.tools.errors import InputError, PointsmanError, RetrievalError, ServiceError, UnknownNameError
 from pointsman.tools.network.http_addresses import one_line, seconds_of
 from pointsman.tools.network.retries import Retries
+from pointsman.tools.parallel_calls import DualCall, Mode, Threads, run
 from pointsman.values.argument_checks import check_count
 
 if TYPE_CHECKING:

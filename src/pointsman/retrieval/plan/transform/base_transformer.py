@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pointsman.retrieval.parallel_calls import DualCall, Mode, sync_and_async
 from pointsman.text import fold
 from pointsman.tools.errors import InputError
+from pointsman.tools.parallel_calls import DualCall, Mode, sync_and_async
 from pointsman.tools.sync_and_async import Twins, in_thread, wait_for
 from pointsman.values.types import Query
 

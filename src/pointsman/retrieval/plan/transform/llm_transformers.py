@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from pointsman.llm.base_llm import Completion, Schema, Talk, aconverse, checked_model, converse, object_schema
+from pointsman.llm.attempts import usable_answer
+from pointsman.llm.base_llm import Completion, Schema, checked_model, object_schema
+from pointsman.llm.model_answers import DefectError
 from pointsman.llm.prompt_templates import (
     check_template,
     fenced,
@@ -24,6 +26,7 @@ from pointsman.retrieval.plan.transform.disambiguate_by_rules import with_earlie
 from pointsman.retrieval.plan.transform.transform_answers import one, strings, usable
 from pointsman.retrieval.run.variant import Variant
 from pointsman.tools.errors import InputError, ModelError
+from pointsman.tools.parallel_calls import Mode, sync_and_async
 from pointsman.values.types import Message, Query
 
 _log = logging.getLogger(__name__)
@@ -111,36 +114,30 @@ class LLMTransformer(BaseTransformer):
         self.llm, self.timeout, self.retries = checked_model(llm), timeout, retries
         self.prompts: Mapping[str, Any] = templates(prompts, TRANSFORM)
 
-    def transform(self, query: str | Query) -> Transformed:
+    async def _transform(self, mode: Mode, query: str | Query) -> Transformed:
         """Ask the model; unusable answers are reported in ``degraded``, and the query stays unchanged."""
-        return converse(self.llm, self._talk(Query.of(query)), schema=self._schema, timeout=self.timeout)
-
-    async def atransform(self, query: str | Query) -> Transformed:
-        """Async version of `transform`; uses the model's ``acomplete`` if it has one."""
-        return await aconverse(self.llm, self._talk(Query.of(query)), schema=self._schema, timeout=self.timeout)
-
-    def _talk(self, query: Query) -> Talk[Transformed]:
-        if (reason := self._needless(query)) is not None:
-            return Transformed(query, detail=reason)
-        if len(query.text) > _LONGEST_QUERY:
+        question = Query.of(query)
+        if (reason := self._needless(question)) is not None:
+            return Transformed(question, detail=reason)
+        if len(question.text) > _LONGEST_QUERY:
             complaint = (
-                f"the model was not called: the query has {len(query.text)} characters, more than {_LONGEST_QUERY}"
+                f"the model was not called: the query has {len(question.text)} characters, more than {_LONGEST_QUERY}"
             )
-            return Transformed(query, degraded=(complaint,))
-        prompts = for_language_of(query.text, self.prompts)
-        template, prompt = self._prompt(prompts, query)
-        problem = ""
-        for _ in range(1 + self.retries):
-            answer = yield prompt
-            if isinstance(answer, ModelError):
-                problem = str(answer)
-                continue
-            result, problem = self._read(answer, query, template)
-            if result is not None:
-                return result
-        message = self._unusable(problem)
+            return Transformed(question, degraded=(complaint,))
+        template, prompt = self._prompt(for_language_of(question.text, self.prompts), question)
+
+        def read(answer: Completion, _: str) -> Transformed:
+            return self._read(answer, question, template)
+
+        tries, schema, limit = 1 + self.retries, self._schema, self.timeout
+        try:
+            return await usable_answer(mode, self.llm, prompt, read, tries=tries, schema=schema, timeout=limit)
+        except ModelError as error:
+            message = self._unusable(str(error))
         _log.warning("%s", message)
-        return Transformed(query, degraded=(message,))
+        return Transformed(question, degraded=(message,))
+
+    transform, atransform = sync_and_async(_transform)
 
     def _needless(self, query: Query) -> str | None:
         """Why the model need not be asked; None if it must be."""
@@ -153,8 +150,8 @@ class LLMTransformer(BaseTransformer):
         """Return the template and the prompt."""
         raise NotImplementedError
 
-    def _read(self, answer: Completion, query: Query, template: str) -> tuple[Transformed | None, str]:
-        """Parses the answer; returns None and the reason if it is unusable."""
+    def _read(self, answer: Completion, query: Query, template: str) -> Transformed:
+        """Parses the answer; raises `DefectError` with the reason if it is unusable."""
         raise NotImplementedError
 
 
@@ -175,12 +172,12 @@ class _QueryWriter(LLMTransformer):
         template: str = getattr(prompts, self._template)
         return template, fill(template, query=fenced(quoted(with_earlier_question(query))), most=self._number)
 
-    def _read(self, answer: Completion, query: Query, template: str) -> tuple[Transformed | None, str]:
+    def _read(self, answer: Completion, query: Query, template: str) -> Transformed:
         texts = strings(answer.text_or_json, answer.data)
         if not texts:
             if self._may_be_none and _empty_list(answer):
-                return Transformed(query, detail="the model considers it a simple question"), ""
-            return None, usable(answer.text, query.text, template) or "it lists no queries"
+                return Transformed(query, detail="the model considers it a simple question")
+            raise DefectError(usable(answer.text, query.text, template) or "it lists no queries")
         problems: dict[str, None] = {}
         good = []
         for text in texts:
@@ -192,12 +189,12 @@ class _QueryWriter(LLMTransformer):
             else:
                 problems[problem] = None
         if not good:
-            return None, ", ".join(problems)
+            raise DefectError(", ".join(problems))
         variants = distinct(good, query.text)[: self._number]
         degraded = (
             (f"{type(self).__name__}: dropped some of the model's queries: {', '.join(problems)}",) if problems else ()
         )
-        return Transformed(query, variants, f"{len(variants)} written by the model", degraded), ""
+        return Transformed(query, variants, f"{len(variants)} written by the model", degraded)
 
 
 class LLMDecomposer(_QueryWriter):
@@ -252,19 +249,19 @@ class LLMDisambiguator(LLMTransformer):
             prompts.disambiguate, query=fenced(quoted(query.text)), history=fenced(_history_text(query.history))
         )
 
-    def _read(self, answer: Completion, query: Query, template: str) -> tuple[Transformed | None, str]:
+    def _read(self, answer: Completion, query: Query, template: str) -> Transformed:
         text = one(answer.text_or_json, answer.data)
         longest = max(_LONGEST_VARIANT, 2 * len(query.text))
         problem = usable(text or answer.text, query.text, template, longest=longest)
         if problem is None and not text:
             problem = "it gives no question"
         if problem is not None:
-            return None, problem
+            raise DefectError(problem)
         if same(text) == same(query.text):
-            return Transformed(query, detail="the model finds nothing to fill in"), ""
+            return Transformed(query, detail="the model finds nothing to fill in")
         if any(same(text) == same(message.text) for message in query.history[-_MESSAGES:]):
-            return None, "it repeats the history"
-        return Transformed(replace(query, text=text), detail=f"{query.text!r} filled in by the model: {text!r}"), ""
+            raise DefectError("it repeats the history")
+        return Transformed(replace(query, text=text), detail=f"{query.text!r} filled in by the model: {text!r}")
 
 
 _CHATTER = re.compile(

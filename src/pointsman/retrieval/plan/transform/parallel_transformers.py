@@ -6,9 +6,9 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from pointsman.retrieval.parallel_calls import DualCall, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.plan.transform.base_transformer import BaseTransformer, Lookup, Transformed, bound, distinct
 from pointsman.retrieval.refine.budget import Budget, spending
+from pointsman.tools.parallel_calls import DualCall, Mode, describe, sync_and_async
 from pointsman.values.types import Query
 
 if TYPE_CHECKING:
@@ -37,15 +37,9 @@ class Together(BaseTransformer):
         """Return a copy with every step bound to the same sources."""
         return Together(*bound(self.steps, lookup), budget=self.budget)
 
-    def transform(self, query: str | Query) -> Transformed:
+    async def _transform(self, mode: Mode, query: str | Query) -> Transformed:
         """See `BaseTransformer`."""
-        return run(self._transform_all(Threads(), Query.of(query)))
-
-    async def atransform(self, query: str | Query) -> Transformed:
-        """Async version of `transform`."""
-        return await self._transform_all(Tasks(), Query.of(query))
-
-    async def _transform_all(self, mode: Mode, query: Query) -> Transformed:
+        query = Query.of(query)
         with spending(self.budget) as account:
             calls = [DualCall(partial(step.transform, query), partial(step.atransform, query)) for step in self.steps]
             remaining = account.left()  # a model's own limit comes first, and its error names the setting
@@ -64,3 +58,5 @@ class Together(BaseTransformer):
             details |= dict.fromkeys(filter(None, [outcome.answer.detail]))
             degraded |= dict.fromkeys(outcome.answer.degraded)
         return Transformed(query, distinct(variants, query.text), "; ".join(details), tuple(degraded))
+
+    transform, atransform = sync_and_async(_transform)

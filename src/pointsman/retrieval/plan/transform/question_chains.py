@@ -8,7 +8,6 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from pointsman.retrieval.parallel_calls import DualCall, Mode, describe, sync_and_async
 from pointsman.retrieval.plan.transform.base_transformer import BaseTransformer, Lookup, Transformed, distinct
 from pointsman.retrieval.plan.transform.decompose_by_rules import Hop, chain
 from pointsman.retrieval.plan.transform.names_in_text import name_texts
@@ -19,6 +18,7 @@ from pointsman.text.grammar import STOP
 from pointsman.text.grammar.comparison import LONGEST
 from pointsman.tools.errors import PointsmanError
 from pointsman.tools.late_regex import late
+from pointsman.tools.parallel_calls import DualCall, Mode, describe, sync_and_async
 from pointsman.values.types import Query
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from pointsman.llm.loose_json import Object, TooMuchError, find_values
-from pointsman.llm.model_answers import UnfinishedThoughtError, after_thinking
+from pointsman.llm.loose_json import Object, find_values
+from pointsman.llm.model_answers import DefectError, finished_answer
 from pointsman.text import DEFAULT_ANALYZER, detect, fold, repair, scripts
 from pointsman.tools.late_regex import late
 
@@ -120,10 +120,10 @@ def strings(text: str, data: Any = None) -> list[str]:
     """
     if data is not None and (texts := list(_texts(data))):
         return _clean(texts)
-    text = _answer(repair(text))
+    text = finished_answer(repair(text))
     try:
         containers = find_values(text)
-    except TooMuchError:
+    except DefectError:
         return []
     for container in containers:
         # «the city [of Paris]» has brackets too: a list of bare words is not one of queries
@@ -152,14 +152,6 @@ _OPENS = frozenset("\"'“”„«「『‘{[]")
 def one(text: str, data: Any = None) -> str:
     """The single text of an answer; empty if there is none."""
     return next(iter(strings(text, data)), "")
-
-
-def _answer(text: str) -> str:
-    """The text without the model's thinking."""
-    try:
-        return after_thinking(text)
-    except UnfinishedThoughtError:
-        return ""
 
 
 def _texts(value: Any, depth: int = 4) -> Iterator[str]:

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from pointsman.retrieval.parallel_calls import DualCall, Mode, sync_and_async
 from pointsman.retrieval.refine.base_refiner import BaseRefiner
 from pointsman.retrieval.refine.compress.spans import JOINER, TextBudget
 from pointsman.tools.errors import InputError, ModelError
+from pointsman.tools.parallel_calls import DualCall, Mode, sync_and_async
 from pointsman.tools.sync_and_async import in_thread, wait_for
 from pointsman.values.argument_checks import check_count
 from pointsman.values.types import Excerpt, Hit, HitKey, Query, Ranked

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from string import Template
 from typing import TYPE_CHECKING, Any
 
-from pointsman.llm.loose_json import Object, TooMuchError, find_values
-from pointsman.llm.model_answers import UnfinishedThoughtError, after_thinking
+from pointsman.llm.loose_json import Object, find_values
+from pointsman.llm.model_answers import DefectError, finished_answer
 from pointsman.retrieval.refine.compress.compress_prompts import NOTHING
 from pointsman.text import DEFAULT_ANALYZER, detect, scripts, sentences
 from pointsman.text.unicode import normalize
@@ -41,14 +41,6 @@ _MOST_LINES = 200
 
 _FOUNDED_SHARE = 1 / 3
 """The share of a summary's vocabulary that must occur in the source or in the query."""
-
-
-class DefectError(Exception):
-    """An unusable answer; ``defect`` is a name from ``CompressionPrompts.problems``."""
-
-    def __init__(self, defect: str, detail: str) -> None:
-        super().__init__(f"{defect}: {detail}")
-        self.defect = defect
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +118,7 @@ def _check_answer(answer: str, template: str) -> str:
     """The answer without the model's thinking; raises if nothing is left or if it echoes the prompt."""
     if len(answer) > _LONGEST:
         raise DefectError("no_answer", f"it has {len(answer)} characters, more than any answer needs")
-    try:
-        text = after_thinking(answer).strip()
-    except UnfinishedThoughtError:
-        text = ""
+    text = finished_answer(answer).strip()
     if not text:
         raise DefectError("empty", "it says nothing")
     if any(line in text for line in _own_lines(template)):
@@ -148,7 +137,7 @@ def _items(text: str) -> tuple[list[Any] | None, bool]:
     """The items of the last JSON list in a text, None if there is none; and whether the text ends inside the list."""
     try:
         values = find_values(text)
-    except TooMuchError:
+    except DefectError:
         return None, False
     for value in reversed(values):
         items = _list_in(value.value)

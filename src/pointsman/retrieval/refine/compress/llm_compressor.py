@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import contextvars
 import logging
 import math
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import chain, zip_longest
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-import anyio
-
-from pointsman.llm.base_llm import Completion, Schema, Talk, aconverse, checked_model, converse, object_schema
-from pointsman.llm.prompt_templates import corrected, fenced, fill, for_language_of, quoted, templates
-from pointsman.retrieval.refine.compress import compress_answers as model_answers
+from pointsman.llm.attempts import usable_answer
+from pointsman.llm.base_llm import Completion, Schema, checked_model, object_schema
+from pointsman.llm.prompt_templates import fenced, fill, for_language_of, quoted, templates
 from pointsman.retrieval.refine.compress.base_compressor import BaseCompressor, Compressed
-from pointsman.retrieval.refine.compress.compress_answers import DefectError, References
+from pointsman.retrieval.refine.compress.compress_answers import references, summary
 from pointsman.retrieval.refine.compress.compress_prompts import COMPRESSION, NOTHING, CompressionPrompts
 from pointsman.retrieval.refine.compress.extractive import ExtractiveCompressor, Sentences
 from pointsman.retrieval.refine.compress.spans import Unit, regions
 from pointsman.retrieval.refine.compress.spans import fill as filled
 from pointsman.tools.errors import InputError, ModelError
+from pointsman.tools.parallel_calls import Mode, Tasks, ThreadTasks
+from pointsman.tools.sync_and_async import await_each, wait_for
 from pointsman.values.types import Excerpt, Hit, Query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 _log = logging.getLogger(__name__)
 
@@ -33,8 +33,6 @@ LONGEST_INPUT: Final = 12_000
 """The most characters of one document shown to a model; of a longer one, the best sentences by words."""
 
 _NONE_OF_IT = "the model found nothing in it that is relevant to the query"
-
-Mode = Literal["extract", "summary"]
 
 
 class LLMCompressor(BaseCompressor):
@@ -59,7 +57,7 @@ class LLMCompressor(BaseCompressor):
     def __init__(
         self,
         llm: Any,
-        mode: Mode = "extract",
+        mode: Literal["extract", "summary"] = "extract",
         *,
         max_chars: int | None = None,
         max_tokens: int | None = None,
@@ -102,80 +100,28 @@ class LLMCompressor(BaseCompressor):
 
     def compress(self, query: str | Query, hits: Sequence[Hit]) -> Compressed:
         """Ask about each hit, at most ``concurrency`` at once."""
-        task = self._task(query, hits)
-        with ThreadPoolExecutor(self.concurrency, "pointsman-compress") as pool:
-            running = [
-                pool.submit(contextvars.copy_context().run, self._converse, conversation) for conversation in task.open
-            ]
-            for job in running:
-                job.result()
-        return task.compressed()
+        return wait_for(self._compress, ThreadTasks(), query, hits)
 
     async def acompress(self, query: str | Query, hits: Sequence[Hit]) -> Compressed:
         """Async version of `compress`; uses the model's ``acomplete`` if it has one."""
-        task = self._task(query, hits)
-        limiter = anyio.CapacityLimiter(self.concurrency)
+        return await self._compress(Tasks(), query, hits)
 
-        async def converse(attempts: _Attempts) -> None:
-            async with limiter:
-                await aconverse(self.llm, attempts.talk(), schema=attempts.schema, timeout=self.call_timeout)
-
-        async with anyio.create_task_group() as group:
-            for attempts in task.open:
-                group.start_soon(converse, attempts)
+    async def _compress(self, mode: Tasks, query: str | Query, hits: Sequence[Hit]) -> Compressed:
+        task = (_Extraction if self.mode == "extract" else _Summary)(self, Query.of(query), hits)
+        await await_each([partial(task.ask, mode, number) for number in task.inquiries], self.concurrency)
         return task.compressed()
 
-    def _converse(self, attempts: _Attempts) -> None:
-        converse(self.llm, attempts.talk(), schema=attempts.schema, timeout=self.call_timeout)
 
-    def _task(self, query: str | Query, hits: Sequence[Hit]) -> _Extraction | _Summary:
-        query = Query.of(query)
-        return _Extraction(self, query, hits) if self.mode == "extract" else _Summary(self, query, hits)
+class _Inquiry(NamedTuple):
+    """What a model is asked about one hit."""
 
-
-class _Attempts:
-    """The conversation about one hit: the next prompt, and the result."""
-
-    def __init__(
-        self,
-        prompts: CompressionPrompts,
-        prompt: str,
-        read: Callable[[str], Any],
-        tries: int,
-        schema: Schema | None = None,
-    ) -> None:
-        self.prompts, self.first_prompt, self.prompt = prompts, prompt, prompt
-        self.read, self.tries_left, self.schema = read, tries, schema
-        self.result: Any = None
-        self.complaint = ""
-
-    def talk(self) -> Talk[None]:
-        while self.tries_left:
-            answer = yield self.prompt
-            if isinstance(answer, ModelError):
-                self.unusable("failed", str(answer))
-            else:
-                self.hear(answer)
-
-    def hear(self, answer: Completion) -> None:
-        try:
-            self.result = self.read(answer.text_or_json)
-        except DefectError as error:
-            self.unusable(error.defect, str(error))
-        else:
-            self.tries_left, self.complaint = 0, ""
-
-    def unusable(self, problem: str, reason: str) -> None:
-        self.tries_left -= 1
-        self.complaint = reason
-        _log.info("a model's answer cannot be used for compression (%s); %d more attempts", reason, self.tries_left)
-        words = self.prompts.problems.get(problem, problem)
-        correction = corrected(self.first_prompt, self.prompts.retry, words)
-        self.prompt = self.first_prompt if problem == "failed" else correction
+    prompt: str
+    read: Callable[[str], Any]
+    schema: Schema | None = None
 
 
 class _Task:
-    """Shared by both modes: the prompts, one conversation per hit that needs one, and the fallback."""
+    """Shared by both modes: the prompts, an inquiry about each hit that needs one, and the fallback."""
 
     def __init__(self, compressor: LLMCompressor, query: Query, hits: Sequence[Hit]) -> None:
         self.compressor, self.query, self.hits = compressor, query, hits
@@ -184,19 +130,31 @@ class _Task:
         self.by_hit: list[list[int]] = [[] for _ in hits]
         for index, unit in enumerate(self.sentences.units):
             self.by_hit[unit.hit].append(index)
-        self.conversations: dict[int, _Attempts] = {}
+        self.inquiries: dict[int, _Inquiry] = {}
+        self.results: dict[int, Any] = {}
+        self.failed: dict[int, str] = {}
+        """The hits without a usable answer, and why."""
+
+    async def ask(self, mode: Mode, number: int) -> None:
+        """Ask the model about a hit."""
+        prompt, read_text, schema = self.inquiries[number]
+
+        def read(answer: Completion, _: str) -> Any:
+            return read_text(answer.text_or_json)
+
+        compressor, tries = self.compressor, 1 + self.compressor.retries
+        limit = compressor.call_timeout
+        try:
+            self.results[number] = await usable_answer(
+                mode, compressor.llm, prompt, read, tries=tries, corrections=self.prompts, schema=schema, timeout=limit
+            )
+        except ModelError as error:
+            self.failed[number] = str(error)
 
     @property
-    def open(self) -> list[_Attempts]:
-        return list(self.conversations.values())
-
-    @property
-    def failed(self) -> list[int]:
-        """The hits without a usable answer."""
-        return [number for number, attempts in self.conversations.items() if attempts.complaint]
-
-    def converse(self, number: int, prompt: str, read: Callable[[str], Any], schema: Schema | None = None) -> None:
-        self.conversations[number] = _Attempts(self.prompts, prompt, read, 1 + self.compressor.retries, schema)
+    def cause(self) -> str:
+        """Why the first of the hits without a usable answer has none."""
+        return self.failed[min(self.failed)][:300]
 
     def shown(self, number: int) -> list[int]:
         """The sentences of a hit shown to the model, in source order: all, or the best by words."""
@@ -213,13 +171,11 @@ class _Task:
 
     def told(self) -> tuple[str, ...]:
         """Descriptions of the failures."""
-        failed_hits = self.failed
-        if not failed_hits:
+        if not self.failed:
             return ()
-        cause = self.conversations[failed_hits[0]].complaint[:300]
         message = (
-            f"compress: the model gave nothing usable for {len(failed_hits)} of {len(self.hits)} hits, "
-            f"whose sentences are chosen without it: {cause}"
+            f"compress: the model gave nothing usable for {len(self.failed)} of {len(self.hits)} hits, "
+            f"whose sentences are chosen without it: {self.cause}"
         )
         _log.warning("%s", message)
         return (message,)
@@ -245,23 +201,18 @@ class _Extraction(_Task):
                 texts = [self.sentences.texts[number] for number in indices]
                 lines = "\n".join(f"({number}) {quoted(text)}" for number, text in enumerate(texts, 1))
                 prompt = self.prompt(self.prompts.extract, lines, count=len(indices))
-                self.converse(index, prompt, self.reader(texts), _schema(len(indices)))
-
-    def reader(self, texts: Sequence[str]) -> Callable[[str], References]:
-        return lambda answer: model_answers.references(answer, texts, self.prompts.extract)
+                read = partial(references, texts=texts, template=self.prompts.extract)
+                self.inquiries[index] = _Inquiry(prompt, read, _schema(len(indices)))
 
     def compressed(self) -> Compressed:
-        failed_hits, sentences = self.failed, dict[int, list[int]]()
+        sentences: dict[int, list[int]] = {}
         count_invented = 0
-        for hit_number, attempts in self.conversations.items():
-            if hit_number not in failed_hits:
-                indices, answer = self.shown(hit_number), attempts.result
-                assert isinstance(answer, References)
-                sentences[hit_number] = [indices[number] for number in answer.places]
-                count_invented += answer.invented
-        if self.conversations and len(failed_hits) == len(self.conversations):
-            cause = self.conversations[failed_hits[0]].complaint[:300]
-            return self.without_model(f"the model gave nothing usable: {cause}")
+        for hit_number, answer in sorted(self.results.items()):
+            indices = self.shown(hit_number)
+            sentences[hit_number] = [indices[number] for number in answer.places]
+            count_invented += answer.invented
+        if self.failed and not self.results:
+            return self.without_model(f"the model gave nothing usable: {self.cause}")
         if not any(sentences.values()):
             return self.without_model("the model found nothing relevant to the query")
         degraded = self.told()
@@ -269,11 +220,11 @@ class _Extraction(_Task):
             hit_number: [self.sentences.units[number] for number in numbers]
             for hit_number, numbers in sentences.items()
         }
-        if failed_hits:
+        if self.failed:
             best, troubles = self.compressor.fallback.order(self.sentences)
             degraded += troubles
             fair = math.ceil(sum(map(len, sentences.values())) / len(sentences))
-            units_by_hit: dict[int, list[Unit]] = {hit_number: [] for hit_number in failed_hits}
+            units_by_hit: dict[int, list[Unit]] = {hit_number: [] for hit_number in self.failed}
             for unit in best:
                 if unit.hit in units_by_hit and len(units_by_hit[unit.hit]) < fair:
                     units_by_hit[unit.hit].append(unit)
@@ -299,7 +250,17 @@ class _Summary(_Task):
                 source = self.source(number)
                 limit = share if budget.count is len else max(1, share * len(source) // cost)
                 prompt = self.prompt(self.prompts.summary, quoted(source), most=limit)
-                self.converse(number, prompt, self.reader(source, share))
+                read = partial(
+                    summary,
+                    source=source,
+                    query=query.text,
+                    template=self.prompts.summary,
+                    fits=partial(self.fits, share),
+                )
+                self.inquiries[number] = _Inquiry(prompt, read)
+
+    def fits(self, share: int, text: str) -> bool:
+        return self.compressor.budget.cost(text) <= share
 
     def source(self, place: int) -> str:
         """The text of a hit to summarise."""
@@ -309,35 +270,26 @@ class _Summary(_Task):
             return full_text
         return "\n".join(self.sentences.texts[number] for number in self.shown(place))
 
-    def reader(self, source: str, share: int) -> Callable[[str], str]:
-        def fits(text: str) -> bool:
-            return self.compressor.budget.cost(text) <= share
-
-        return lambda answer: model_answers.summary(answer, source, self.query.text, self.prompts.summary, fits)
-
     def compressed(self) -> Compressed:
-        failed_hits = self.failed
-        if self.conversations and len(failed_hits) == len(self.conversations):
-            complaint = self.conversations[failed_hits[0]].complaint[:300]
-            return self.without_model(f"the model gave nothing usable: {complaint}")
+        if self.failed and not self.results:
+            return self.without_model(f"the model gave nothing usable: {self.cause}")
         excerpts: list[Excerpt | None] = []
         reasons: dict[int, str] = {}
         degraded = self.told()
         for number, hit in enumerate(self.hits):
-            attempts = self.conversations.get(number)
-            if attempts is None or attempts.complaint:
+            if number not in self.results:
                 room = replace(self.compressor.budget, most=self.shares[number])
                 result = self.compressor.fallback.within(room, self.query, [hit]) if self.shares[number] else None
                 excerpts.append(result.excerpts[0] if result else None)
                 degraded += result.degraded if result else ()
-            elif attempts.result:
-                excerpts.append(Excerpt(attempts.result))
+            elif self.results[number]:
+                excerpts.append(Excerpt(self.results[number]))
             else:
                 excerpts.append(None)
                 reasons[number] = _NONE_OF_IT
         if not any(excerpts):
             return self.without_model("the model found nothing relevant to the query")
-        count = len(self.conversations) - len(failed_hits) - len(reasons)
+        count = len(self.results) - len(reasons)
         return Compressed(tuple(excerpts), f"{count} of {len(self.hits)} texts summarised", degraded, reasons)
 
 

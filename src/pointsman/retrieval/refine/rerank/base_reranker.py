@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
-from pointsman.retrieval.parallel_calls import DualCall, Mode, sync_and_async
 from pointsman.retrieval.refine.base_refiner import BaseRefiner
 from pointsman.retrieval.refine.rerank.rerank_scores import (
     Pair,
@@ -21,6 +20,7 @@ from pointsman.retrieval.refine.rerank.rerank_scores import (
     told_missing,
 )
 from pointsman.tools.errors import InputError, ModelError, PointsmanError
+from pointsman.tools.parallel_calls import DualCall, Mode, sync_and_async
 from pointsman.tools.sync_and_async import in_thread, limited, wait_for
 from pointsman.values.argument_checks import check_count
 from pointsman.values.types import Document, Hit, Provenance, Query, Ranked

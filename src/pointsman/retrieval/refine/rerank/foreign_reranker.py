@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from pointsman.retrieval.refine.base_refiner import BaseRefiner
 from pointsman.retrieval.refine.rerank.base_reranker import MAX_CANDIDATES, TIMEOUT, BaseReranker, seen
 from pointsman.retrieval.refine.rerank.chosen_reranker import load_reranker
 from pointsman.retrieval.refine.rerank.library_rerankers import LibraryReranker, is_of_library
 from pointsman.tools.errors import InputError, ModelError
-from pointsman.tools.sync_and_async import wait_for
+from pointsman.tools.sync_and_async import settled
 from pointsman.values.argument_checks import is_number
 from pointsman.values.types import Document, Hit, Query, Ranked
-
-T = TypeVar("T")
 
 
 class ForeignReranker(BaseRefiner):
@@ -61,13 +58,13 @@ class ForeignReranker(BaseRefiner):
         if not ranking.hits:
             return replace(ranking, detail="nothing to rerank", dropped={}, degraded=())
         available = getattr(self.reranker, "is_available", None)
-        if callable(available) and not _wait_for_value(available()):
+        if callable(available) and not settled(available()):
             message = f"rerank: {self.name} is not available; the previous order is kept"
             return replace(ranking, detail="the previous order is kept", dropped={}, degraded=(message,))
         if isinstance(self.reranker, BaseRefiner):
             return self.reranker.refine(query, ranking, top_k)
         head, tail = ranking.hits[: self.max_candidates], ranking.hits[self.max_candidates :]
-        answer = _wait_for_value(self.reranker.rerank(query.text, [hit.document for hit in head], len(head)))
+        answer = settled(self.reranker.rerank(query.text, [hit.document for hit in head], len(head)))
         order = self._order(head, answer)
         hits = [seen(_with_score(hit, given), rank, score) for rank, (hit, score, given) in enumerate(order, 1)]
         ranked_ids = {id(hit) for hit, *_ in order}
@@ -136,14 +133,3 @@ class _Ordering:
 
     def __init__(self, reranker: BaseReranker) -> None:
         self.rerank, self.name = reranker.rerank, reranker.name
-
-
-def _wait_for_value(value: T | Awaitable[T]) -> T:
-    """The value itself, or the result of awaiting it."""
-    if not inspect.isawaitable(value):
-        return value
-
-    async def wait() -> T:
-        return await value
-
-    return wait_for(wait)

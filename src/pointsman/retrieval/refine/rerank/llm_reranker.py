@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, get_args
 
-import anyio
-
-from pointsman.llm.base_llm import Completion, Schema, aask, ask, checked_model, object_schema
+from pointsman.llm.attempts import usable_answer
+from pointsman.llm.base_llm import Completion, Schema, checked_model, object_schema
+from pointsman.llm.model_answers import DefectError
 from pointsman.llm.prompt_templates import (
     check_template,
-    corrected,
     fenced,
     fill,
     for_language_of,
@@ -24,18 +22,16 @@ from pointsman.llm.prompt_templates import (
     templates,
 )
 from pointsman.retrieval.refine.rerank.base_reranker import BaseReranker
-from pointsman.retrieval.refine.rerank.rerank_answers import HIGHEST, OrderDefectError, read_grade, read_order
+from pointsman.retrieval.refine.rerank.rerank_answers import HIGHEST, read_grade, read_order
 from pointsman.retrieval.refine.rerank.rerank_scores import PartialScores
 from pointsman.retrieval.refine.rerank.text_length import shortened
 from pointsman.tools.errors import InputError, ModelError
-from pointsman.tools.sync_and_async import in_thread, wait_for
+from pointsman.tools.parallel_calls import Tasks, ThreadTasks
+from pointsman.tools.sync_and_async import await_each, wait_for
 from pointsman.values.argument_checks import check_count
-
-_log = logging.getLogger(__name__)
 
 Mode = Literal["pointwise", "listwise"]
 T = TypeVar("T")
-Ask = Callable[[str, Schema], Awaitable[Completion]]
 
 WINDOW: Final = 20
 
@@ -151,50 +147,36 @@ class LLMReranker(BaseReranker):
         Raises:
             ModelError: the model failed or its answers are unusable; pointwise only if no document got a grade.
         """
-        return wait_for(self._score, query, texts, self._ask_in_thread)
+        return wait_for(self._score, ThreadTasks(), query, texts)
 
     async def ascore(self, query: str, texts: Sequence[str]) -> Sequence[float]:
         """Async version of `score`; uses the model's ``acomplete`` if it has one."""
-        return await self._score(query, texts, self._ask)
+        return await self._score(Tasks(), query, texts)
 
-    async def _ask(self, prompt: str, schema: Schema) -> Completion:
-        return await aask(self.llm, prompt, schema=schema, timeout=self._call_timeout)
-
-    async def _ask_in_thread(self, prompt: str, schema: Schema) -> Completion:
-        # Not acomplete: its connections may belong to another event loop, that of the caller.
-        return await in_thread(ask, self.llm, prompt, schema=schema, timeout=self._call_timeout)
-
-    async def _score(self, query: str, texts: Sequence[str], ask_model: Ask) -> Sequence[float]:
+    async def _score(self, mode: Tasks, query: str, texts: Sequence[str]) -> Sequence[float]:
         prompts = for_language_of(query, self._prompts)
         passages = [shortened(text, self._max_chars) for text in texts]
-        if self.mode == "pointwise":
-            return await self._grades(query, passages, prompts, ask_model)
-        return await self._order_of_group(query, passages, prompts, ask_model)
+        method = self._grades if self.mode == "pointwise" else self._order_of_group
+        return await method(mode, query, passages, prompts)
 
-    async def _grades(
-        self, query: str, texts: Sequence[str], prompts: RerankPrompts, ask_model: Ask
-    ) -> Sequence[float]:
+    async def _grades(self, mode: Tasks, query: str, texts: Sequence[str], prompts: RerankPrompts) -> Sequence[float]:
         grades = [0.0] * len(texts)
         missing: dict[int, str] = {}
-        slots = anyio.CapacityLimiter(self._concurrency)
 
         async def grade(index: int, text: str) -> None:
             prompt = fill(prompts.pointwise, query=fenced(quoted(query)), passage=fenced(quoted(text)))
-            async with slots:
-                try:
-                    grades[index] = await self._follow_order(prompt, _GRADE_SCHEMA, read_grade, prompts, ask_model)
-                except ModelError as error:
-                    missing[index] = str(error)
+            try:
+                grades[index] = await self._usable_answer(mode, prompt, _GRADE_SCHEMA, read_grade, prompts)
+            except ModelError as error:
+                missing[index] = str(error)
 
-        async with anyio.create_task_group() as calls:
-            for index, text in enumerate(texts):
-                calls.start_soon(grade, index, text)
+        await await_each([partial(grade, index, text) for index, text in enumerate(texts)], self._concurrency)
         if len(missing) == len(texts):
             raise ModelError(next(iter(missing.values())))
         return PartialScores(grades, missing)
 
     async def _order_of_group(
-        self, query: str, texts: Sequence[str], prompts: RerankPrompts, ask_model: Ask
+        self, mode: Tasks, query: str, texts: Sequence[str], prompts: RerankPrompts
     ) -> Sequence[float]:
         order = list(range(len(texts)))
         end = len(order)
@@ -207,7 +189,7 @@ class LLMReranker(BaseReranker):
                     prompts.listwise, query=fenced(quoted(query)), passages=fenced(lines), count=len(passages)
                 )
                 reader = partial(read_order, count=len(passages))
-                answer = await self._follow_order(prompt, _order_schema(len(passages)), reader, prompts, ask_model)
+                answer = await self._usable_answer(mode, prompt, _order_schema(len(passages)), reader, prompts)
                 ranked_places = [passages[index] for index in answer]
                 order[start:end] = ranked_places + [index for index in passages if index not in set(ranked_places)]
             if not start:
@@ -218,26 +200,27 @@ class LLMReranker(BaseReranker):
             scores[index] = (len(texts) - rank) / len(texts)
         return scores
 
-    async def _follow_order(
-        self, first: str, schema: Schema, reader: Callable[[str], T], prompts: RerankPrompts, ask_model: Ask
+    async def _usable_answer(
+        self, mode: Tasks, prompt: str, schema: Schema, reader: Callable[[str], T], prompts: RerankPrompts
     ) -> T:
         """The model's parsed answer; asks twice at most.
 
         Raises:
             ModelError: the model failed twice, or its answers are unusable.
         """
-        prompt, complaint = first, ""
-        for _ in range(2):
-            try:
-                answer = await ask_model(prompt, schema)
-                return reader(answer.text_or_json)
-            except OrderDefectError as error:
-                complaint = f"the answer cannot be used ({error})"
-                prompt = corrected(first, prompts.retry, prompts.problems.get(str(error), str(error)))
-            except ModelError as error:
-                complaint, prompt = str(error), first
-            _log.info("%s: %s", self.name, complaint)
-        raise ModelError(f"{self.name}: {complaint}")
+
+        def read(answer: Completion, _: str) -> T:
+            return reader(answer.text_or_json)
+
+        limit = self._call_timeout
+        try:
+            return await usable_answer(
+                mode, self.llm, prompt, read, tries=2, corrections=prompts, schema=schema, timeout=limit
+            )
+        except ModelError as error:
+            is_defect = isinstance(error.__cause__, DefectError)
+            complaint = f"the answer cannot be used ({error})" if is_defect else error
+            raise ModelError(f"{self.name}: {complaint}") from error
 
 
 def _order_schema(count: int) -> Schema:

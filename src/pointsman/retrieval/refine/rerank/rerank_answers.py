@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from pointsman.llm.loose_json import Cut, Object, TooMuchError, find_values, literal
-from pointsman.llm.model_answers import UnfinishedThoughtError, after_thinking
+from pointsman.llm.loose_json import Cut, Object, find_values, literal
+from pointsman.llm.model_answers import DefectError, after_thinking
 from pointsman.selector.base_selector import ToolMetadata
 from pointsman.selector.selection_answers import parse_selection
 from pointsman.text import repair
@@ -44,10 +44,6 @@ _CHAIN = re.compile(rf"{_NUMBER}(?:\s*[>＞≻]\s*{_NUMBER})+")
 _DIGITS = re.compile(r"\d+")
 
 
-class OrderDefectError(Exception):
-    """An unusable answer; its text is the defect's name."""
-
-
 def read_grade(answer: str) -> float:
     """Read the grade, 0 to 10.
 
@@ -62,12 +58,12 @@ def read_grade(answer: str) -> float:
     if not grades:
         grades = {float(match[1].replace(",", ".")) for match in _BARE_NUMBER.finditer(text)}
     if not grades:
-        raise OrderDefectError("no_grade")
+        raise DefectError("no_grade")
     if len(grades) > 1:
-        raise OrderDefectError("ambiguous")
+        raise DefectError("ambiguous")
     grade = grades.pop()
     if not 0 <= grade <= HIGHEST:
-        raise OrderDefectError("out_of_range")
+        raise DefectError("out_of_range")
     return grade
 
 
@@ -92,13 +88,13 @@ def read_order(answer: str, count: int) -> list[int]:
     if chains := {tuple(map(int, _DIGITS.findall(match[0]))) for match in _CHAIN.finditer(text)}:
         orders = chains  # brackets around single numbers are then not lists
     if len(orders) > 1:
-        raise OrderDefectError("ambiguous")
+        raise DefectError("ambiguous")
     numbers = list(orders.pop()) if orders else _in_words(text, count)
     if 0 in numbers:
-        raise OrderDefectError("out_of_range")
+        raise DefectError("out_of_range")
     indices = [number - 1 for number in dict.fromkeys(numbers) if 1 <= number <= count]
     if not indices:
-        raise OrderDefectError("out_of_range")
+        raise DefectError("out_of_range")
     return indices
 
 
@@ -108,27 +104,21 @@ def _in_words(text: str, count: int) -> list[int]:
     reading = parse_selection(text, choices, max_outputs=count)
     if reading.defect is not None:
         problems = {"empty", "out_of_range", "ambiguous", "truncated"}
-        raise OrderDefectError(reading.defect.value if reading.defect.value in problems else "no_order")
+        raise DefectError(reading.defect.value if reading.defect.value in problems else "no_order")
     return [selection.index + 1 for selection in reading.selections]
 
 
 def _after_thinking(answer: str) -> str:
-    try:
-        text = after_thinking(repair(answer))
-    except UnfinishedThoughtError:
-        raise OrderDefectError("truncated") from None
+    text = after_thinking(repair(answer))
     if not text.strip():
-        raise OrderDefectError("empty")
+        raise DefectError("empty")
     return text[:_LONGEST]
 
 
 def _values(text: str) -> list[Object | list[Any]]:
-    try:
-        values = find_values(text)
-    except TooMuchError:
-        raise OrderDefectError("ambiguous") from None
+    values = find_values(text)
     if any(value.cut for value in values):
-        raise OrderDefectError("truncated")
+        raise DefectError("truncated")
     return [value.value for value in values]
 
 

@@ -265,6 +265,18 @@ class Tasks:
         return [outcome or Outcome(None, _late(timeout), _milliseconds_since(start)) for outcome in outcomes]
 
 
+class ThreadTasks(Tasks):
+    """Awaits the synchronous form of calls in worker threads.
+
+    A synchronous method that runs an event loop of its own calls so: connections of the asynchronous form may belong to
+    the loop of its caller.
+    """
+
+    async def one(self, call: DualCall[T]) -> T:
+        """See `Mode`."""
+        return await in_thread(call.sync)
+
+
 class Threads:
     """Waits in the calling thread; every call runs in its own thread, which is abandoned if it is late."""
 
