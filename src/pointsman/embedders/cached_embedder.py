@@ -20,7 +20,7 @@ import xxhash
 from pointsman.embedders.base_embedder import BaseEmbedder, Progress, text_list, truncated_at
 from pointsman.embedders.e5.prepared_files import cache_directory
 from pointsman.embedders.named_embedders import as_embedder
-from pointsman.tools.sqlite import SQLITE_ERRORS, damage
+from pointsman.tools.system.sqlite_errors import SQLITE_ERRORS, damage
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -48,9 +48,9 @@ from pointsman.tools.errors import (
     UnknownNameError,
 )
 from pointsman.tools.json_forms import form_of, of_form
-from pointsman.tools.sqlite import SQLITE_ERRORS
 from pointsman.tools.system.locations import with_home
 from pointsman.tools.system.replaced_files import replacing, sync_directory
+from pointsman.tools.system.sqlite_errors import SQLITE_ERRORS
 from pointsman.tools.version import __version__
 from pointsman.workspace.dataset import check_name
 

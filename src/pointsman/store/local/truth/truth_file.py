@@ -29,8 +29,8 @@ from pointsman.store.local.files_and_locks import (
 )
 from pointsman.store.local.truth.tally import Tally
 from pointsman.tools.errors import CorruptStoreError, LockedError, ReplacedError, StoreError
-from pointsman.tools.sqlite import SQLITE_ERRORS, damage, error_code
 from pointsman.tools.system.replaced_files import sync_directory
+from pointsman.tools.system.sqlite_errors import SQLITE_ERRORS, damage, error_code
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -31,7 +31,7 @@ from pointsman.store.local.truth.tally import Tally, TallyName, sum_over
 from pointsman.store.prepared_documents import storable
 from pointsman.tools.batching import batched
 from pointsman.tools.errors import CorruptStoreError, StoreError
-from pointsman.tools.sqlite import SQLITE_ERRORS
+from pointsman.tools.system.sqlite_errors import SQLITE_ERRORS
 from pointsman.values.views import ACCESS, VALID_FROM, VALID_TO
 
 if TYPE_CHECKING:

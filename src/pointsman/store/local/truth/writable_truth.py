@@ -20,7 +20,7 @@ from pointsman.store.local.truth.tally import Tally, ids_hash, mix_sum
 from pointsman.store.local.truth.truth_file import VALUE, close, close_all, with_check
 from pointsman.store.local.truth.truth_rows import LAST_KEY, VARIABLES, Truth, marks
 from pointsman.tools.batching import batched
-from pointsman.tools.sqlite import SQLITE_ERRORS, error_code
+from pointsman.tools.system.sqlite_errors import SQLITE_ERRORS, error_code
 from pointsman.values.types import AddResult
 
 if TYPE_CHECKING:
