@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from pointsman.store.prepared_documents import Batch, MetadataChange, prepare
 from pointsman.store.sampling import evenly
 from pointsman.store.store_values import (
     NEAR,
@@ -38,6 +39,7 @@ from pointsman.store.store_values import (
 )
 from pointsman.tools.errors import UnmetNeedError
 from pointsman.tools.sync_and_async import in_thread
+from pointsman.values.types import AddResult, Document, Metadata
 from pointsman.values.views import VALIDITY_KEYS
 
 if TYPE_CHECKING:
@@ -48,7 +50,6 @@ if TYPE_CHECKING:
 
     from pointsman.text.spelling import HasFrequencies, Speller
     from pointsman.values.filters import Filter
-    from pointsman.values.types import AddResult, Document, Metadata
     from pointsman.values.views import View
 
 
@@ -97,13 +98,13 @@ class Store(ABC):
 
     def write(
         self,
-        documents: Sequence[Document],  # noqa: ARG002
-        vectors: NDArray[np.float32] | None = None,  # noqa: ARG002
-        embedder: str | None = None,  # noqa: ARG002
+        documents: Sequence[Document],
+        vectors: NDArray[np.float32] | None = None,
+        embedder: str | None = None,
         *,
-        stored_only: bool = False,  # noqa: ARG002
-        has_vector: NDArray[np.bool_] | None = None,  # noqa: ARG002
-        skip_identical: bool = True,  # noqa: ARG002
+        stored_only: bool = False,
+        has_vector: NDArray[np.bool_] | None = None,
+        skip_identical: bool = True,
     ) -> AddResult:
         """Add or update documents with distinct ids durably; identical stored documents are skipped (``WRITE``).
 
@@ -116,15 +117,16 @@ class Store(ABC):
         Raises:
             InputError: a document cannot be stored, or the vectors are from another embedder; nothing is written.
         """
-        raise self._cannot(Capability.WRITE)
+        items = [prepare(document) for document in documents]
+        return self._write(Batch(items, vectors, embedder or "", has_vector, stored_only, skip_identical))
 
     def set_metadata(
         self,
-        changes: Mapping[str, Metadata],  # noqa: ARG002
-        vectors: Mapping[str, NDArray[np.float32]] | None = None,  # noqa: ARG002
-        embedder: str | None = None,  # noqa: ARG002
+        changes: Mapping[str, Metadata],
+        vectors: Mapping[str, NDArray[np.float32]] | None = None,
+        embedder: str | None = None,
         *,
-        replace: bool = False,  # noqa: ARG002
+        replace: bool = False,
     ) -> MetadataResult:
         """Change the metadata of stored documents, reading and writing each as one step that no other write divides.
 
@@ -143,7 +145,9 @@ class Store(ABC):
             InputError: there is no such document, or the metadata cannot be stored; nothing is changed. In a store
                 without transactions, others may have been changed if the document is deleted during the call.
         """
-        raise self._cannot(Capability.WRITE)
+        if not changes:
+            return MetadataResult(AddResult())
+        return self._change_metadata(MetadataChange(changes, vectors or {}, embedder or "", replace))
 
     def unchanged(self, documents: Sequence[Document]) -> list[bool]:
         """Return whether each document is stored identically and completely, so that it need not be embedded again."""
@@ -319,6 +323,12 @@ class Store(ABC):
         raise self._self_maintained()
 
     # ── for subclasses ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def _write(self, batch: Batch) -> AddResult:  # noqa: ARG002
+        raise self._cannot(Capability.WRITE)
+
+    def _change_metadata(self, change: MetadataChange) -> MetadataResult:  # noqa: ARG002
+        raise self._cannot(Capability.WRITE)
 
     def note_versions(self, metadata: Iterable[Metadata]) -> None:
         """Note, before documents with this metadata are written, that there are `VERSIONS` among them."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -135,27 +135,61 @@ class Edit:
         return self.prepared.document.searchable
 
 
-def edits(changes: Mapping[str, Metadata], stored: Sequence[Document | None], *, replace: bool) -> list[Edit]:
-    """Apply changes of metadata to documents as they are stored now, in the same order.
+@dataclass(frozen=True, slots=True)
+class MetadataChange:
+    """New metadata of stored documents; see `Store.set_metadata`."""
 
-    Args:
-        changes: by id, the values to set; None removes the key.
-        stored: the documents.
-        replace: whether to remove all other metadata.
+    values: Mapping[str, Metadata]
+    vectors: Mapping[str, NDArray[np.float32]]
+    embedder: str
+    replaces: bool
 
-    Raises:
-        InputError: a document is None, since it is not stored, or its metadata cannot be stored.
-    """
-    result = []
-    for (id_, values), document in zip(changes.items(), stored, strict=True):
-        if document is None:
-            raise InputError(f"there is no document {id_!r:.80}")
-        metadata = dict(values) if replace else {**document.metadata, **values}
-        item = prepare(
-            Document(id_, document.text, {key: value for key, value in metadata.items() if value is not None})
-        )
-        result.append(Edit(item, item.document.searchable != document.searchable))
-    return result
+    def edits(self, stored: Sequence[Document | None]) -> list[Edit]:
+        """Apply the change to documents as they are stored now, in the same order.
+
+        Raises:
+            InputError: a document is None, since it is not stored, or its metadata cannot be stored.
+        """
+        result = []
+        for (id_, values), document in zip(self.values.items(), stored, strict=True):
+            if document is None:
+                raise InputError(f"there is no document {id_!r:.80}")
+            metadata = dict(values) if self.replaces else {**document.metadata, **values}
+            item = prepare(
+                Document(id_, document.text, {key: value for key, value in metadata.items() if value is not None})
+            )
+            result.append(Edit(item, item.document.searchable != document.searchable))
+        return result
+
+    def missing(self, edits: Sequence[Edit]) -> tuple[str, ...]:
+        """Return the searchable texts of documents that have no vector here."""
+        return tuple(dict.fromkeys(edit.searchable for edit in edits if edit.searchable not in self.vectors))
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Documents to be written in one step; see `Store.write`."""
+
+    items: list[Prepared]
+    vectors: NDArray[np.float32] | None
+    embedder: str
+    has_vector: NDArray[np.bool_] | None
+    stored_only: bool
+    skip_identical: bool
+
+    def directed(self) -> Batch:
+        """Return it with vectors of length 1; see `directions`."""
+        if self.vectors is None:
+            return self
+        return replace(self, vectors=directions(self.vectors, self.items, self.has_vector))
+
+    def rows(self) -> list[NDArray[np.float32] | None]:
+        """Return the vector of each document; None for one without."""
+        if self.vectors is None:
+            return [None] * len(self.items)
+        if self.has_vector is None:
+            return list(self.vectors)
+        return [row if is_given else None for row, is_given in zip(self.vectors, self.has_vector, strict=True)]
 
 
 def _check_reserved(document: Document) -> None:

@@ -21,7 +21,7 @@ from pointsman.store.local.index_search import score_both, search_both
 from pointsman.store.local.keyword.words_file import WORDS_FILE, are_words_due, read_words, write_words
 from pointsman.store.local.local_view import ViewStore
 from pointsman.store.local.truth.local_history import KEPT_DAYS, KEPT_FROM, RECEIPT_KEY, UNNOTED
-from pointsman.store.prepared_documents import UNREADABLE, edits, position, prepare
+from pointsman.store.prepared_documents import UNREADABLE, Batch, MetadataChange, position, prepare
 from pointsman.store.sampled_texts import texts
 from pointsman.store.sampling import evenly
 from pointsman.store.store_values import (
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from pointsman.store.local.vectors.vector_query import VectorQuery
     from pointsman.text.spelling import HasFrequencies, Speller
     from pointsman.values.filters import Filter
-    from pointsman.values.types import Document, Metadata
+    from pointsman.values.types import Document
     from pointsman.values.views import View
 
 log = logging.getLogger(__name__)
@@ -205,49 +205,29 @@ class LocalStore(Store):
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def write(
-        self,
-        documents: Sequence[Document],
-        vectors: NDArray[np.float32] | None = None,
-        embedder: str | None = None,
-        *,
-        stored_only: bool = False,
-        has_vector: NDArray[np.bool_] | None = None,
-        skip_identical: bool = True,
-    ) -> AddResult:
-        """See `Store`."""
-        items = [prepare(document) for document in documents]
+    def _write(self, batch: Batch) -> AddResult:
+        items, vectors = batch.items, batch.vectors
         with self.collection.writer():
             self.note_versions(item.document.metadata for item in items)
-            if stored_only and vectors is not None:
+            if batch.stored_only and vectors is not None:
                 is_stored = self.collection.truth.unchanged(items)
                 items, vectors = list(compress(items, is_stored)), vectors[is_stored]
             self._written_count += len(items)
-            return self.collection.write(items, vectors, embedder or "", has_vector, skip_identical=skip_identical)
+            return self.collection.write(
+                items, vectors, batch.embedder, batch.has_vector, skip_identical=batch.skip_identical
+            )
 
-    def set_metadata(
-        self,
-        changes: Mapping[str, Metadata],
-        vectors: Mapping[str, NDArray[np.float32]] | None = None,
-        embedder: str | None = None,
-        *,
-        replace: bool = False,
-    ) -> MetadataResult:
-        """See `Store`; one transaction of the only writer."""
-        if not changes:
-            return MetadataResult(AddResult())
-        vectors = vectors or {}
+    def _change_metadata(self, change: MetadataChange) -> MetadataResult:
         with self.collection.writer():
-            self.note_versions(changes.values())
-            truth, ids = self.collection.truth, list(changes)
-            all_edits = edits(changes, truth.get(ids), replace=replace)
+            self.note_versions(change.values.values())
+            truth, ids = self.collection.truth, list(change.values)
+            all_edits = change.edits(truth.get(ids))
             ids_with_vector = truth.embedded(ids)
             title_edits = [edit for edit in all_edits if edit.retitled and edit.id in ids_with_vector]
-            texts = tuple(dict.fromkeys(edit.searchable for edit in title_edits if edit.searchable not in vectors))
-            if texts:
+            if texts := change.missing(title_edits):
                 return MetadataResult(AddResult(), texts, tuple(ids))
-            new = {edit.id: vectors[edit.searchable] for edit in title_edits}
-            return MetadataResult(self.collection.edit([edit.prepared for edit in all_edits], new, embedder or ""))
+            new = {edit.id: change.vectors[edit.searchable] for edit in title_edits}
+            return MetadataResult(self.collection.edit([edit.prepared for edit in all_edits], new, change.embedder))
 
     def unchanged(self, documents: Sequence[Document]) -> list[bool]:
         """See `Store`."""

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.store.opensearch import opensearch_queries as queries
-from pointsman.store.prepared_documents import Prepared, check_embedder, directions, edits, prepare, storable
+from pointsman.store.prepared_documents import (
+    Batch,
+    MetadataChange,
+    Prepared,
+    check_embedder,
+    directions,
+    prepare,
+    storable,
+)
 from pointsman.store.store_values import NEAR, MetadataResult
 from pointsman.text import DEFAULT_ANALYZER
 from pointsman.tools.batching import batched
 from pointsman.tools.errors import ConflictError, StoreError
-from pointsman.values.types import AddResult, Document, Metadata
+from pointsman.values.types import AddResult, Document
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -47,32 +56,17 @@ class OpenSearchStore(OpenSearchReader):
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def write(
-        self,
-        documents: Sequence[Document],
-        vectors: NDArray[np.float32] | None = None,
-        embedder: str | None = None,
-        *,
-        stored_only: bool = False,
-        has_vector: NDArray[np.bool_] | None = None,
-        skip_identical: bool = True,
-    ) -> AddResult:
-        """See `Store`."""
-        items = [prepare(document) for document in documents]
-        self.note_versions(item.document.metadata for item in items)
-        rows = None if vectors is None else directions(vectors, items, has_vector)
-        if not items:
+    def _write(self, batch: Batch) -> AddResult:
+        self.note_versions(item.document.metadata for item in batch.items)
+        batch = batch.directed()
+        if not batch.items:
             return AddResult()
-        if rows is not None:
-            self._fix_embedder(embedder or "", rows.shape[1])
-
-        def vector_of(index: int) -> NDArray[np.float32] | None:
-            return None if rows is None or (has_vector is not None and not has_vector[index]) else rows[index]
-
-        total = AddResult()
-        for batch in _batches_by_size(items):
-            pairs = [(items[index], vector_of(index)) for index in batch]
-            total += self._write(pairs, stored_only=stored_only, skip_identical=skip_identical)
+        if batch.vectors is not None:
+            self._fix_embedder(batch.embedder, batch.vectors.shape[1])
+        total, rows = AddResult(), batch.rows()
+        for indices in _batches_by_size(batch.items):
+            pairs = [(batch.items[index], rows[index]) for index in indices]
+            total += self._upsert(pairs, stored_only=batch.stored_only, skip_identical=batch.skip_identical)
         return total
 
     @contextmanager
@@ -91,7 +85,7 @@ class OpenSearchStore(OpenSearchReader):
     def _refresh(self) -> None:
         self._cluster.ask("POST", f"/{self._alias}/_refresh")
 
-    def _write(
+    def _upsert(
         self, pairs: Sequence[tuple[Prepared, NDArray[np.float32] | None]], *, stored_only: bool, skip_identical: bool
     ) -> AddResult:
         """Write documents and their vectors, if any, and retry those that others have changed meanwhile."""
@@ -126,53 +120,37 @@ class OpenSearchStore(OpenSearchReader):
                 return total
         raise self._busy()
 
-    def set_metadata(
-        self,
-        changes: Mapping[str, Metadata],
-        vectors: Mapping[str, NDArray[np.float32]] | None = None,
-        embedder: str | None = None,
-        *,
-        replace: bool = False,
-    ) -> MetadataResult:
-        """See `Store`; each document is written on the condition that it is still the one read, or else read again."""
-        vectors = vectors or {}
-        self.note_versions(changes.values())
-        if vectors:
-            self._fix_embedder(embedder or "", len(next(iter(vectors.values()))))
-        records = self._editable(changes)
-        edits(changes, documents_from(changes, records), replace=replace)  # all are checked before the first is written
-        results = []
-        for batch in batched(changes, BATCH_DOCUMENTS):
-            values = {id_: changes[id_] for id_ in batch}
-            results.append(self._edit(values, records, vectors, replace=replace))
+    def _change_metadata(self, change: MetadataChange) -> MetadataResult:
+        self.note_versions(change.values.values())
+        if change.vectors:
+            self._fix_embedder(change.embedder, len(next(iter(change.vectors.values()))))
+        records = self._editable(change.values)
+        change.edits(documents_from(change.values, records))  # all are checked before the first is written
+        results = [
+            self._edit(replace(change, values={id_: change.values[id_] for id_ in ids}), records)
+            for ids in batched(change.values, BATCH_DOCUMENTS)
+        ]
         return MetadataResult(
             sum((result.counts for result in results), AddResult()),
             tuple(dict.fromkeys(text for result in results for text in result.texts)),
             tuple(id_ for result in results for id_ in result.remaining),
         )
 
-    def _edit(
-        self,
-        changes: Mapping[str, Metadata],
-        records: Mapping[str, Any],
-        vectors: Mapping[str, NDArray[np.float32]],
-        *,
-        replace: bool,
-    ) -> MetadataResult:
+    def _edit(self, change: MetadataChange, records: Mapping[str, Any]) -> MetadataResult:
         """Change documents whose records have been read, and read them again if others have changed them meanwhile."""
         counts = AddResult()
         missing: dict[str, str] = {}  # by id, the searchable text without a vector
         for _ in range(_TRIES):
             lines: list[Mapping[str, Any]] = []
-            for edit in edits(changes, documents_from(changes, records), replace=replace):
+            for edit in change.edits(documents_from(change.values, records)):
                 record = records[queries.key_of(edit.id)]
                 blob = record["_source"].get("stored_vector")
                 vector = None if blob is None else queries.unpacked(blob)
                 if vector is not None and edit.retitled:
-                    if edit.searchable not in vectors:
+                    if edit.searchable not in change.vectors:
                         missing[edit.id] = edit.searchable
                         continue
-                    [vector] = directions(vectors[edit.searchable][None], [edit.prepared])
+                    [vector] = directions(change.vectors[edit.searchable][None], [edit.prepared])
                 digest = _digest(edit.prepared, vector)
                 if record["_source"]["digest"] == digest[0]:
                     counts += AddResult(unchanged=1)
@@ -186,8 +164,8 @@ class OpenSearchStore(OpenSearchReader):
                 counts += AddResult(updated=count_updated)
             if not conflicts:
                 return MetadataResult(counts, tuple(missing.values()), tuple(missing))
-            changes = {id_: values for id_, values in changes.items() if queries.key_of(id_) in conflicts}
-            records = self._editable(changes)
+            values = {id_: values for id_, values in change.values.items() if queries.key_of(id_) in conflicts}
+            change, records = replace(change, values=values), self._editable(values)
         raise self._busy()
 
     def _editable(self, ids: Iterable[str]) -> dict[str, Any]:

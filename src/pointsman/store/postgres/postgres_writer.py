@@ -20,11 +20,17 @@ from pointsman.store.postgres.postgres_history import RETENTION
 from pointsman.store.postgres.postgres_reader import DatasetRow, PostgresReader, document_of
 from pointsman.store.postgres.postgres_rows import DatasetWrite, stored_rows, unused_ids, vector_digest
 from pointsman.store.postgres.postgres_view import AdmittedSignatures, PostgresViewStore, Signatures
-from pointsman.store.prepared_documents import Prepared, directions, edits, metadata_of, prepare, storable
+from pointsman.store.prepared_documents import (
+    Batch,
+    MetadataChange,
+    directions,
+    metadata_of,
+    storable,
+)
 from pointsman.store.store_values import WORDS_FIRST, Capability, MetadataResult, Statistics, StoreInfo
 from pointsman.text import DEFAULT_ANALYZER
 from pointsman.tools.errors import StoreError
-from pointsman.values.types import AddResult, Document, Metadata
+from pointsman.values.types import AddResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -101,37 +107,19 @@ class PostgresWriter(PostgresReader):
     def _score_statement(self, *, has_words: bool, has_vector: bool) -> str:
         return self._statements.score(has_words=has_words, has_vector=has_vector)
 
-    def write(
-        self,
-        documents: Sequence[Document],
-        vectors: NDArray[np.float32] | None = None,
-        embedder: str | None = None,
-        *,
-        stored_only: bool = False,
-        has_vector: NDArray[np.bool_] | None = None,
-        skip_identical: bool = True,
-    ) -> AddResult:
-        """See `Store`."""
-        items = [prepare(document) for document in documents]
-        self.note_versions(item.document.metadata for item in items)
-        rows = None if vectors is None else directions(vectors, items, has_vector)
-        if not items:
+    def _write(self, batch: Batch) -> AddResult:
+        self.note_versions(item.document.metadata for item in batch.items)
+        batch = batch.directed()
+        if not batch.items:
             return AddResult()
-        digests = [b""] * len(items) if rows is None else list(map(vector_digest, rows))
-        if has_vector is not None:
-            digests = [digest if is_given else b"" for digest, is_given in zip(digests, has_vector, strict=True)]
-
-        def write(transaction: DatasetWrite) -> AddResult:
-            if stored_only and rows is not None:
-                return self._embed(transaction, items, rows, digests, embedder or "")
-            return self._write(transaction, items, rows, digests, embedder or "", skip_identical=skip_identical)
-
-        result = self._change(write)
+        digests = [b"" if row is None else vector_digest(row) for row in batch.rows()]
+        write = self._embed if batch.stored_only and batch.vectors is not None else self._upsert
+        result = self._change(lambda transaction: write(transaction, batch, digests))
         if result.added or result.updated:
             self._statistics = None
             self._documents += result.added
-            if rows is not None:
-                self._embedder, self._dimensions = embedder or "", rows.shape[1]
+            if batch.vectors is not None:
+                self._embedder, self._dimensions = batch.embedder, batch.vectors.shape[1]
             if not getattr(self._bulk, "depth", 0):
                 self._tend()
         return result
@@ -157,24 +145,16 @@ class PostgresWriter(PostgresReader):
 
         return self.connections.run(run)
 
-    def _write(
-        self,
-        transaction: DatasetWrite,
-        all_items: Sequence[Prepared],
-        vectors: NDArray[np.float32] | None,
-        digests: Sequence[bytes],
-        name: str,
-        *,
-        skip_identical: bool,
-    ) -> AddResult:
+    def _upsert(self, transaction: DatasetWrite, batch: Batch, digests: Sequence[bytes]) -> AddResult:
+        all_items, vectors = batch.items, batch.vectors
         if vectors is not None:
-            transaction.fix_embedder(name, vectors.shape[1])
+            transaction.fix_embedder(batch.embedder, vectors.shape[1])
         existing = stored_rows(transaction.cursor, self.tables, all_items, with_vectors=vectors is not None)
         fresh = []
         for index, (item, digest) in enumerate(zip(all_items, digests, strict=True)):
             old = existing.get(item.document.id)
             is_same = old is not None and old.digest == item.digest and not (digest and old.vector != digest)
-            if not (is_same and skip_identical):
+            if not (is_same and batch.skip_identical):
                 fresh.append(index)
         count_unchanged = len(all_items) - len(fresh)
         if not fresh:
@@ -194,21 +174,14 @@ class PostgresWriter(PostgresReader):
         transaction.advance(len(items) - len(replaced_ids), more_tokens)
         return AddResult(len(items) - len(replaced_ids), len(replaced_ids), count_unchanged)
 
-    def _embed(
-        self,
-        transaction: DatasetWrite,
-        items: Sequence[Prepared],
-        vectors: NDArray[np.float32],
-        digests: Sequence[bytes],
-        name: str,
-    ) -> AddResult:
+    def _embed(self, transaction: DatasetWrite, batch: Batch, digests: Sequence[bytes]) -> AddResult:
         """Write only vectors, and only of documents that are stored unchanged."""
-        cursor, tables = transaction.cursor, self.tables
-        transaction.fix_embedder(name, vectors.shape[1])
-        existing = stored_rows(cursor, tables, items, with_vectors=True)
+        cursor, tables, vectors = transaction.cursor, self.tables, np.asarray(batch.vectors)
+        transaction.fix_embedder(batch.embedder, vectors.shape[1])
+        existing = stored_rows(cursor, tables, batch.items, with_vectors=True)
         stored_pairs = [
             (index, old)
-            for index, item in enumerate(items)
+            for index, item in enumerate(batch.items)
             if (old := existing.get(item.document.id)) is not None and old.digest == item.digest
         ]
         fresh = [(index, old.id) for index, old in stored_pairs if old.vector != digests[index]]
@@ -224,46 +197,25 @@ class PostgresWriter(PostgresReader):
             transaction.advance(0, 0)
         return AddResult(0, len(fresh), len(stored_pairs) - len(fresh))
 
-    def set_metadata(
-        self,
-        changes: Mapping[str, Metadata],
-        vectors: Mapping[str, NDArray[np.float32]] | None = None,
-        embedder: str | None = None,
-        *,
-        replace: bool = False,
-    ) -> MetadataResult:
-        """See `Store`; one transaction, which locks the dataset's row as every writer does."""
-        if not changes:
-            return MetadataResult(AddResult())
-        self.note_versions(changes.values())
-        result = self._change(
-            lambda transaction: self._edit(transaction, changes, vectors or {}, embedder or "", replace=replace)
-        )
+    def _change_metadata(self, change: MetadataChange) -> MetadataResult:
+        self.note_versions(change.values.values())
+        result = self._change(lambda transaction: self._edit(transaction, change))
         if result.counts.updated:
             self._statistics = None
         return result
 
-    def _edit(
-        self,
-        transaction: DatasetWrite,
-        changes: Mapping[str, Metadata],
-        vectors: Mapping[str, NDArray[np.float32]],
-        name: str,
-        *,
-        replace: bool,
-    ) -> MetadataResult:
-        cursor, tables = transaction.cursor, self.tables
+    def _edit(self, transaction: DatasetWrite, change: MetadataChange) -> MetadataResult:
+        cursor, tables, changes = transaction.cursor, self.tables, change.values
         keys = [statements.escaped(id_) for id_ in changes if storable(id_)]
         cursor.execute(f"{tables.select} where d.key = any(%s::text[])", (keys,))
         stored_documents = {document.id: document for document in (document_of(*row[1:]) for row in cursor.fetchall())}
-        all_edits = edits(changes, list(map(stored_documents.get, changes)), replace=replace)
+        all_edits = change.edits(list(map(stored_documents.get, changes)))
         items = [edit.prepared for edit in all_edits]
         existing = stored_rows(cursor, tables, items, with_vectors=transaction.dimensions is not None)
         fresh = [edit for edit in all_edits if existing[edit.id].digest != edit.prepared.digest]
         title_edits = [edit for edit in fresh if edit.retitled]
         with_vector = [edit for edit in title_edits if existing[edit.id].vector is not None]
-        texts = tuple(dict.fromkeys(edit.searchable for edit in with_vector if edit.searchable not in vectors))
-        if texts:
+        if texts := change.missing(with_vector):
             return MetadataResult(AddResult(), texts, tuple(changes))
         counts = AddResult(0, len(fresh), len(all_edits) - len(fresh))
         if not fresh:
@@ -279,9 +231,9 @@ class PostgresWriter(PostgresReader):
             if ids:
                 more_tokens = transaction.write_texts([edit.prepared for edit in title_edits], ids, ids)
         if with_vector:
-            matrix = np.array([vectors[edit.searchable] for edit in with_vector], np.float32)
+            matrix = np.array([change.vectors[edit.searchable] for edit in with_vector], np.float32)
             matrix = directions(matrix, [edit.prepared for edit in with_vector])
-            transaction.fix_embedder(name, matrix.shape[1])
+            transaction.fix_embedder(change.embedder, matrix.shape[1])
             transaction.write_vectors([existing[edit.id].id for edit in with_vector], matrix)
         transaction.advance(0, more_tokens)
         return MetadataResult(counts)
