@@ -19,7 +19,7 @@ from pointsman.store.local.columns import followed_columns
 from pointsman.store.local.keyword import term_codes
 from pointsman.store.local.local_store import LocalStore
 from pointsman.store.local.vectors import vector_base, vector_codes, vector_index, vector_query
-from pointsman.store.prepared_documents import prepare
+from pointsman.store.prepared_documents import Batch, prepare
 from pointsman.values.filters import And, Filter, Not, Or
 from pointsman.values.types import AddResult, Document
 
@@ -117,7 +117,7 @@ def add(collection: Collection, documents: Sequence[Document], vectors: NDArray[
     """Add with the vectors of `units` unless others are given."""
     with collection.writer():
         rows = units(documents) if vectors is None else vectors
-        return collection.write([prepare(document) for document in documents], rows, EMBEDDER)
+        return collection.write(Batch([prepare(document) for document in documents], rows, EMBEDDER))
 
 
 def opened(path: Path) -> Collection:

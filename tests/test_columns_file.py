@@ -12,7 +12,6 @@ import pytest
 
 from pointsman.store.local.arrays_file import check_arrays
 from pointsman.store.local.columns import followed_columns
-from pointsman.store.local.columns.columns_file import saved_state
 from pointsman.store.local.columns.followed_columns import COLUMNS
 from pointsman.store.local.index_status import compare
 from pointsman.store.local.truth.truth_rows import Truth
@@ -75,10 +74,9 @@ def test_columns_are_opened_without_reading_metadata(tmp_path: Path, monkeypatch
 
 def test_a_long_write_leaves_few_changes_to_replay(tmp_path: Path) -> None:
     store = opened(tmp_path)
-    path = tmp_path / "dataset" / COLUMNS
 
     def rows_in_file() -> int:
-        return saved_state(path, store.truth.identity)[1]
+        return store.columns.file.numbers().get("rows", 0)
 
     documents = corpus(240)
     with store.writing():

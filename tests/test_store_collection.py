@@ -22,7 +22,7 @@ from pointsman.store.local.truth import truth_file, truth_rows
 from pointsman.store.local.truth.sealed_rows import DIGEST, seal_vectors
 from pointsman.store.local.truth.writable_truth import WritableTruth
 from pointsman.store.local.vectors import vector_index
-from pointsman.store.prepared_documents import Prepared, prepare
+from pointsman.store.prepared_documents import Batch, Prepared, prepare
 from pointsman.tools.errors import CorruptStoreError, FormatVersionError, InputError, StoreError
 from pointsman.tools.system.replaced_files import replacing
 from pointsman.values.types import AddResult, Document
@@ -163,7 +163,7 @@ class TestWriting:
     def test_another_embedder_is_refused(self, store: Collection) -> None:
         add(store, corpus(2))
         with pytest.raises(InputError, match=r"'test'.*'other'"), store.writer():
-            store.write([prepare(Document("x", "x"))], units([Document("x", "x")]), "other")
+            store.write(Batch([prepare(Document("x", "x"))], units([Document("x", "x")]), "other"))
 
 
 class TestPersistence:
@@ -606,7 +606,7 @@ class TestLog:
 
     def test_vectors_without_documents_of_their_own(self, store: Collection) -> None:
         with store.writer():
-            store.write([prepare(document) for document in corpus(5)], None)
+            store.write(Batch([prepare(document) for document in corpus(5)], None))
         add(store, corpus(8)[5:])
         assert store.vectors is not None
         assert len(store.vectors) == 3
@@ -615,7 +615,7 @@ class TestLog:
         assert not np.isnan(scores[1])
         assert np.isnan(scores[2])
         with store.writer():  # written without its vector it loses it
-            store.write([prepare(Document("d6", "no vector"))], None)
+            store.write(Batch([prepare(Document("d6", "no vector"))], None))
         assert np.isnan(store.vectors.score(unit("q"), [7])[0])
         sound(store)
         assert store.embedder == EMBEDDER

@@ -13,7 +13,7 @@ from pointsman.embedders import HashingEmbedder
 from pointsman.retrieval.plan.vocabulary import LEXICON, speller_of
 from pointsman.store.local import local_store
 from pointsman.store.local.keyword import words_file
-from pointsman.store.local.keyword.words_file import WORDS_FILE, words_sequence, write_words
+from pointsman.store.local.keyword.words_file import WORDS_FILE
 from pointsman.store.local.local_store import LocalStore
 from pointsman.text.spelling import Speller
 
@@ -141,10 +141,11 @@ def test_after_many_changes_words_are_read_again(folder: Path, monkeypatch: pyte
     with Workspace(folder, embedder=HashingEmbedder()) as workspace:
         dataset = workspace.dataset("rails")
         identity = dataset.store.info.identity
-        before = words_sequence(words_path(folder), identity)
+        file = words_file.words_file(words_path(folder).parent, identity)
+        before = file.numbers()["seq"]
         with dataset.writing():
             dataset.add([Document(str(number), f"a turntable turns, no {number}") for number in range(100, 130)])
-        assert words_sequence(words_path(folder), identity) > before
+        assert file.numbers()["seq"] > before
         assert "turntable" in speller_of(dataset)
 
 
@@ -164,7 +165,7 @@ def test_a_file_that_cannot_be_used_is_not(
         with Workspace(folder, embedder=HashingEmbedder()) as workspace:
             identity = workspace.dataset("rails").store.info.identity
         identity, sequence = (identity, 10**6) if damage == "ahead" else ("another", 1)
-        write_words(path, speller, identity, sequence)
+        words_file.words_file(path.parent, identity).write(sequence, speller.to_arrays())
     with caplog.at_level(logging.WARNING), Workspace(folder, embedder=HashingEmbedder()) as workspace:
         context = workspace.search("railwya junciton", 4)
     assert readings

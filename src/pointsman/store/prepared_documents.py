@@ -172,10 +172,10 @@ class Batch:
 
     items: list[Prepared]
     vectors: NDArray[np.float32] | None
-    embedder: str
-    has_vector: NDArray[np.bool_] | None
-    stored_only: bool
-    skip_identical: bool
+    embedder: str = ""
+    has_vector: NDArray[np.bool_] | None = None
+    stored_only: bool = False
+    skip_identical: bool = True
 
     def directed(self) -> Batch:
         """Return it with vectors of length 1; see `directions`."""

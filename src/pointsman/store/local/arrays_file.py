@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,23 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _ALIGNMENT: Final = 64
-
-
-def write_arrays(path: Path, magic: bytes, header: Mapping[str, Any], arrays: Sequence[NDArray[Any]]) -> None:
-    """Replace a file; only for the writer of the dataset.
-
-    Args:
-        path: the file.
-        magic: eight bytes that tell its kind.
-        header: has ``format``, ``identity`` and ``seq``; anything else in JSON.
-        arrays: of one dimension.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    full_header = {**header, "arrays": [[array.dtype.str, len(array)] for array in arrays]}
-    padding = (np.zeros(-array.nbytes % _ALIGNMENT, np.uint8) for array in arrays)
-    write_parts(path, magic, full_header, chain.from_iterable(zip(arrays, padding, strict=True)))
 
 
 def write_parts(path: Path, magic: bytes, header: Mapping[str, Any], parts: Iterable[NDArray[Any]]) -> None:
@@ -71,25 +55,6 @@ def write_parts(path: Path, magic: bytes, header: Mapping[str, Any], parts: Iter
         file.write(digest.digest())
 
 
-def read_arrays(path: Path, magic: bytes, format_: int, identity: str) -> tuple[dict[str, Any], list[NDArray[Any]]]:
-    """Return the header of a file and its arrays after verifying the checksum; changes to them stay in memory.
-
-    Raises:
-        FileNotFoundError: there is none.
-        OSError, ValueError, KeyError, TypeError: it cannot be used.
-    """
-    check_arrays(path)
-    content = np.memmap(path, np.uint8, "c")
-    start = 16 + header_length(content, magic)
-    header = _header(content[:start].tobytes(), format_, identity)
-    arrays = []
-    for dtype, length in header["arrays"]:
-        end = start + np.dtype(dtype).itemsize * length
-        arrays.append(np.asarray(content[start:end]).view(dtype))
-        start = end + -end % _ALIGNMENT
-    return header, arrays
-
-
 def check_arrays(path: Path) -> NDArray[np.uint8]:
     """Verify the checksum of a file; return its content, mapped.
 
@@ -105,17 +70,6 @@ def check_arrays(path: Path) -> NDArray[np.uint8]:
     return content
 
 
-def read_header(path: Path, magic: bytes, format_: int, identity: str) -> dict[str, Any]:
-    """Return the header of a file by its beginning alone; empty without a usable one."""
-    try:
-        with open_regular(path) as file:
-            beginning = file.read(16)
-            content = beginning + file.read(header_length(np.frombuffer(beginning, np.uint8), magic))
-        return _header(content, format_, identity)
-    except (OSError, ValueError, KeyError, TypeError, struct.error):
-        return {}
-
-
 def header_length(content: Any, magic: bytes) -> int:
     """Return the length of the header of a file with this content.
 
@@ -128,8 +82,68 @@ def header_length(content: Any, magic: bytes) -> int:
     return length
 
 
-def _header(content: bytes, format_: int, identity: str) -> dict[str, Any]:
-    header: dict[str, Any] = json.loads(content[16:])
-    if (header["format"], header["identity"]) != (format_, identity):
-        raise ValueError(f"it belongs to {header['identity']!r}, format {header['format']}")
-    return header
+@dataclass(frozen=True, slots=True)
+class ArraysFile:
+    """A file of arrays, and what tells that it is the right one.
+
+    Attributes:
+        path: the file.
+        magic: eight bytes that tell its kind.
+        format: the number of its form.
+        identity: what its content is derived from.
+    """
+
+    path: Path
+    magic: bytes
+    format: int
+    identity: str
+
+    def write(self, seq: int, arrays: Sequence[NDArray[Any]], **more: Any) -> None:
+        """Replace the file; only for the writer of the dataset.
+
+        Args:
+            seq: the sequence number that it reflects.
+            arrays: of one dimension.
+            more: entries of the header, in JSON.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        described_arrays = [[array.dtype.str, len(array)] for array in arrays]
+        header = {"format": self.format, "identity": self.identity, "seq": seq, **more, "arrays": described_arrays}
+        padding = (np.zeros(-array.nbytes % _ALIGNMENT, np.uint8) for array in arrays)
+        write_parts(self.path, self.magic, header, chain.from_iterable(zip(arrays, padding, strict=True)))
+
+    def read(self) -> tuple[dict[str, Any], list[NDArray[Any]]]:
+        """Return the header and the arrays after verifying the checksum; changes to them stay in memory.
+
+        Raises:
+            FileNotFoundError: there is none.
+            OSError, ValueError, KeyError, TypeError: it cannot be used.
+        """
+        check_arrays(self.path)
+        content = np.memmap(self.path, np.uint8, "c")
+        start = 16 + header_length(content, self.magic)
+        header = self._header(content[:start].tobytes())
+        arrays = []
+        for dtype, length in header["arrays"]:
+            end = start + np.dtype(dtype).itemsize * length
+            arrays.append(np.asarray(content[start:end]).view(dtype))
+            start = end + -end % _ALIGNMENT
+        return header, arrays
+
+    def numbers(self) -> dict[str, int]:
+        """Return the whole numbers in the header, such as ``seq``, by its beginning alone; none without a good one."""
+        try:
+            with open_regular(self.path) as file:
+                beginning = file.read(16)
+                content = beginning + file.read(header_length(np.frombuffer(beginning, np.uint8), self.magic))
+            return {name: value for name, value in self._header(content).items() if isinstance(value, int)}
+        except (OSError, ValueError, KeyError, TypeError, struct.error):
+            return {}
+
+    def _header(self, content: bytes) -> dict[str, Any]:
+        header: dict[str, Any] = json.loads(content[16:])
+        if (header["format"], header["identity"]) != (self.format, self.identity):
+            raise ValueError(f"it belongs to {header['identity']!r}, format {header['format']}")
+        return header

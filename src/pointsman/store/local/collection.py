@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +48,7 @@ from pointsman.store.local.manifest import (
 from pointsman.store.local.truth.sealed_rows import NO_VECTOR
 from pointsman.store.local.vectors.best_cosines import BestCosines
 from pointsman.store.local.vectors.vector_index import VectorIndex
-from pointsman.store.prepared_documents import Prepared, check_embedder, directions
+from pointsman.store.prepared_documents import Batch, Prepared, check_embedder, directions
 from pointsman.tools.errors import CorruptStoreError, InputError, LockedError, ReplacedError, StoreError
 from pointsman.tools.system.at_once import at_once
 
@@ -268,28 +269,14 @@ class Collection:
                 self._step_down()
             self._writing.release()
 
-    def write(
-        self,
-        items: Sequence[Prepared],
-        vectors: NDArray[np.float32] | None,
-        embedder: str = "",
-        has_vector: NDArray[np.bool_] | None = None,
-        *,
-        skip_identical: bool = True,
-    ) -> AddResult:
+    def write(self, batch: Batch) -> AddResult:
         """Write documents durably, inside ``with writer()``; ids must differ. Unchanged ones are usually skipped.
 
         Raises:
             InputError: the number, length or embedder of the vectors does not match, or a vector is zero.
         """
-        blobs: list[bytes | None] | None = None
-        if vectors is not None:
-            rows = self._rows_of(embedder, vectors, items, has_vector)
-            blobs = [row.tobytes() for row in rows]
-            if has_vector is not None:
-                blobs = [blob if is_given else NO_VECTOR for blob, is_given in zip(blobs, has_vector, strict=True)]
-        self._underived += len(items)
-        return self.truth.upsert(items, blobs, skip_identical=skip_identical)
+        self._underived += len(batch.items)
+        return self.truth.upsert(batch.items, self._blobs(batch), skip_identical=batch.skip_identical)
 
     def edit(
         self, items: Sequence[Prepared], vectors: Mapping[str, NDArray[np.float32]], embedder: str = ""
@@ -299,12 +286,12 @@ class Collection:
         Raises:
             InputError: as for `write`.
         """
-        blobs: dict[str, bytes] = {}
+        blobs: dict[str, bytes | None] = {}
         if vectors:
             with_vector = [item for item in items if item.document.id in vectors]
             matrix = np.array([vectors[item.document.id] for item in with_vector], np.float32)
-            rows = self._rows_of(embedder, matrix, with_vector)
-            blobs = {item.document.id: row.tobytes() for item, row in zip(with_vector, rows, strict=True)}
+            new_blobs = self._blobs(Batch(with_vector, matrix, embedder)) or ()
+            blobs = {item.document.id: blob for item, blob in zip(with_vector, new_blobs, strict=True)}
         return self.truth.upsert(items, [blobs.get(item.document.id) for item in items])
 
     def delete(self, ids: Sequence[str]) -> int:
@@ -547,23 +534,19 @@ class Collection:
             vectors.catch_up(save=save)
         self._seen_sequence = target
 
-    def _rows_of(
-        self,
-        embedder: str,
-        vectors: NDArray[np.float32],
-        items: Sequence[Prepared],
-        has_vector: NDArray[np.bool_] | None = None,
-    ) -> NDArray[np.float32]:
+    def _blobs(self, batch: Batch) -> list[bytes | None] | None:
         """Return vectors as they are stored; the first ones say which embedder and dimensions all others have.
 
         Raises:
             InputError: they are from another embedder, of other dimensions, or no directions.
         """
+        if batch.vectors is None:
+            return None
         name, dimensions = repr(self._directory.name), self.truth.meta("dimensions")
-        check_embedder(name, (self.embedder, None), embedder)
-        rows = directions(vectors, items, has_vector)
+        check_embedder(name, (self.embedder, None), batch.embedder)
+        rows = directions(batch.vectors, batch.items, batch.has_vector)
         if self.embedder is None:
-            self.truth.set_meta(embedder=embedder, dimensions=str(rows.shape[1]))
+            self.truth.set_meta(embedder=batch.embedder, dimensions=str(rows.shape[1]))
         else:
-            check_embedder(name, (self.embedder, int(dimensions or 0)), embedder, rows.shape[1])
-        return rows
+            check_embedder(name, (self.embedder, int(dimensions or 0)), batch.embedder, rows.shape[1])
+        return [NO_VECTOR if row is None else row.tobytes() for row in replace(batch, vectors=rows).rows()]

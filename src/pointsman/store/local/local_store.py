@@ -18,7 +18,7 @@ from pointsman.store.base_store import Store
 from pointsman.store.history import PastStore, digest_of
 from pointsman.store.local.collection import Collection
 from pointsman.store.local.index_search import score_both, search_both
-from pointsman.store.local.keyword.words_file import WORDS_FILE, are_words_due, read_words, write_words
+from pointsman.store.local.keyword.words_file import are_words_due, words_file
 from pointsman.store.local.local_view import ViewStore
 from pointsman.store.local.truth.local_history import KEPT_DAYS, KEPT_FROM, RECEIPT_KEY, UNNOTED
 from pointsman.store.prepared_documents import UNREADABLE, Batch, MetadataChange, position, prepare
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     from pointsman.store.base_store import PastStates
     from pointsman.store.history import History, PastRow, T
+    from pointsman.store.local.arrays_file import ArraysFile
     from pointsman.store.local.keyword.word_query import WordQuery
     from pointsman.store.local.truth.document_changes import DocumentChange
     from pointsman.store.local.vectors.vector_query import VectorQuery
@@ -206,16 +207,14 @@ class LocalStore(Store):
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _write(self, batch: Batch) -> AddResult:
-        items, vectors = batch.items, batch.vectors
         with self.collection.writer():
-            self.note_versions(item.document.metadata for item in items)
-            if batch.stored_only and vectors is not None:
-                is_stored = self.collection.truth.unchanged(items)
-                items, vectors = list(compress(items, is_stored)), vectors[is_stored]
-            self._written_count += len(items)
-            return self.collection.write(
-                items, vectors, batch.embedder, batch.has_vector, skip_identical=batch.skip_identical
-            )
+            self.note_versions(item.document.metadata for item in batch.items)
+            if batch.stored_only and batch.vectors is not None:
+                is_stored = self.collection.truth.unchanged(batch.items)
+                items = list(compress(batch.items, is_stored))
+                batch = replace(batch, items=items, vectors=batch.vectors[is_stored])
+            self._written_count += len(batch.items)
+            return self.collection.write(batch)
 
     def _change_metadata(self, change: MetadataChange) -> MetadataResult:
         with self.collection.writer():
@@ -346,13 +345,16 @@ class LocalStore(Store):
 
     def stored_words(self, lexicon: HasFrequencies) -> tuple[Speller, int] | None:
         """See `Store`."""
-        path = self.folder / WORDS_FILE
+        from pointsman.text.spelling import Speller
+
+        file = self._words_file()
         try:
-            speller, sequence = read_words(path, self.info.identity, lexicon)
+            header, arrays = file.read()
+            speller, sequence = Speller.from_arrays(arrays, lexicon=lexicon), int(header["seq"])
         except FileNotFoundError:
             return None
         except (OSError, *UNREADABLE, KeyError) as error:
-            log.warning("%s cannot be used (%s); words are read from the documents", path, error)
+            log.warning("%s cannot be used (%s); words are read from the documents", file.path, error)
             return None
         return (speller, sequence) if sequence <= self.collection.truth.sequence() else None
 
@@ -378,15 +380,17 @@ class LocalStore(Store):
             log.debug("the words of a dataset are not stored now: %s", error)
 
     def _words_are_due(self, sequence: int) -> bool:
-        path, identity = self.folder / WORDS_FILE, self.info.identity
-        return are_words_due(path, identity, sequence, self.count, self.changed_since)
+        return are_words_due(self._words_file(), sequence, self.count, self.changed_since)
+
+    def _words_file(self) -> ArraysFile:
+        return words_file(self.folder, self.info.identity)
 
     def _write_words(self, speller: Speller, sequence: int) -> None:
-        path = self.folder / WORDS_FILE
+        file = self._words_file()
         try:
-            write_words(path, speller, self.info.identity, sequence)
+            file.write(sequence, speller.to_arrays())
         except OSError as error:
-            log.warning("%s cannot be written now (%s); words are read from the documents", path, error)
+            log.warning("%s cannot be written now (%s); words are read from the documents", file.path, error)
 
     # ── keeping ──────────────────────────────────────────────────────────────────────────────────────────────────
 

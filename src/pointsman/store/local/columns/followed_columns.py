@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pointsman.store.local.arrays_file import check_arrays
-from pointsman.store.local.columns.columns_file import read_table, saved_state, write_table
-from pointsman.store.local.columns.metadata_columns import Columns
+from pointsman.store.local.arrays_file import ArraysFile, check_arrays
+from pointsman.store.local.columns.metadata_columns import Columns, Table
 from pointsman.values.filters import Equals, In
 from pointsman.values.metadata import ID, TEXT
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.store.local.columns.column import Condition
-    from pointsman.store.local.columns.metadata_columns import Table
     from pointsman.store.local.truth.document_changes import DocumentChange
     from pointsman.store.local.truth.truth_rows import Truth
 
@@ -39,12 +37,15 @@ class FollowedColumns(Columns):
         truth: the documents.
 
     Attributes:
+        file: of the columns, so that no metadata is read again when they are opened; one that is ahead of the documents
+            is not used.
         sequence: the last transaction that they reflect; -1 while they are not loaded.
     """
 
     def __init__(self, path: Path, truth: Truth) -> None:
         super().__init__(self._read_all, self._matching_keys, self._read_file)
-        self._path, self._truth = path, truth
+        self._truth = truth
+        self.file = ArraysFile(path, b"PMCOLUMN", 2, truth.identity)  # with 1, texts were not in NFC
         self.sequence = -1
         self._unusable = False  # the file was damaged, or belongs to another state
         self._change_count = (-1, -1, 0)  # at most how many documents have changed from one transaction to another
@@ -67,22 +68,25 @@ class FollowedColumns(Columns):
         Args:
             at_end: of a write, after which searches read it; while it goes on, more may change first.
         """
-        path, identity = self._path, self._truth.identity
-        seq, rows = (0, 0) if self._unusable else saved_state(path, identity)
+        saved = {} if self._unusable else self.file.numbers()
         limit = _COLUMNS_AGAIN if at_end else 5 * _COLUMNS_AGAIN
-        threshold = min(max(_COLUMNS_AGAIN, rows // 2), limit)
-        if self._fewer_have_changed(seq, threshold):
+        threshold = min(max(_COLUMNS_AGAIN, saved.get("rows", 0) // 2), limit)
+        if self._fewer_have_changed(saved.get("seq", 0), threshold):
             return
         try:
-            self.use(lambda table: write_table(path, table, identity, self.sequence))
+            self.use(self._write)
             self._unusable = False
         except OSError as error:
-            log.warning("%s cannot be written now (%s); metadata is read from the documents", path, error)
+            log.warning("%s cannot be written now (%s); metadata is read from the documents", self.file.path, error)
+
+    def _write(self, table: Table) -> None:
+        descriptions, arrays = table.to_arrays()
+        self.file.write(self.sequence, arrays, rows=table.size, table=descriptions)
 
     def damage(self) -> str | None:
         """Return what is wrong with the file, which is then written anew; None if nothing is, or if there is none."""
         try:
-            check_arrays(self._path)
+            check_arrays(self.file.path)
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
@@ -107,15 +111,16 @@ class FollowedColumns(Columns):
 
     def _read_file(self) -> Table | None:
         """Return the saved columns with all later changes; None if there are none of use."""
-        path, target = self._path, self._truth.sequence()
+        target = self._truth.sequence()
         try:
-            table, seq = read_table(path, self._truth.identity, self._matching_keys)
+            header, arrays = self.file.read()
+            table, seq = Table.from_arrays(header["table"], arrays, self._matching_keys), int(header["seq"])
             if seq > target:
                 raise ValueError("it is ahead of the documents")
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:
-            log.warning("%s cannot be used (%s); metadata is read from the documents", path, error)
+            log.warning("%s cannot be used (%s); metadata is read from the documents", self.file.path, error)
             self._unusable = True
             return None
         for batch in self._truth.changes(seq, texts=False):

@@ -38,19 +38,6 @@ class WordQuery:
         matched: by key of a document that was scored, the sum of the idf of the words that it has, counting repeats.
     """
 
-    __slots__ = (
-        "_columns",
-        "_constants",
-        "_keys",
-        "_query",
-        "_repeatable",
-        "_snapshot",
-        "_weights",
-        "idf",
-        "matched",
-        "terms",
-    )
-
     def __init__(
         self,
         snapshot: KeywordState,

@@ -118,20 +118,10 @@ class WritableTruth(Truth):
                 )
         return len(existing)
 
-    def _add_up(
-        self,
-        connection: TruthConnection,
-        *,
-        ids: int = 0,
-        writes: int = 0,
-        deletions: int = 0,
-        vectors: int = 0,
-        notes: int = 0,
-    ) -> None:
+    def _add_up(self, connection: TruthConnection, **change: int) -> None:
         """Add what a transaction changes to the tally, inside it."""
-        change = Tally(ids, writes, deletions, vectors, notes)
-        if change != Tally():
-            tally = self._tally(connection) + change
+        if any(change.values()):
+            tally = self._tally(connection) + Tally(**change)
             connection.execute("UPDATE meta SET value=? WHERE name='tally'", (with_check("tally", str(tally)),))
 
     def set_meta(self, **values: str) -> None:
