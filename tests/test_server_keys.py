@@ -333,7 +333,7 @@ def test_a_writer_that_does_not_end(keys: KeyStore, path: Path, monkeypatch: pyt
     from filelock import FileLock
 
     keys.create("a")
-    monkeypatch.setattr("pointsman.service.server.access.api_keys._PATIENCE", 0.05)
+    monkeypatch.setattr("pointsman.store.local.folder_backend._PATIENCE", 0.05)
     with FileLock(path.with_suffix(".lock")), pytest.raises(LockedError, match="another process"):
         keys.create("b")
     keys.create("c")

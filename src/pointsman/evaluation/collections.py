@@ -96,10 +96,7 @@ def read_labels(folder: str | Path) -> tuple[dict[str, str], dict[str, dict[str,
 
 def _read_corpus(path: Path) -> list[Document]:
     documents: dict[str, Document] = {}
-    for location, item in _objects(path):
-        id_ = _string(item, "_id", location)
-        if id_ in documents:
-            raise InputError(f"{location}: document {id_!r:.80} is a duplicate; ids must be unique")
+    for location, id_, item in _objects(path, "document"):
         title = _string(item, "title", location, absent="")
         documents[id_] = Document(id_, _string(item, "text", location), {"title": title} if title else {})
     if not documents:
@@ -108,13 +105,7 @@ def _read_corpus(path: Path) -> list[Document]:
 
 
 def _read_queries(path: Path) -> dict[str, str]:
-    queries: dict[str, str] = {}
-    for location, item in _objects(path):
-        id_ = _string(item, "_id", location)
-        if id_ in queries:
-            raise InputError(f"{location}: query {id_!r:.80} is a duplicate; ids must be unique")
-        queries[id_] = _string(item, "text", location)
-    return queries
+    return {id_: _string(item, "text", location) for location, id_, item in _objects(path, "query")}
 
 
 def _read_qrels(path: Path, queries: Mapping[str, str]) -> dict[str, dict[str, int]]:
@@ -151,8 +142,9 @@ def _grade(text: str, location: str) -> int:
         raise InputError(f"{location}: a score is a whole number, not {text!r:.80}") from None
 
 
-def _objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the location and value of each JSON object in a file."""
+def _objects(path: Path, noun: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield location, id and value of each JSON object in a file."""
+    ids: set[str] = set()
     for location, line in _lines(path):
         try:
             item = json.loads(line)
@@ -160,7 +152,11 @@ def _objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             raise InputError(f"{location}: this is not JSON ({error}): {line!r:.80}") from None
         if not isinstance(item, dict):
             raise InputError(f"{location}: expected a JSON object, not {line!r:.80}")
-        yield location, item
+        id_ = _string(item, "_id", location)
+        if id_ in ids:
+            raise InputError(f"{location}: {noun} {id_!r:.80} is a duplicate; ids must be unique")
+        ids.add(id_)
+        yield location, id_, item
 
 
 def _lines(path: Path) -> Iterator[tuple[str, str]]:

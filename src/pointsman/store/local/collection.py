@@ -29,6 +29,7 @@ from pointsman.store.local.files_and_locks import (
     WriterLock,
     file_stamp,
     make_directory,
+    replaced_error,
     steady,
     translated,
 )
@@ -41,7 +42,6 @@ from pointsman.store.local.manifest import (
     drop_directory,
     open_collection,
     read_manifest,
-    replaced_error,
     sync_names,
     write_manifest,
 )

@@ -19,7 +19,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import IO, TYPE_CHECKING, Final
 
-from pointsman.tools.errors import LockedError, StorageFullError, StoreError
+from pointsman.tools.errors import LockedError, ReplacedError, StorageFullError, StoreError
 from pointsman.tools.system.replaced_files import sync_directory
 
 if TYPE_CHECKING:
@@ -61,6 +61,11 @@ def store_error(path: Path, error: OSError, note: str = "") -> StoreError:
         return StoreError(f"{path}: {reason}; close some files, or raise the limit ('ulimit -n'), and try again")
     note = note or "acknowledged writes are kept"
     return StoreError(f"{path}: {reason}; {note}; check the disk and try again")
+
+
+def replaced_error(directory: Path) -> ReplacedError:
+    """Return the error that the directory under this name is no longer the one that was opened."""
+    return ReplacedError(f"{directory} was deleted or recreated by another process; open it again")
 
 
 def disk_full_error(path: Path, note: str = "") -> StorageFullError:

@@ -147,7 +147,7 @@ class LocalBackend(Backend):
         path = self._file(kind, name)
         self.make()
         files_and_locks.make_directory(path.parent)
-        with _changing(self.path / kind):  # one lock file for all records of a kind
+        with changing(self.path / kind):  # one lock file for all records of a kind
             check_version(self._read(path), expected_version, f"{kind} {name}".strip())
             if value is None:
                 files_and_locks.remove_file(path)
@@ -297,7 +297,7 @@ def _exists(path: str) -> bool:
 
 
 @contextmanager
-def _changing(path: Path) -> Iterator[None]:
+def changing(path: Path) -> Iterator[None]:
     """Lock a file against changes by others within the block, using the lock file beside it."""
     try:
         with FileLock(path.with_suffix(".lock"), timeout=_PATIENCE, mode=0o600):

@@ -14,7 +14,7 @@ import xxhash
 from pointsman.store.local import files_and_locks
 from pointsman.store.local.truth.writable_truth import WritableTruth
 from pointsman.store.prepared_documents import UNREADABLE
-from pointsman.tools.errors import CorruptStoreError, FormatVersionError, ReplacedError, StorageFullError, StoreError
+from pointsman.tools.errors import CorruptStoreError, FormatVersionError, StorageFullError, StoreError
 from pointsman.tools.system.replaced_files import replacing, sync_directory
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def drop_directory(directory: Path, lock: files_and_locks.WriterLock, identity: 
             if not exists:
                 return False
             if identity is not None and (read_manifest(directory) or {}).get("identity") != identity:
-                raise replaced_error(directory)
+                raise files_and_locks.replaced_error(directory)
             lock.remove_note()
             files_and_locks.remove_directory(directory)
     except FileNotFoundError:
@@ -231,8 +231,3 @@ def sync_names(directory: Path) -> None:
     for folder in folders[:2]:
         with suppress(PermissionError):  # we have not created what we may not even read
             sync_directory(folder)
-
-
-def replaced_error(directory: Path) -> ReplacedError:
-    """Return the error that the directory under this name is no longer the one that was opened."""
-    return ReplacedError(f"{directory} was deleted or recreated by another process; open it again")

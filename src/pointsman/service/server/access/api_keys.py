@@ -23,10 +23,9 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from filelock import FileLock, Timeout
-
 from pointsman.store.backend import NEW
-from pointsman.store.local.files_and_locks import file_stamp, make_directory, open_regular, store_error
+from pointsman.store.local.files_and_locks import file_stamp, make_directory, open_regular
+from pointsman.store.local.folder_backend import changing
 from pointsman.tools.errors import (
     ConflictError,
     CorruptStoreError,
@@ -60,7 +59,6 @@ _ID: Final = re.compile(r"[0-9a-f]{8}")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _LONGEST_NAME: Final = 64  # characters
 _LARGEST_FILE: Final = 16_000_000  # bytes, some 50,000 keys; we do not write larger files
-_PATIENCE: Final = 10.0  # seconds; changing keys takes milliseconds
 _FRESH: Final = 0.5  # seconds for which a record is trusted
 _ATTEMPTS: Final = 20  # at a change when others interfere
 _NO_HASH: Final = "0" * 64  # compared with the text if the key does not exist, so that it takes as long
@@ -275,9 +273,7 @@ class KeyStore:
         try:
             stamp: _Stamp = file_stamp(self.path)
         except OSError as error:
-            raise CorruptStoreError(
-                f"{self.path} cannot be read ({error.strerror}); all requests are refused"
-            ) from error
+            raise self._unreadable(error) from error
         if state is None or state.stamp != stamp:
             state = self._state = self._reread(state)
         if state.failure is not None:
@@ -297,25 +293,21 @@ class KeyStore:
             message = f"{self.path} is missing; all requests are refused; restore it, or start over with a new key"
             return _KeyState("absent", {}, partial(CorruptStoreError, message))
         except OSError as error:  # not remembered: its permissions may change without changing the stamp
-            raise CorruptStoreError(
-                f"{self.path} cannot be read ({error.strerror}); all requests are refused"
-            ) from error
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: OSError) -> CorruptStoreError:
+        return CorruptStoreError(f"{self.path} cannot be read ({error.strerror}); all requests are refused")
 
     def _change(self, work: Callable[[dict[str, _Entry]], T]) -> T:
         """Let ``work`` change the entries, write them under a lock, and return its result."""
         make_directory(self.path.parent)
-        try:
-            with FileLock(self._lock, timeout=_PATIENCE, mode=0o600):
-                old_entries = self._read().entries
-                entries = dict(old_entries)
-                result = work(entries)
-                if entries != old_entries:
-                    self._write(entries)
-                return result
-        except Timeout as error:
-            raise LockedError(f"{self.path} is being changed by another process; try again") from error
-        except OSError as error:
-            raise store_error(self.path, error) from error
+        with changing(self.path):
+            old_entries = self._read().entries
+            entries = dict(old_entries)
+            result = work(entries)
+            if entries != old_entries:
+                self._write(entries)
+            return result
 
     def _write(self, entries: Mapping[str, _Entry]) -> None:
         with replacing(self.path) as file:

@@ -8,17 +8,17 @@ from ipaddress import IPv6Address
 from typing import TYPE_CHECKING, Final
 
 from pointsman.service.server.protocol.problems import HttpProblem
-from pointsman.service.server.protocol.refusals import CLOSE, PROBES, SAFE_METHODS, path_of, refuse
+from pointsman.service.server.protocol.refusals import CLOSE, PROBES, SAFE_METHODS, RequestCheck, path_of
 from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Scope
 
 HOST: Final = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[^\s:/\[\]@?#]{1,253})(?::[0-9]{1,5})?")
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
-class TrustedHosts:
+class TrustedHosts(RequestCheck):
     """Refuses requests for unknown host names.
 
     A page of another site can make its own name resolve to 127.0.0.1, so that a browser takes the service for a part of
@@ -33,19 +33,15 @@ class TrustedHosts:
     """
 
     def __init__(self, app: ASGIApp, hosts: Collection[str] = ()) -> None:
-        self._app = app
+        super().__init__(app)
         names = {_host_name(host) for host in hosts}
         self._allows_all = "*" in names
         self._exact = _LOOPBACK | {name for name in names if not name.startswith("*")}
         self._suffixes = tuple(name[1:] for name in names if name.startswith("*."))
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or refuse it; probes pass, as they use the address and learn nothing."""
-        if scope["type"] != "http" or path_of(scope) in PROBES or self._serves(scope):
-            await self._app(scope, receive, send)
-            return
-        problem = HttpProblem("misdirected", "this service does not answer to that host name", headers=CLOSE)
-        await refuse(problem, scope, receive, send)
+    async def _check(self, scope: Scope) -> None:
+        if path_of(scope) not in PROBES and not self._serves(scope):  # probes use the address, and learn nothing
+            raise HttpProblem("misdirected", "this service does not answer to that host name", headers=CLOSE)
 
     def _serves(self, scope: Scope) -> bool:
         hosts = [value for name, value in scope["headers"] if name == b"host"]
@@ -77,7 +73,7 @@ _ORIGIN: Final = re.compile(r"(https?)://(\[[0-9a-f:.]{2,45}\]|[^\s:/\[\]@?#]{1,
 _PORTS: Final = {"http": "80", "https": "443"}
 
 
-class CrossSite:
+class CrossSite(RequestCheck):
     """Refuses requests that a browser sends for a page of another site.
 
     Browsers say where a request comes from (``Sec-Fetch-Site``, ``Origin``); other programs send neither header, and
@@ -92,16 +88,12 @@ class CrossSite:
     """
 
     def __init__(self, app: ASGIApp, origins: Collection[str] = ()) -> None:
-        self._app = app
+        super().__init__(app)
         self._origins = frozenset(map(_origin, origins))
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or refuse it."""
-        if scope["type"] != "http" or self._is_own_site(scope):
-            await self._app(scope, receive, send)
-            return
-        problem = HttpProblem("forbidden", "pages of other sites may not do this", headers=CLOSE)
-        await refuse(problem, scope, receive, send)
+    async def _check(self, scope: Scope) -> None:
+        if not self._is_own_site(scope):
+            raise HttpProblem("forbidden", "pages of other sites may not do this", headers=CLOSE)
 
     def _is_own_site(self, scope: Scope) -> bool:
         origins: list[bytes] = []

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Self
 
 from pointsman.service.server.access.request_access import authenticate
 from pointsman.service.server.protocol.problems import HttpProblem
-from pointsman.service.server.protocol.refusals import PROBES, SAFE_METHODS, of_console, path_of, refuse
+from pointsman.service.server.protocol.refusals import PROBES, SAFE_METHODS, RequestCheck, of_console, path_of
 from pointsman.tools.sync_and_async import in_thread
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Scope
 
     from pointsman.service.server.access.api_keys import KeyStore
     from pointsman.service.server.access.request_access import Access
@@ -71,7 +71,7 @@ class RateLimit:
         return wait
 
 
-class Guard:
+class Guard(RequestCheck):
     """Admits requests with a valid key, within the rate limit, and stores the `Access` in ``scope["state"]``.
 
     Everything is closed except probes and the console's files, so a forgotten route is closed too.
@@ -95,22 +95,16 @@ class Guard:
         keyless: bool = False,
         tokens: TokenTrust | None = None,
     ) -> None:
-        self._app, self._keys, self._loopback, self._keyless, self._tokens = app, keys, loopback, keyless, tokens
+        super().__init__(app)
+        self._keys, self._loopback, self._keyless, self._tokens = keys, loopback, keyless, tokens
         self._rate = RateLimit(limits)
         self._fetching = asyncio.Lock()
         self._renewing: set[asyncio.Task[None]] = set()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or refuse it."""
-        if scope["type"] == "http":
-            path = path_of(scope)
-            if not (path in PROBES or of_console(path)) or scope["method"] not in SAFE_METHODS:
-                try:
-                    await self._enter(scope)
-                except HttpProblem as problem:
-                    await refuse(problem, scope, receive, send)
-                    return
-        await self._app(scope, receive, send)
+    async def _check(self, scope: Scope) -> None:
+        path = path_of(scope)
+        if not (path in PROBES or of_console(path)) or scope["method"] not in SAFE_METHODS:
+            await self._enter(scope)
 
     async def _enter(self, scope: Scope) -> None:
         async def check_key() -> Access:

@@ -7,7 +7,7 @@ from unicodedata import category
 from urllib.parse import unquote_to_bytes
 
 from pointsman.service.server.protocol.problems import HttpProblem
-from pointsman.service.server.protocol.refusals import CLOSE, of_console, path_of, refuse
+from pointsman.service.server.protocol.refusals import CLOSE, RequestCheck, of_console, path_of
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -71,35 +71,27 @@ class SecurityHeaders:
         await self._app(scope, receive, sending)
 
 
-class RequestHead:
+class RequestHead(RequestCheck):
     """Refuses a request if its URL or headers are too large, or its URL is not text."""
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
-        self._app, self._limits = app, limits
+        super().__init__(app)
+        self._limits = limits
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or refuse it."""
-        problem = self._wrong(scope) if scope["type"] == "http" else None
-        if problem is None:
-            await self._app(scope, receive, send)
-        else:
-            await refuse(problem, scope, receive, send)
-
-    def _wrong(self, scope: Scope) -> HttpProblem | None:
+    async def _check(self, scope: Scope) -> None:
         raw: bytes = scope.get("raw_path") or scope["path"].encode()
         query: bytes = scope.get("query_string", b"")
         limits = self._limits
         if len(raw) + len(query) > limits.max_url_bytes:
             limit = limits.max_url_bytes
-            return HttpProblem("too-large", f"the address is longer than {limit:,} bytes", headers=CLOSE, limit=limit)
+            raise HttpProblem("too-large", f"the address is longer than {limit:,} bytes", headers=CLOSE, limit=limit)
         if sum(len(name) + len(value) for name, value in scope["headers"]) > limits.max_header_bytes:
             limit = limits.max_header_bytes
-            return HttpProblem("too-large", f"the headers are longer than {limit:,} bytes", headers=CLOSE, limit=limit)
+            raise HttpProblem("too-large", f"the headers are longer than {limit:,} bytes", headers=CLOSE, limit=limit)
         if not all(character.isprintable() or category(character) == "Zs" for character in scope["path"]):
-            return HttpProblem("malformed", "the path has unprintable characters")
+            raise HttpProblem("malformed", "the path has unprintable characters")
         if not (_is_text(raw) and _is_text(query)):
-            return HttpProblem("malformed", "the address is not UTF-8, percent-encoded")
-        return None
+            raise HttpProblem("malformed", "the address is not UTF-8, percent-encoded")
 
 
 def _is_text(address: bytes) -> bool:

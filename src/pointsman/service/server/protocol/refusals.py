@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 
 from pointsman.service.server.protocol.problems import HttpProblem, response
 
 if TYPE_CHECKING:
-    from starlette.types import Message, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 PROBES: Final = frozenset({"/health", "/ready"})
@@ -38,6 +39,31 @@ async def refuse(problem: HttpProblem, scope: Scope, receive: Receive, send: Sen
     language = next((text.decode("latin-1") for name, text in scope["headers"] if name == b"accept-language"), "")
     refusal = response(problem, request_id, scope["path"], bearer=bearer, accept_language=language)
     await refusal(scope, receive, send)
+
+
+class RequestCheck(ABC):
+    """What looks at a request before it is passed on.
+
+    Args:
+        app: handles accepted requests.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or refuse it."""
+        if scope["type"] == "http":
+            try:
+                await self._check(scope)
+            except HttpProblem as problem:
+                await refuse(problem, scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    @abstractmethod
+    async def _check(self, scope: Scope) -> None:
+        """Raise an `HttpProblem` to refuse the request."""
 
 
 class RequestReader:

@@ -24,11 +24,12 @@ from pointsman.store.local.files_and_locks import (
     disk_full_error,
     has_free_space,
     make_private,
+    replaced_error,
     steady,
     store_error,
 )
 from pointsman.store.local.truth.tally import Tally
-from pointsman.tools.errors import CorruptStoreError, LockedError, ReplacedError, StoreError
+from pointsman.tools.errors import CorruptStoreError, LockedError, StoreError
 from pointsman.tools.system.replaced_files import sync_directory
 from pointsman.tools.system.sqlite_errors import SQLITE_ERRORS, damage, error_code
 
@@ -104,7 +105,7 @@ def connect(path: Path, *, create: bool = False, identity: str = "") -> TruthCon
         with steady(path.parent) as exists:
             if not (path.exists() or (create and exists)):
                 if identity:
-                    raise _replaced_error(path)
+                    raise replaced_error(path.parent)
                 raise CorruptStoreError(f"{path} is missing; {WAY_BACK}")
             mode = _mode(path, create=create)
             if create and not path.exists():
@@ -121,7 +122,7 @@ def connect(path: Path, *, create: bool = False, identity: str = "") -> TruthCon
         raise store_error(path, error) from error
     if identity not in {"", connection.identity}:
         close(connection, path.parent)
-        raise _replaced_error(path)
+        raise replaced_error(path.parent)
     return connection
 
 
@@ -251,10 +252,6 @@ def close(connection: TruthConnection, directory: Path) -> None:
 def damaged_error(path: Path, reason: str) -> CorruptStoreError:
     """Return the error about a damaged file."""
     return CorruptStoreError(f"{path} is damaged ({reason}); {WAY_BACK}")
-
-
-def _replaced_error(path: Path) -> ReplacedError:
-    return ReplacedError(f"{path.parent} was deleted or recreated by another process; open it again")
 
 
 def translated_error(path: Path, error: Exception) -> StoreError:
