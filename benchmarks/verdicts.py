@@ -4,7 +4,7 @@
 
 Asked of four folders (`_folder_files.py`: 60 questions each whose file is known, 15 that nothing answers), alone and
 beside two other datasets; of folders of strangers (`_checkouts.py`), in their own language and in two others
-(``folders/across.tsv``: 12 questions each whose file is known), and of collections in three languages (120
+(``folders/across.tsv``: 12 questions each whose file is known), alone and beside three other datasets; and of collections in three languages (120
 questions each, at most some 1,000 passages), neither of which anything in the verdicts was fitted to. Paraphrases
 (``folders/paraphrases.tsv``: 60 questions of the four folders, written before any was asked) have no word in common
 with the files that answer them but stop words; vectors alone are asked them, too. Everyday questions
@@ -52,7 +52,7 @@ QUESTIONS, RELEVANT, OTHERS = 120, 500, 500
 REFUSED, RIGHT = 0.02, 0.85
 KINDS = ("right", "wrong", "no answer", "everyday")
 JUDGED = ("folders", "strangers", "collections")
-APART = ("across languages", "paraphrases", "paraphrases, vectors")
+APART = ("strangers beside three", "across languages", "across, beside three", "paraphrases", "paraphrases, vectors")
 
 
 class Asked(NamedTuple):
@@ -139,7 +139,8 @@ def rows(
     for name in dict.fromkeys([*folders, *(FOLDERS[name] for name in folders)]):
         write_folder(name, directory / name)
         workspace.index(directory / name, name)
-    if folders:
+    strangers = [name for name in CHECKOUTS if name in names]
+    if folders or strangers:
         python = workspace.dataset("python")
         python.add(standard_library_documents(1000))
         python.embed()
@@ -150,9 +151,10 @@ def rows(
         asked = further("paraphrases.tsv", name)
         yield "paraphrases", f"{name}, paraphrases", verdicts(workspace, [name], asked, options)
         yield "paraphrases, vectors", f"{name}, by vectors", verdicts(workspace, [name], asked, {"strategy": "vector"})
-    for name in (name for name in CHECKOUTS if name in names):
+    for name in strangers.copy():
         if reason := why_missing(name):
             print(f"{name}: left out, {reason}")
+            strangers.remove(name)
             continue
         write_checkout(name, directory / name)
         if codes:
@@ -160,6 +162,12 @@ def rows(
         workspace.index(directory / name, name)
         yield "strangers", name, verdicts(workspace, [name], [*of_folder(name), *everyday(questions_each)], options)
         yield "across languages", f"{name}, across", verdicts(workspace, [name], further("across.tsv", name), options)
+    for position, name in enumerate(strangers):
+        first, second = (strangers[(position + step) % len(strangers)] for step in (1, 3))
+        beside = list(dict.fromkeys([name, first, second, "python"]))
+        yield "strangers beside three", f"{name} beside three", verdicts(workspace, beside, of_folder(name), options)
+        asked = further("across.tsv", name)
+        yield "across, beside three", f"{name}, across, beside three", verdicts(workspace, beside, asked, options)
     for name in (name for name in COLLECTIONS if name in names):
         if not (DATA / name).is_dir():
             print(f"{name}: left out, it is not in {DATA}")
@@ -224,7 +232,7 @@ def print_row(name: str, answers: Sequence[Told]) -> None:
     counts = Counter((answer.kind, answer.verdict) for answer in answers)
     cells = ["/".join(str(counts[kind, verdict]) for verdict in ("answered", "unsure", "refused")) for kind in KINDS]
     shares = "".join(f"{'':>11}" if math.isnan(share) else f"{share:11.3f}" for share in shares_of(answers))
-    print(f"{name:22}" + "".join(f"{cell:>13}" for cell in cells) + shares, flush=True)
+    print(f"{name:30}" + "".join(f"{cell:>13}" for cell in cells) + shares, flush=True)
 
 
 def main() -> int:
@@ -239,7 +247,7 @@ def main() -> int:
     if unknown := set(options.names) - set(NAMES):
         parser.error(f"there is no folder or collection named {', '.join(sorted(unknown))}")
     print("questions told as answered/unsure/refused, by kind")
-    print(f"{'':22}" + "".join(f"{kind:>13}" for kind in KINDS) + "".join(f"{name:>11}" for name in Shares._fields))
+    print(f"{'':30}" + "".join(f"{kind:>13}" for kind in KINDS) + "".join(f"{name:>11}" for name in Shares._fields))
     totals: dict[str, list[Told]] = {group: [] for group in (*JUDGED, *APART)}
     with tempfile.TemporaryDirectory() as directory, pointsman.open(Path(directory) / "index") as workspace:
         for group, name, answers in rows(

@@ -2,8 +2,8 @@
 
 ::
 
-    route ─ plan ─ transform ─ embed ─ retrieve ∥ ─ fuse ─ fetch ─ admit ─ judge ─ in force ─ exact ─ refine … ─ limit
-      ─ answer
+    route ─ plan ─ transform ─ embed ─ retrieve ∥ ─ fuse ─ fetch ─ admit ─ judge ─ likelier dataset ─ in force ─ exact
+      ─ refine … ─ limit ─ answer
 
 Each stage is a function from a value to a value. Refiners rerank, refuse, diversify and compress. A `Recipe` defines
 each stage and its limits. One question and many take the same path; many questions share one embedding batch, one round
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pointsman.retrieval.run.journal import Journal
 from pointsman.retrieval.run.reading import reading_each
 from pointsman.retrieval.run.source import Source
+from pointsman.retrieval.stages.likelier_dataset import put_likelier_first
 from pointsman.retrieval.stages.lists_to_hits import (
     answer,
     fetch,
@@ -91,6 +92,8 @@ async def search(
             fused_lists = await fuse(await fill_groups(retrieval))
             has_syntax, versions = fused_lists.inquiry.written_query is not None, await fetch(fused_lists)
             ranking = judge(fused_lists, admit(fused_lists, versions) if has_syntax else versions)
+            if len(recipe.sources) > 1:
+                ranking = put_likelier_first(ranking)
             if not ranking.ranking.hits and fused_lists.query.filters is not None:
                 ranking = await list_filtered(ranking)
             ranking = await put_in_force(ranking)

@@ -403,6 +403,30 @@ def is_of_store(key: Any, number: int) -> bool:
     return type(key) is tuple and type(key[0]) is int and key[0] == number
 
 
+def first_of_others(
+    ranking: Sequence[tuple[Any, Any]], depth: int, results: Mapping[int, Any]
+) -> dict[str, tuple[Any, Any]]:
+    """Return the first candidate, with its score, of each dataset that has none among the first ones of a ranking.
+
+    Args:
+        ranking: keys and scores, best first.
+        depth: how many are the first ones.
+        results: of each source, by the number in the keys.
+    """
+    missing = {
+        number: each.reading.name
+        for number, each in results.items()
+        if isinstance(each, StoreResults) and not any(is_of_store(key, number) for key, _ in ranking[:depth])
+    }
+    candidates: dict[str, tuple[Any, Any]] = {}
+    for key, score in ranking[depth:]:
+        if not missing:
+            break
+        for number in [number for number in missing if is_of_store(key, number)]:
+            candidates[missing.pop(number)] = key, score
+    return candidates
+
+
 def key_of(version: Fetched) -> HitKey | None:
     """Dataset and id of a fetched document; None if it is gone."""
     if version is None:

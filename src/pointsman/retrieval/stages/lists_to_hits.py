@@ -6,7 +6,7 @@ Each stage is a function from a value to a value; one that fails is skipped, and
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pointsman.retrieval.fusion import SCALES, CosineSpread
 from pointsman.retrieval.refine.refuse import READ
-from pointsman.retrieval.run.candidates import Results, StoreResults, build_hits, provenance
+from pointsman.retrieval.run.candidates import Results, StoreResults, build_hits, first_of_others, provenance
 from pointsman.retrieval.run.candidates import fetch as fetch_documents
 from pointsman.retrieval.run.judging import NOTHING, Judgements, holders_of_word, raised_cosines
 from pointsman.retrieval.run.judging import judge as judgements_of
@@ -49,6 +49,7 @@ class FirstCandidates:
         top: keys and scores, best first.
         keys: the keys alone.
         steps: by key, its rank and score in every list.
+        others: datasets of which only the first candidate is here, behind all others; see `put_likelier_first`.
     """
 
     results: Results
@@ -56,6 +57,7 @@ class FirstCandidates:
     top: Sequence[tuple[Any, Any]]
     keys: Sequence[Any]
     steps: dict[Any, list[Provenance]]
+    others: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,20 +177,23 @@ async def fuse(retrieval: Retrieval) -> FusedLists:
     journal.fused(results, fusion)
     journal.span("fuse", f"{fusion.scale}: {reason}" if reason else fusion.scale, start, len(fusion.ranking))
     in_force = _in_force(inquiry, search_plan.names)
-    candidates = _candidates(inquiry, results, fusion, versioned=in_force is not None)
+    candidates = _candidates(retrieval, results, fusion, versioned=in_force is not None)
     return FusedLists(inquiry, retrieval, plan, candidates, in_force, bool(variant_results), incomplete)
 
 
-def _candidates(inquiry: Inquiry, results: Results, fusion: Fusion[Any], *, versioned: bool) -> FirstCandidates:
+def _candidates(retrieval: Retrieval, results: Results, fusion: Fusion[Any], *, versioned: bool) -> FirstCandidates:
     """The candidates that the later stages need."""
+    inquiry = retrieval.rewriting.search_plan.inquiry
     depth = inquiry.recipe.depth_of(fusion.scale)
     if inquiry.recipe.grouping is not None or inquiry.written_query is not None:
         depth = len(fusion.ranking)
     if versioned:
         depth = max(depth, inquiry.recipe.depth)  # what is in force may stand far below what it supersedes
-    top = fusion.ranking[:depth]
+    is_compared = len(retrieval.answers[0].results) > 1 and inquiry.recipe.weighs
+    others = first_of_others(fusion.ranking, depth, retrieval.answers[0].results) if is_compared else {}
+    top = [*fusion.ranking[:depth], *others.values()] if others else fusion.ranking[:depth]
     keys = list(map(itemgetter(0), top))
-    return FirstCandidates(results, fusion.scale, top, keys, provenance(results.pool, keys, fusion.share))
+    return FirstCandidates(results, fusion.scale, top, keys, provenance(results.pool, keys, fusion.share), others)
 
 
 def _in_force(inquiry: Inquiry, names: Sequence[str]) -> InForce | None:
@@ -363,8 +368,7 @@ def judge(fused_lists: FusedLists, versions: Sequence[Fetched]) -> RankedHits:
         inquiry.journal.failed("judge", perf_counter(), error, "hits have no relevance")
     relevance = judgements.relevance if judgements.datasets else None
     hits = tuple(build_hits(candidates.results, candidates.top, versions, candidates.steps, relevance))
-    inquiry.journal.fused_hits = hits
-    ranking = Ranked(hits, candidates.scale)
+    inquiry.journal.fused_hits, ranking = hits, Ranked(hits, candidates.scale)
     best = None if relevance is None else judgements.best_evaluation(hits[:READ])
     return RankedHits(
         fused_lists, ranking if best is None else replace(ranking, best=best.best, needed=best.minimum), judgements
