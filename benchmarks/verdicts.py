@@ -4,12 +4,12 @@
 
 Asked of four folders (`_folder_files.py`: 60 questions each whose file is known, 15 that nothing answers), alone and
 beside two other datasets; of folders of strangers (`_checkouts.py`), in their own language and in two others
-(``folders/across.tsv``: 12 questions each whose file is known), alone and beside three other datasets; and of collections in three languages (120
-questions each, at most some 1,000 passages), neither of which anything in the verdicts was fitted to. Paraphrases
-(``folders/paraphrases.tsv``: 60 questions of the four folders, written before any was asked) have no word in common
-with the files that answer them but stop words; vectors alone are asked them, too. Everyday questions
-(``off_topic.tsv``) are asked of each dataset alone. A first hit is right if it is in a file, or is a document, that
-answers.
+(``folders/across.tsv``: 12 questions each whose file is known), alone and beside three other datasets; and of
+collections in three languages (120 questions each, at most some 1,000 passages), neither of which anything in the
+verdicts was fitted to. Paraphrases (``folders/paraphrases.tsv``: 60 questions of the four folders, written before any
+was asked) have no word in common with the files that answer them but stop words; vectors alone are asked them, too.
+Everyday questions (``off_topic.tsv``) are asked of each dataset alone. A first hit is right if it is in a file, or is a
+document, that answers.
 
 Each row tells how many questions of a kind got each verdict, and what that is worth (`Shares`). Collections are read
 from ``$POINTSMAN_TEST_DATA``, else from ``../shared/data``; what is not there is left out, which is said. In
