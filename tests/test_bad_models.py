@@ -350,7 +350,7 @@ def test_own_stage_of_a_workflow_has_the_budget_and_the_breaker(
 
     def check(limit: float) -> None:
         workflow = RetrievalWorkflow(**stages[stage], timeout=limit)
-        before = held_server.requests
+        requests_before = held_server.requests
         with Dataset("second", "Other things.", embedder=HashingEmbedder()) as second:
             second.add(Document("other", "Ships are painted in the dock."))
             for attempt in range(5):
@@ -361,7 +361,7 @@ def test_own_stage_of_a_workflow_has_the_budget_and_the_breaker(
                     requests = held_server.requests
         assert held_server.answers == 0
         assert "left out" in " ".join(answer.degraded), answer.degraded
-        assert held_server.requests == requests > before, "what keeps failing is not asked again for a while"
+        assert held_server.requests == requests > requests_before, "what keeps failing is not asked again for a while"
 
     holds_with_time(check, 0.5, 5, 20)
 
