@@ -143,16 +143,13 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 @pytest.fixture(autouse=True)
 def own_logging() -> Iterator[None]:
     """Undo what a test does to logging: a service that runs in this process sends all records to standard error."""
-    root = logging.getLogger()
-    names = ["pointsman", "uvicorn", "uvicorn.error", "uvicorn.asgi", "uvicorn.access", "asyncio"]
+    names = [None, "pointsman", "uvicorn", "uvicorn.error", "uvicorn.asgi", "uvicorn.access", "asyncio"]
     loggers = [(one, one.level, one.propagate, one.disabled, one.handlers[:]) for one in map(logging.getLogger, names)]
-    handlers, level = root.handlers[:], root.level
     yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    for one, its_level, propagate, disabled, its_handlers in loggers:
-        one.setLevel(its_level)
-        one.propagate, one.disabled, one.handlers[:] = propagate, disabled, its_handlers
+    for one, level, propagate, disabled, handlers in loggers:
+        if one.level != level:  # setting it goes through all the loggers there are
+            one.setLevel(level)
+        one.propagate, one.disabled, one.handlers[:] = propagate, disabled, handlers
     logging.captureWarnings(capture=False)
 
 

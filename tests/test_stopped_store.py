@@ -61,7 +61,8 @@ def short_margins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def workspace(postgres: PostgresServer) -> Iterator[pointsman.Workspace]:
+def workspace(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[pointsman.Workspace]:
+    monkeypatch.setitem(Connections.__init__.__kwdefaults__, "patience", 0.5)  # it is not what these tests are about
     with pointsman.open(f"{postgres.url}?schema=w{uuid.uuid4().hex}", embedder=HashingEmbedder()) as workspace:
         workspace.dataset("notes").add([{"id": "a", "text": "the signal lamp", "metadata": {"source": "a.md"}}])
         yield workspace
