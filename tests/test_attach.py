@@ -29,6 +29,7 @@ from pointsman.tools.errors import StoreError, StoreUnavailableError, UnknownNam
 from pointsman.values.filters import Equals, Exists, Filter, In, Range
 from pointsman.values.types import Document
 from pointsman.workspace.copies.backup import backup, restore
+from postgres_kit import give_up_soon
 from serving import serving
 from store_kit import WORDS, corpus, nested_conditions
 
@@ -361,9 +362,7 @@ def test_another_embedder_is_an_error_that_names_both(table: str, tmp_path: Path
 def test_while_its_server_is_away_the_others_are_searched_and_the_answer_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pointsman.store.postgres.postgres_connections import Connections
-
-    monkeypatch.setitem(Connections.__init__.__kwdefaults__, "patience", 0.5)  # it is not what this test is about
+    give_up_soon(monkeypatch)
     secret = "s3cr3t-Pa55"
     unreachable_table = Attachment(f"postgresql://shop:{secret}@127.0.0.1:1/shop", "orders", "id", "text")
     with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as workspace:

@@ -28,6 +28,7 @@ from pointsman.service.server.protocol.request_limits import Limits
 from pointsman.store.postgres import bounded_connections
 from pointsman.store.postgres.postgres_connections import Connections
 from pointsman.tools.errors import StoreUnavailableError
+from postgres_kit import give_up_soon
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +63,7 @@ def short_margins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def workspace(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[pointsman.Workspace]:
-    monkeypatch.setitem(Connections.__init__.__kwdefaults__, "patience", 0.5)  # it is not what these tests are about
+    give_up_soon(monkeypatch)
     with pointsman.open(f"{postgres.url}?schema=w{uuid.uuid4().hex}", embedder=HashingEmbedder()) as workspace:
         workspace.dataset("notes").add([{"id": "a", "text": "the signal lamp", "metadata": {"source": "a.md"}}])
         yield workspace
