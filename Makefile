@@ -38,7 +38,7 @@ types: style
 
 tests: style $(VENV)/.browser $(CHROMA)/complete
 	$(BIN)/pytest --collect-only -qq > /dev/null || true  # compiles modules once, not in every process; errors show below
-	$(BIN)/pytest --numprocesses 3 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/pytest --numprocesses 4 --dist loadgroup --no-loadscope-reorder
 
 frameworks:  ## the frameworks' suites at the oldest and newest supported versions, in environments of their own
 	$(PYTHON) benchmarks/frameworks.py
