@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import pointsman
 from pointsman import Document, RetrievalContext, Workspace
+from pointsman.retrieval.run.candidates import StoreResults, first_of_others
+from pointsman.store.store_values import Lists, StoreQuery
 
 HANDBOOK = (
     "Employees may carry five days of unused leave over into the next year.",
@@ -135,3 +138,14 @@ def test_sync_and_async_many_and_one_are_the_same(workspace: Workspace) -> None:
     answers = [parts(workspace.search(question, 3)) for question in questions]
     assert [parts(answer) for answer in workspace.search_many(questions, 3)] == answers
     assert [parts(asyncio.run(workspace.asearch(question, 3))) for question in questions] == answers
+
+
+def test_of_many_datasets_ten_are_looked_at_beside_the_first_ones() -> None:
+    """Each of them costs a look at its documents."""
+    readings: list[Any] = [SimpleNamespace(name=f"d{number}", info=None, statistics=None) for number in range(30)]
+    query = StoreQuery("railway")
+    results = {number: StoreResults(reading, query, Lists({})) for number, reading in enumerate(readings)}
+    ranking = [((number, position), 1.0) for position in range(3) for number in range(30)]
+    assert list(first_of_others(ranking, 5, results)) == [f"d{number}" for number in range(5, 15)]
+    assert first_of_others(ranking, 30, results) == {}
+    assert first_of_others(ranking, 28, results) == {"d28": ((28, 0), 1.0), "d29": ((29, 0), 1.0)}

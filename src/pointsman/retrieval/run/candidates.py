@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias
 
 from pointsman.retrieval.fusion import (
     AHEAD,
@@ -403,10 +403,15 @@ def is_of_store(key: Any, number: int) -> bool:
     return type(key) is tuple and type(key[0]) is int and key[0] == number
 
 
+_MOST_OTHERS: Final = 10  # each is fetched from another dataset
+
+
 def first_of_others(
     ranking: Sequence[tuple[Any, Any]], depth: int, results: Mapping[int, Any]
 ) -> dict[str, tuple[Any, Any]]:
-    """Return the first candidate, with its score, of each dataset that has none among the first ones of a ranking.
+    """Return the first candidate, with its score, of datasets that have none among the first ones of a ranking.
+
+    Of many such datasets, the ten whose candidates score highest.
 
     Args:
         ranking: keys and scores, best first.
@@ -420,7 +425,7 @@ def first_of_others(
     }
     candidates: dict[str, tuple[Any, Any]] = {}
     for key, score in ranking[depth:]:
-        if not missing:
+        if not missing or len(candidates) == _MOST_OTHERS:
             break
         for number in [number for number in missing if is_of_store(key, number)]:
             candidates[missing.pop(number)] = key, score
