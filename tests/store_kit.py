@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from hypothesis import strategies as st
 
 from pointsman.store.local import collection
 from pointsman.store.local.collection import Collection
@@ -25,6 +24,7 @@ from pointsman.values.types import AddResult, Document
 
 if TYPE_CHECKING:
     import pytest
+    from hypothesis import strategies as st
     from numpy.typing import NDArray
 
     from pointsman.workspace.dataset.dataset_lifecycle import StoredDataset
@@ -139,6 +139,8 @@ def sound(collection: Collection) -> None:
 
 def nested_conditions(leaves: st.SearchStrategy[Filter], max_leaves: int = 4) -> st.SearchStrategy[Filter]:
     """Make conditions of others, joined by and, or and not."""
+    from hypothesis import strategies as st  # half of what the many processes would import that need no conditions
+
     return st.recursive(
         leaves,
         lambda inner: st.one_of(
