@@ -155,6 +155,7 @@ class Shelf:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             client = chromadb.HttpClient(host="127.0.0.1", port=server.port)
+            self._request.addfinalizer(client._server._session.close)  # its own close leaves connections open
             name = f"shelf-{self.folder.name[:40].strip('_').replace('[', '-')}"
             collection = client.get_or_create_collection(name, embedding_function=None)
             collection.upsert(
