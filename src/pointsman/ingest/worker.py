@@ -99,30 +99,28 @@ def out_of_memory(limits: FileLimits) -> str:
 
 
 def _passages(request: dict[str, Any], items: Converted) -> Iterator[Answer]:
-    documents: list[list[Any]] = []
-    problems: list[list[str]] = []
+    answer: Answer = {"documents": [], "problems": []}
+    for name, value, image in _parts(request, items):
+        answer[name].append(value)
+        if image:
+            answer["image"] = b64encode(image).decode()
+        if image or len(answer[name]) == _BATCH:
+            yield answer
+            answer = {"documents": [], "problems": []}
+    if any(answer.values()):
+        yield answer
+
+
+def _parts(request: dict[str, Any], items: Converted) -> Iterator[tuple[str, list[Any], bytes]]:
+    """Yield what an answer has under a name, and the picture that it is of."""
     for item in items:
         if isinstance(item, Problem):
-            problems.append([item.path, item.reason])
-        else:
-            own_id = item.record_id is not None and item.kind in RECORD_KINDS and not request["alone"]
-            for document in passages(
-                replace(item, record_id=f"{item.path}#{item.record_id}") if own_id else item,
-                request["max_tokens"],
-                request["overlap"],
-            ):
-                documents.append([document.id, document.text, dict(document.metadata)])
-                if item.image:
-                    yield {"documents": documents, "problems": problems, "image": b64encode(item.image).decode()}
-                    documents, problems = [], []
-                if len(documents) == _BATCH:
-                    yield {"documents": documents, "problems": problems}
-                    documents, problems = [], []
-        if len(problems) == _BATCH:
-            yield {"documents": documents, "problems": problems}
-            documents, problems = [], []
-    if documents or problems:
-        yield {"documents": documents, "problems": problems}
+            yield "problems", [item.path, item.reason], b""
+            continue
+        own_id = item.record_id is not None and item.kind in RECORD_KINDS and not request["alone"]
+        source = replace(item, record_id=f"{item.path}#{item.record_id}") if own_id else item
+        for document in passages(source, request["max_tokens"], request["overlap"]):
+            yield "documents", [document.id, document.text, dict(document.metadata)], item.image
 
 
 def _peak() -> int:

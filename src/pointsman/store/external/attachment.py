@@ -161,24 +161,19 @@ class AttachedStore(Store):
     has_answered = False
 
     def __init__(self, attachment: Attachment) -> None:
-        self._attachment = attachment
+        self.attachment = attachment
         self._asking = threading.Lock()
         self._absence: tuple[float, StoreUnavailableError] | None = None
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._attachment.place!r})"
-
-    @property
-    def attachment(self) -> Attachment:
-        """The location of the collection, and the roles of its columns."""
-        return self._attachment
+        return f"{type(self).__name__}({self.attachment.place!r})"
 
     @property
     def technique(self) -> Literal["hybrid", "keyword", "vector"]:
         """The indexing technique that describes how the collection can be searched."""
         if not self.by_words:
             return "vector"
-        return "keyword" if self._attachment.vector is None else "hybrid"
+        return "keyword" if self.attachment.vector is None else "hybrid"
 
     @property
     @abstractmethod
@@ -210,14 +205,14 @@ class AttachedStore(Store):
         return StoreInfo(
             self.kind,
             hashlib.blake2b(facts.fingerprint.encode(), digest_size=16).hexdigest(),
-            None if self._attachment.vector is None else self._attachment.embedder,
+            None if self.attachment.vector is None else self.attachment.embedder,
             facts.dimensions,
             _SCALES[self.technique],
             self.further | capabilities,
         )
 
     def _with_place(self, notes: Iterable[str]) -> list[str]:
-        return [f"{self._attachment.place}: {note}" for note in notes]
+        return [f"{self.attachment.place}: {note}" for note in notes]
 
     @abstractmethod
     def _documents_with(self, ids: Sequence[str]) -> Iterable[Document]:
@@ -237,7 +232,7 @@ class AttachedStore(Store):
         for name in names:
             if name is not None and name not in existing:
                 listing = ", ".join(existing) or "none"
-                raise InputError(f"{self._attachment.table!r} has no {kind} {name!r:.80}; it has {listing}")
+                raise InputError(f"{self.attachment.table!r} has no {kind} {name!r:.80}; it has {listing}")
 
     def unchanged(self, documents: Sequence[Document]) -> list[bool]:  # noqa: ARG002  (called before embedding)
         """See `Store`; always raises, because the caller is about to write, which is not possible here."""
@@ -245,7 +240,7 @@ class AttachedStore(Store):
 
     def statistics(self) -> Statistics:
         """See `Store`; the sequence number is derived from the clock."""
-        spread = self._attachment.spread
+        spread = self.attachment.spread
         notes = {} if spread is None else {SPREAD_NOTE: json.dumps(spread)}
         return Statistics(int(time.time() / CACHED_SECONDS), None, notes)
 

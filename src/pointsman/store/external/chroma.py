@@ -98,7 +98,7 @@ class ChromaStore(AttachedStore):
 
     @property
     def _facts(self) -> CollectionFacts:
-        location = f"{self._server.label} {self._collection.path} {self._attachment.text}"
+        location = f"{self._server.label} {self._collection.path} {self.attachment.text}"
         return CollectionFacts(location, self._collection.dimensions, readable=True)
 
     def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
@@ -134,7 +134,7 @@ class ChromaStore(AttachedStore):
             ]
 
         lists, notes = matching(first.filters, first.depth, _MAX, ask)
-        if fields := self._attachment.metadata:
+        if fields := self.attachment.metadata:
             notes += unknown_keys(first.filters, fields)
         return [lists_of({NEAR: rows}, first.depth, self._with_place(notes)) for rows in lists]
 
@@ -186,7 +186,7 @@ class ChromaStore(AttachedStore):
         return self._documents(answer["ids"], answer["documents"], answer["metadatas"])
 
     def _documents(self, ids: Sequence[str], texts: Sequence[Any], metadatas: Sequence[Any]) -> list[Document]:
-        visible_names, text = self._attachment.metadata, self._attachment.text
+        visible_names, text = self.attachment.metadata, self.attachment.text
         documents = []
         for id_, words, value in zip(ids, texts, metadatas, strict=True):
             metadata = value if isinstance(value, Mapping) else {}
@@ -198,7 +198,7 @@ class ChromaStore(AttachedStore):
     def _collection(self) -> _Collection:
         """What the server reports about the collection; requested again while it has no vectors."""
         if self._read is None or self._read.dimensions is None:
-            name = self._attachment.table
+            name = self.attachment.table
             description = self._server.ask("GET", f"{self._root}/{quote(name, safe='')}", accepted=(404,))
             if description is None:
                 raise InputError(f"{self._server.label} has no collection {name!r:.80}")
@@ -206,7 +206,7 @@ class ChromaStore(AttachedStore):
             kinds = [settings[kind] for kind in ("hnsw", "spann") if settings.get(kind)]
             space = kinds[0].get("space", "l2") if kinds else "l2"
             if space not in _SCORES:
-                raise InputError(f"{self._attachment.place} compares by {space!r:.40}, which is not supported")
+                raise InputError(f"{self.attachment.place} compares by {space!r:.40}, which is not supported")
             self._read = _Collection(f"{self._root}/{description['id']}", space, description.get("dimension"))
         return self._read
 

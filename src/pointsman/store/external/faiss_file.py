@@ -187,7 +187,7 @@ class FaissStore(AttachedStore):
         return _Files(stamp, index, documents, ids, by_product, readable)
 
     def _lines(self) -> list[Document]:
-        id_, text, visible_names = self._attachment.id, self._attachment.text, self._attachment.metadata
+        id_, text, visible_names = self.attachment.id, self.attachment.text, self.attachment.metadata
         documents = []
         for number, line in enumerate(self._listing.read_bytes().splitlines(), 1):
             try:

@@ -85,7 +85,7 @@ class MeilisearchStore(AttachedStore):
 
     @property
     def _facts(self) -> CollectionFacts:
-        attachment = self._attachment
+        attachment = self.attachment
         fingerprint = f"{self._server.label} {attachment.table} {attachment.id} {attachment.text} {attachment.vector}"
         return CollectionFacts(fingerprint, self._index.dimensions, readable=attachment.vector is not None)
 
@@ -103,14 +103,14 @@ class MeilisearchStore(AttachedStore):
             results = self._server.ask("POST", "/multi-search", body)["results"]
             return [
                 [
-                    (str(hit[self._attachment.id]), float(hit["_rankingScore"]), self._document(hit))
+                    (str(hit[self.attachment.id]), float(hit["_rankingScore"]), self._document(hit))
                     for hit in result["hits"]
                 ]
                 for result in results
             ]
 
         lists, notes = matching(store_query.filters, store_query.depth, self._index.most, ask)
-        notes += unknown_keys(store_query.filters, self._attachment.metadata)
+        notes += unknown_keys(store_query.filters, self.attachment.metadata)
         return lists_of(dict(zip(queries, lists, strict=True)), store_query.depth, self._with_place(notes))
 
     def _documents_with(self, ids: Sequence[str]) -> list[Document]:
@@ -132,12 +132,12 @@ class MeilisearchStore(AttachedStore):
 
     def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
         """See `Store`; scaled to length 1. A sample consists of the first documents."""
-        name = self._attachment.vector
+        name = self.attachment.vector
         if name is None:
             raise self._cannot(Capability.VECTORS)
         query = {"limit": sample or self.count()} if keys is None else {"ids": list(keys), "limit": len(keys)}
         hits = self._fetch(retrieveVectors=True, **query) if query["limit"] else []
-        vectors = {str(hit[self._attachment.id]): row for hit in hits if (row := _vector(hit, name)) is not None}
+        vectors = {str(hit[self.attachment.id]): row for hit in hits if (row := _vector(hit, name)) is not None}
         return unit_rows(vectors, keys, self._index.dimensions)
 
     def close(self) -> None:
@@ -148,12 +148,12 @@ class MeilisearchStore(AttachedStore):
 
     @property
     def _fields(self) -> list[str]:
-        return list(dict.fromkeys((self._attachment.id, self._attachment.text, *self._attachment.metadata)))
+        return list(dict.fromkeys((self.attachment.id, self.attachment.text, *self.attachment.metadata)))
 
     def _queries(self, store_query: StoreQuery) -> dict[str, dict[str, Any]]:
         """Return the query for each list."""
         common: dict[str, Any] = {
-            "indexUid": self._attachment.table,
+            "indexUid": self.attachment.table,
             "attributesToRetrieve": self._fields,
             "showRankingScore": True,
         }
@@ -165,8 +165,8 @@ class MeilisearchStore(AttachedStore):
         queries: dict[str, dict[str, Any]] = {}
         if store_query.text is not None:
             queries[TEXT] = {**common, "q": repair(store_query.text)}
-        if store_query.vector is not None and self._attachment.vector is not None:
-            hybrid = {"embedder": self._attachment.vector, "semanticRatio": 1.0}
+        if store_query.vector is not None and self.attachment.vector is not None:
+            hybrid = {"embedder": self.attachment.vector, "semanticRatio": 1.0}
             queries[NEAR] = {**common, "vector": store_query.vector.tolist(), "hybrid": hybrid}
         return queries
 
@@ -196,8 +196,8 @@ class MeilisearchStore(AttachedStore):
         return list(self._server.ask("POST", f"{self._path}/documents/fetch", {**fields, **query})["results"])
 
     def _document(self, value: Mapping[str, Any]) -> Document:
-        metadata = {name: value[name] for name in self._attachment.metadata if value.get(name) is not None}
-        return Document(str(value[self._attachment.id]), str(value.get(self._attachment.text) or ""), metadata)
+        metadata = {name: value[name] for name in self.attachment.metadata if value.get(name) is not None}
+        return Document(str(value[self.attachment.id]), str(value.get(self.attachment.text) or ""), metadata)
 
     @cached_property
     def _index(self) -> _IndexFacts:
@@ -206,7 +206,7 @@ class MeilisearchStore(AttachedStore):
         Raises:
             InputError: there is no such index, field or embedder.
         """
-        attachment, label = self._attachment, self._server.label
+        attachment, label = self.attachment, self._server.label
         description = self._server.ask("GET", self._path, accepted=(404,))
         if description is None:
             raise InputError(f"{label} has no index {attachment.table!r:.80}")

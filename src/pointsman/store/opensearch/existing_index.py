@@ -106,7 +106,7 @@ class IndexStore(AttachedStore):
     def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
         """See `Store`; OpenSearch returns at most 10,000 documents in this way."""
         begin, query = position(after), self._filter(filters)
-        hits = self._hits(query, size=limit, **{"from": begin, "sort": [{self._attachment.id: "asc"}]})
+        hits = self._hits(query, size=limit, **{"from": begin, "sort": [{self.attachment.id: "asc"}]})
         return Page(list(map(self._document, hits)), str(begin + limit) if len(hits) == limit else None)
 
     def count(self, filters: Filter | None = None) -> int:
@@ -116,14 +116,14 @@ class IndexStore(AttachedStore):
 
     def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
         """See `Store`; scaled to length 1."""
-        name = self._attachment.vector
+        name = self.attachment.vector
         if name is None or not self._fields.facts.readable:
             raise self._cannot(Capability.VECTORS)
         condition = self._filter(None) if keys is None else self._with_ids(keys)
         query = {"bool": {"filter": [{"exists": {"field": name}}, condition]}}
         size = sample or (len(keys) if keys is not None else 10_000)
         spread = {"function_score": {"query": query, "random_score": {"seed": 1, "field": "_seq_no"}}}
-        hits = self._hits(spread if sample else query, size=max(1, size), _source=[name, self._attachment.id])
+        hits = self._hits(spread if sample else query, size=max(1, size), _source=[name, self.attachment.id])
         vectors = {self._id(hit): _value_at(hit["_source"], name) for hit in hits}
         return unit_rows(vectors, keys, self._fields.facts.dimensions)
 
@@ -135,21 +135,19 @@ class IndexStore(AttachedStore):
 
     @property
     def _source(self) -> list[str]:
-        return [
-            name for name in (self._attachment.text, *self._attachment.metadata, self._attachment.id) if name != "_id"
-        ]
+        return [name for name in (self.attachment.text, *self.attachment.metadata, self.attachment.id) if name != "_id"]
 
     def _queries(self, store_query: StoreQuery) -> dict[str, dict[str, Any]]:
         """Return the query for each list."""
         filters = (
-            [] if store_query.filters is None and self._attachment.id == "_id" else [self._filter(store_query.filters)]
+            [] if store_query.filters is None and self.attachment.id == "_id" else [self._filter(store_query.filters)]
         )
         queries: dict[str, dict[str, Any]] = {}
         if store_query.text is not None:
-            match = {"match": {self._attachment.text: {"query": store_query.text}}}
+            match = {"match": {self.attachment.text: {"query": store_query.text}}}
             queries[TEXT] = {"bool": {"must": [match], "filter": filters}}
-        if store_query.vector is not None and self._attachment.vector is not None:
-            queries[NEAR] = near(store_query.vector.tolist(), store_query.depth, filters, self._attachment.vector)
+        if store_query.vector is not None and self.attachment.vector is not None:
+            queries[NEAR] = near(store_query.vector.tolist(), store_query.depth, filters, self.attachment.vector)
         return queries
 
     def _lists(self, store_query: StoreQuery, answers: Mapping[str, Any]) -> Lists:
@@ -169,31 +167,31 @@ class IndexStore(AttachedStore):
         return list(answer["hits"]["hits"])
 
     def _with_ids(self, ids: Sequence[str]) -> dict[str, Any]:
-        if self._attachment.id == "_id":
+        if self.attachment.id == "_id":
             return {"ids": {"values": list(ids)}}
-        return {"terms": {self._attachment.id: [id_ for id_ in ids if id_]}}
+        return {"terms": {self.attachment.id: [id_ for id_ in ids if id_]}}
 
     def _id(self, hit: Mapping[str, Any]) -> str:
-        return str(hit["_id"] if self._attachment.id == "_id" else _values_of(hit["_source"], self._attachment.id)[0])
+        return str(hit["_id"] if self.attachment.id == "_id" else _values_of(hit["_source"], self.attachment.id)[0])
 
     def _document(self, hit: Mapping[str, Any]) -> Document:
         source = hit["_source"]
-        metadata = {name: value for name in self._attachment.metadata if (value := _value_at(source, name)) is not None}
-        return Document(self._id(hit), "\n".join(map(str, _values_of(source, self._attachment.text))), metadata)
+        metadata = {name: value for name in self.attachment.metadata if (value := _value_at(source, name)) is not None}
+        return Document(self._id(hit), "\n".join(map(str, _values_of(source, self.attachment.text))), metadata)
 
     def _filter(self, filters: Filter | None) -> dict[str, Any]:
         """Return a filter as a query; an unknown key matches nothing, and `search` reports it."""
         condition = {"match_all": {}} if filters is None else combined(filters, self._of_field)
-        if self._attachment.id == "_id":
+        if self.attachment.id == "_id":
             return condition
         return {
-            "bool": {"filter": [condition, {"range": {self._attachment.id: {"gt": ""}}}]}
+            "bool": {"filter": [condition, {"range": {self.attachment.id: {"gt": ""}}}]}
         }  # without an id: no document
 
     def _of_field(self, condition: Condition) -> dict[str, Any]:
         match condition:
             case PartOfText():
-                raise UnmetNeedError(f"{self._attachment.place}: attached indexes do not support substring filters")
+                raise UnmetNeedError(f"{self.attachment.place}: attached indexes do not support substring filters")
             case Range():
                 return self._range_clause(condition)
             case Exists(key):
@@ -225,7 +223,7 @@ class IndexStore(AttachedStore):
         Raises:
             InputError: there is no such index or field, or it is of a type that cannot be used.
         """
-        attachment, label = self._attachment, self._cluster.label
+        attachment, label = self.attachment, self._cluster.label
         answer = self._cluster.ask("GET", f"/{attachment.table}/_mapping", accepted=(404,))
         if answer is None:
             raise InputError(f"{label} has no index {attachment.table!r}")

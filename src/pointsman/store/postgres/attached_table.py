@@ -100,7 +100,7 @@ class TableStore(AttachedStore):
     @property
     def _facts(self) -> CollectionFacts:
         columns = self._columns
-        return CollectionFacts(columns.fingerprint, columns.dimensions, readable=self._attachment.vector is not None)
+        return CollectionFacts(columns.fingerprint, columns.dimensions, readable=self.attachment.vector is not None)
 
     def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
         """See `Store`; one statement returns both lists and the documents of a query."""
@@ -137,7 +137,7 @@ class TableStore(AttachedStore):
 
     def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
         """See `Store`; scaled to length 1."""
-        if self._attachment.vector is None:
+        if self.attachment.vector is None:
             raise self._cannot(Capability.VECTORS)
         columns = self._columns
         sql = f"select d.key, d.v::text from {columns.rows} where d.v is not null"
@@ -183,18 +183,18 @@ class TableStore(AttachedStore):
         """
         if self._columns.json and (paths := [key for key in keys_of(filters) if self._is_path(key)]):
             raise UnmetNeedError(
-                f"{self._attachment.place}: paths into JSON columns cannot be filtered by: {paths[0]!r}"
+                f"{self.attachment.place}: paths into JSON columns cannot be filtered by: {paths[0]!r}"
             )
         return Condition(filters, values=as_written)
 
     def _is_path(self, key: str) -> bool:
-        return "." in key and key not in self._attachment.metadata
+        return "." in key and key not in self.attachment.metadata
 
     def _notes(self, store_query: StoreQuery) -> list[str]:
         """Return notes on the keys of a filter that are unknown; JSON columns may contain any key."""
         if self._columns.json:
             return []
-        return self._with_place(unknown_keys(store_query.filters, (*self._attachment.metadata, ID, WHOLE)))
+        return self._with_place(unknown_keys(store_query.filters, (*self.attachment.metadata, ID, WHOLE)))
 
     def _rows(self, sql: str, **parameters: Any) -> list[Any]:
         return self._connections.run(lambda connection: connection.execute(sql, parameters).fetchall())
@@ -209,7 +209,7 @@ class TableStore(AttachedStore):
         Raises:
             InputError: there is no such table or column, or it is of a type that cannot be used.
         """
-        attachment = self._attachment
+        attachment = self.attachment
         table = ".".join(map(_quote_name, attachment.table.split(".", 1)))
         sql = (
             "select a.attname, t.typname, n.nspname, a.atttypmod, format_type(a.atttypid, a.atttypmod), c.oid::text "

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection, Connection
 
     from pointsman.store.postgres.postgres_connections import Connections
+    from pointsman.store.postgres.statements import DatasetTables, ViewTables
     from pointsman.values.filters import Filter
 
 
@@ -77,13 +78,10 @@ class PostgresReader(Store):
     def latest_dimensions(self) -> int | None:
         """Return the dimensions of the vectors; another process may just have stored the first ones."""
 
+    @property
     @abstractmethod
-    def _search_statement(self, condition: Condition | None, *, has_words: bool, has_vector: bool) -> str:
-        """Return the search: a row per candidate, as `DatasetTables.search` describes it."""
-
-    @abstractmethod
-    def _score_statement(self, *, has_words: bool, has_vector: bool) -> str:
-        """Return SQL for both scores of given documents."""
+    def _statements(self) -> DatasetTables | ViewTables:
+        """Return what makes the statements."""
 
     def _condition(self, filters: Filter | None) -> Condition:
         """Return a condition for the documents ``d`` that exist and match."""
@@ -153,7 +151,7 @@ class PostgresReader(Store):
         if store_query.depth >= 1 and (has_words or has_vector):
             condition = self._condition(store_query.filters)
             parameters |= {"k": min(store_query.depth, LARGEST_ID), **condition.parameters}
-            statement = self._search_statement(
+            statement = self._statements.search(
                 None if store_query.filters is None else condition, has_words=has_words, has_vector=has_vector
             )
         return _Lookup(_lists_for(store_query), statement, parameters)
@@ -205,7 +203,7 @@ class PostgresReader(Store):
             self.latest_dimensions()
         for query, candidates in zip(store_queries, keys, strict=True):
             has_words, has_vector, parameters = self._parameters(query)
-            statement = self._score_statement(has_words=has_words, has_vector=has_vector)
+            statement = self._statements.score(has_words=has_words, has_vector=has_vector)
             parameters |= {**self._condition(None).parameters, "ids": list(candidates)}
             lookups.append(_Lookup(_lists_for(query), statement, parameters))
         return lookups

@@ -134,7 +134,6 @@ class PostgresViewStore(StoreView, PostgresReader):
         super().__init__(store.connections, store.tables, store.record)
         self.measure_by(store, notes)
         self._signatures, self._admit = signatures, admit
-        self._statements = ViewTables(store.tables, store.record.k1, store.record.b)
 
     def __repr__(self) -> str:
         return f"PostgresViewStore({self._store!r}, state={self.state!r})"
@@ -179,11 +178,9 @@ class PostgresViewStore(StoreView, PostgresReader):
         """See `PostgresReader`."""
         return self._store.latest_dimensions()
 
-    def _search_statement(self, condition: Condition | None, *, has_words: bool, has_vector: bool) -> str:
-        return self._statements.search(condition, has_words=has_words, has_vector=has_vector)
-
-    def _score_statement(self, *, has_words: bool, has_vector: bool) -> str:
-        return self._statements.score(has_words=has_words, has_vector=has_vector)
+    @property
+    def _statements(self) -> ViewTables:
+        return ViewTables(self.tables, self.record.k1, self.record.b)
 
     def _condition(self, filters: Filter | None) -> Condition:
         condition = super()._condition(filters)

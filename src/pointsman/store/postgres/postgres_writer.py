@@ -98,14 +98,9 @@ class PostgresWriter(PostgresReader):
     @property
     def _statements(self) -> statements.DatasetTables:
         repeatable = self._retention is not None
-        return statements.DatasetTables(self.tables, self.record.k1, self.record.b, repeatable=repeatable)
-
-    def _search_statement(self, condition: statements.Condition | None, *, has_words: bool, has_vector: bool) -> str:
-        limit = statements.FEW if self._documents >= statements.EXACT_ROWS else statements.LARGEST_ID - 1
-        return self._statements.search(condition, has_words=has_words, has_vector=has_vector, limit=limit)
-
-    def _score_statement(self, *, has_words: bool, has_vector: bool) -> str:
-        return self._statements.score(has_words=has_words, has_vector=has_vector)
+        counts_few = self._documents >= statements.EXACT_ROWS and not repeatable
+        limit = statements.FEW if counts_few else statements.LARGEST_ID - 1
+        return statements.DatasetTables(self.tables, self.record.k1, self.record.b, limit=limit, repeatable=repeatable)
 
     def _write(self, batch: Batch) -> AddResult:
         self.note_versions(item.document.metadata for item in batch.items)

@@ -363,12 +363,13 @@ class DatasetTables:
         tables: of the dataset.
         k1: term frequency saturation of BM25.
         b: length normalisation of BM25.
+        limit: the number up to which allowed documents are counted.
         repeatable: whether a search depends on the documents alone, and on no plan, no index and no order of rows: all
             vectors that may be found are compared, and what words add to a score is summed as in `ViewTables`.
     """
 
-    def __init__(self, tables: Tables, k1: float, b: float, *, repeatable: bool) -> None:
-        self._tables, self._k1, self._b, self._repeatable = tables, k1, b, repeatable
+    def __init__(self, tables: Tables, k1: float, b: float, *, limit: int, repeatable: bool) -> None:
+        self._tables, self._k1, self._b, self._limit, self._repeatable = tables, k1, b, limit, repeatable
 
     def _scored_words(self) -> str:
         """Return SQL that scores all documents with a query word; ``q`` has all words, ``id`` null if in none."""
@@ -387,18 +388,16 @@ scored as materialized (
     select p.doc, q.idf, q.idf * p.tf::float8 / (p.tf::float8 + q.base + q.slope * p.length::float8) as s
     from {self._tables.posting} p where p.term = q.id) h group by h.doc)"""
 
-    def search(self, condition: Condition | None, *, has_words: bool, has_vector: bool, limit: int) -> str:
+    def search(self, condition: Condition | None, *, has_words: bool, has_vector: bool) -> str:
         """Return the search: a row per candidate with id, score and cosine in its list, both scores, and the document.
 
         Then come the sum of the idf of the query's words, the same in every row, that of the words which the document
         has, and that of the words which no document has, again the same in every row; all are null without words.
 
-        With a condition, the allowed documents are counted up to ``limit``. If there are fewer, both lists are exact
+        With a condition, the allowed documents are counted up to the limit. If there are fewer, both lists are exact
         over them; otherwise both are read in order until enough documents are allowed.
         """
-        if self._repeatable:
-            limit = LARGEST_ID - 1
-        tables, pool = [], []
+        tables, pool, limit = [], [], self._limit
         if condition is not None:
             tables.append(
                 f"few as materialized (select d.id from {self._tables.doc} d where {condition.sql} limit {limit + 1})"

@@ -285,12 +285,12 @@ class _Run:
         self._problems = [item for item in items if isinstance(item, Problem)]
         for problem in self._problems:
             self._sync.changed_documents(ReadResult(problem.path, problems=(problem,)))  # keeps its stored passages
-        self._files = [item for item in items if isinstance(item, FoundFile)]
-        self.sources = {file.id for file in self._files}
-        self._paths_of_rules = file_sources.paths_in_given(self._files if self._rules else ())
+        self.files = [item for item in items if isinstance(item, FoundFile)]
+        self.sources = {file.id for file in self.files}
+        self._paths_of_rules = file_sources.paths_in_given(self.files if self._rules else ())
         if dataset.holds_images:
-            self._files = self._pictures()
-        self._bytes = sum(file.size for file in self._files)
+            self.files = self._pictures()
+        self._bytes = sum(file.size for file in self.files)
         self._batch = SOON if dataset.indexing_technique == "vector" else _WORDS_BATCH
         if dataset.holds_images:
             self._batch = _IMAGES_BATCH
@@ -301,11 +301,6 @@ class _Run:
         self._deleted = self._count = self._read = self._vectors = self.vectors_due = 0
         self._bytes_done = self._bytes_of_file = 0
         self._path = ""
-
-    @property
-    def files(self) -> Sequence[FoundFile]:
-        """The files to read, in order."""
-        return self._files
 
     def index(self, reader: FileReader | ClusterReader) -> None:
         """Store new and changed passages, and delete vanished ones."""
@@ -345,7 +340,7 @@ class _Run:
             raise IndexingInterrupted(self.report()) from error
 
     def _index(self, reader: FileReader | ClusterReader) -> None:
-        for file in self._files:
+        for file in self.files:
             self._path = file.id
             self._tell()
             root = self._file_sources.root(file)
@@ -368,7 +363,7 @@ class _Run:
         if deleted_ids:
             with self._dataset.writing(PATIENCE):
                 self._deleted = self._dataset.delete(deleted_ids)
-        files = {file.id for file in self._files}
+        files = {file.id for file in self.files}
         self._problems += [problem for problem in self._dataset.version_problems() if problem.path in files]
         self._problems += self._access_problems()
         self._path = ""
@@ -414,8 +409,8 @@ class _Run:
 
     def _pictures(self) -> list[FoundFile]:
         """Return the files whose names are those of pictures, and report the others."""
-        files = [file for file in self._files if file.path.suffix[1:].lower() in PICTURES]
-        self._problems += [Problem(file.id, _NO_PICTURE) for file in self._files if file not in set(files)]
+        files = [file for file in self.files if file.path.suffix[1:].lower() in PICTURES]
+        self._problems += [Problem(file.id, _NO_PICTURE) for file in self.files if file not in set(files)]
         return files
 
     def _take(self, content: ReadResult, root: str) -> None:

@@ -105,18 +105,13 @@ class VectorIndex:
         refresh: Callable[[], None] | None = None,
     ) -> None:
         self._path, self._source, self._columns = path, source, columns
-        self._identity, self._dimensions = identity, dimensions
+        self._identity, self.dimensions = identity, dimensions
         self._refresh = refresh or (lambda: None)
         self._state: VectorState | None = None
         self._unusable = False  # the file on disk is unusable
         self._written_rows = 0  # rows since a write began
         self._anew = False  # the next update starts empty; until it ends, searches see the old state
         self._guard = threading.Lock()
-
-    @property
-    def dimensions(self) -> int:
-        """Return the dimensions of a vector."""
-        return self._dimensions
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -141,7 +136,7 @@ class VectorIndex:
     ) -> VectorQuery:
         """Return a query of the index as it is, or of a part of it, without looking for changes by others."""
         state = self._current() if subset is None else subset.state
-        return VectorQuery(state, direction(vector, self._dimensions), self._columns, subset, repeatable)
+        return VectorQuery(state, direction(vector, self.dimensions), self._columns, subset, repeatable)
 
     def subset(self, keys: NDArray[np.int64], former: VectorSubset | None = None) -> VectorSubset:
         """Return the index as it is, as if only some documents existed.
@@ -160,7 +155,7 @@ class VectorIndex:
         state = self._current()
         located_rows = list(locate_rows(state, np.asarray(keys, np.int64)))
         if not located_rows:
-            return np.zeros((0, self._dimensions), np.float32)
+            return np.zeros((0, self.dimensions), np.float32)
         matrix = np.concatenate([vectors.exact(rows) for vectors, _, rows in located_rows])
         return matrix[np.argsort(np.concatenate([indices for _, indices, _ in located_rows]))]
 
@@ -286,7 +281,7 @@ class VectorIndex:
         return replace(state, seq=target)
 
     def _matrix(self, vectors: bytes) -> NDArray[np.float32]:
-        return np.frombuffer(vectors, np.float32).reshape(-1, self._dimensions)
+        return np.frombuffer(vectors, np.float32).reshape(-1, self.dimensions)
 
     def _with_new_base(self, state: VectorState) -> VectorState:
         """Write the state to a new base file; if that fails, it stays in memory, and is later derived again."""
@@ -304,7 +299,7 @@ class VectorIndex:
         header = {
             "format": ROUNDED_FORMAT if is_rounded else EXACT_FORMAT,
             "identity": self._identity,
-            "dimensions": self._dimensions,
+            "dimensions": self.dimensions,
             "rows": len(order),
             "seq": state.seq,
         }
@@ -314,14 +309,14 @@ class VectorIndex:
         self._unusable = False
         stamp = file_stamp(self._path)
         content = np.memmap(self._path, np.uint8, "r")
-        base = base_in(content, self._path, stamp, self._identity, self._dimensions, self._source)
+        base = base_in(content, self._path, stamp, self._identity, self.dimensions, self._source)
         if state.alive is None and np.array_equal(base.keys[: len(rows)], state.base.keys):
             base.continue_codes(state.base)
         return VectorState.of(base)
 
     def _empty(self) -> VectorState:
         return VectorState.of(
-            VectorBase(np.empty(0, np.int64), ExactRows(np.empty((0, self._dimensions), np.float32)), -1, self._stamp())
+            VectorBase(np.empty(0, np.int64), ExactRows(np.empty((0, self.dimensions), np.float32)), -1, self._stamp())
         )
 
     def _stamp(self) -> object:
@@ -331,7 +326,7 @@ class VectorIndex:
         """Return the base file if it is intact and ours; else None, with the reason logged."""
         self._unusable = False
         try:
-            base = read_base(self._path, self._identity, self._dimensions, self._source, with_codes=with_codes)
+            base = read_base(self._path, self._identity, self.dimensions, self._source, with_codes=with_codes)
             return VectorState.of(base)
         except FileNotFoundError:
             return None
