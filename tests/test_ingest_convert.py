@@ -6,6 +6,7 @@ import collections
 import io
 import json
 import random
+import re
 import sys
 import zipfile
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pointsman.ingest import ParsedDocument, Problem, convert, read_paths
+from pointsman.ingest import ParsedDocument, Problem, convert, converters, read_paths
 from pointsman.ingest.convert import format_of
 from pointsman.ingest.encoding import decode_file
 from pointsman.tools.errors import InputError
@@ -466,3 +467,13 @@ def test_a_zip_is_called_by_the_list_of_its_parts_not_by_a_document_stored_withi
     with zipfile.ZipFile(plain, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr("notes/inner.docx", word())
     assert format_of("files.zip", plain.getvalue()) == "zip"
+
+
+@pytest.mark.parametrize("package", [converters, converters.office], ids=["converters", "office"])
+def test_every_converter_that_is_called_can_be_loaded_first(package: Any) -> None:
+    """They are loaded when the first file of their format is read, whichever that is."""
+    name = package.__name__.rpartition(".")[2]
+    source = Path(sys.modules[format_of.__module__].__file__ or "").read_text("utf-8")
+    calls = re.findall(rf"(?<![\w.]){name}\.([a-z_]+)\.", source)
+    assert len(set(calls)) > 3
+    assert set(calls) <= set(package.__all__)

@@ -106,6 +106,43 @@ def test_front_matter_that_repeats_itself_stays_small(first: str) -> None:
     assert len(source.metadata) <= 100
 
 
+def test_escaped_marks_are_themselves_but_in_code_and_formulas() -> None:
+    text = (
+        "# A gathering\\*? See `*args` and **C\\#**\n\n"
+        "Set max\\_tokens, write to \\[name\\], pay \\$5 or \\$6.\n"
+        "`keep\\_it`, $\\{1\\}$, $$x\\_i$$, \\\\server\\share, C:\\Users, R\\&D\n\n"
+        "| a\\_b |\n|---|\n| c\\|d\\-e |\n\n"
+        "1\\. not a list\n\n"
+        "- item\\_one\n\n  ```sh\n  echo \\$HOME \\_ &amp;\n  ```\n\n1. ~~~\n   x\\_y\n"
+    )
+    assert documents("a.md", text)[0].text.split("\n\n") == [
+        "A gathering*? See *args and C#",
+        (
+            "Set max_tokens, write to [name], pay $5 or $6.\n"
+            "`keep\\_it`, $\\{1\\}$, $$x\\_i$$, \\\\server\\share, C:\\Users, R&D"
+        ),
+        "a_b\nc|d-e",
+        "1. not a list",
+        "- item_one",
+        "  ```sh\n  echo \\$HOME \\_ &amp;\n  ```",
+        "1. ~~~\n   x\\_y",
+    ]
+
+
+def test_escaped_marks_of_restructured_text_are_themselves_but_in_code() -> None:
+    text = (
+        "Names\\_of\n==========\n\n"
+        "Pass \\*args and \\**kwargs to ``keep\\_it``; H\\ :sub:`2`\\ O; C:\\\\temp; a\\|b.\n\n"
+        "::\n\n    code\\_stays\n"
+    )
+    assert documents("a.rst", text)[0].text.split("\n\n") == [
+        "Names_of",
+        "Pass *args and **kwargs to ``keep\\_it``; H2O; C:\\\\temp; a|b.",
+        "::",
+        "    code\\_stays",
+    ]
+
+
 def test_references_to_characters_are_characters_but_in_code() -> None:
     (source,) = documents(
         "a.md",
@@ -352,7 +389,7 @@ def test_substitutions_and_pictures_of_restructured_text() -> None:
             ),
             "Weiche 7 见 手册，{unknown}。",
         ),
-        ("a.rst", "модуль\\_a пакет\\*\n==============\n\nx\\_y", "модуль_a пакет*\n\nx\\_y"),
+        ("a.rst", "модуль\\_a пакет\\*\n==============\n\nx\\_y", "модуль_a пакет*\n\nx_y"),
         (
             "a.vcf",
             'BEGIN:VCARD\nFN:Анна\nURL:http\\://x.org\nNOTE:Sie sagt: \\"ja\\"\\, 是\nEND:VCARD',

@@ -48,8 +48,15 @@ _LINK = re.compile(
 )
 _REFERENCE = re.compile(rf"{_CODE}|!?\[(?P<words>[^\[\]\n]{{0,500}})\]\[(?P<label>[^\[\]\n]{{0,300}})\]")
 _DEFINITION = re.compile(r"^[ ]{0,3}\[(?!\^)[^\[\]\n]{1,500}\]:[ \t]*\S.*", re.MULTILINE)
-_TAG = re.compile(rf"{_CODE}|<[^<>]{{0,200}}>")
-_NO_CODE = re.compile(rf"{_CODE}|[^`]+|`+")
+_TAG_OR_STAR = re.compile(rf"{_CODE}|<[^<>]{{0,200}}>|(?<!\\)\*")
+_KEPT = re.compile(
+    r"^[ \t>]*(?:[-*+]|\d{1,9}[.)])?[ \t>]*(?P<fence>`{3,}|~{3,})[^\n]*(?:\n(?![ \t>]*(?P=fence)).*)*(?:\n.*)?"
+    rf"|{_CODE}",
+    re.MULTILINE,
+)
+"""Code, which stays as it is: between fences, in a list too, or within a line."""
+_ESCAPED = re.compile(r"\\\\|\\([!-/:-@\[\]^-`{-~])|\$\$[^$]{1,2000}\$\$|\$[^$\n]{1,300}\$")
+"""A mark that is meant as itself; two backslashes, as of a shared folder's path, and formulas stay as they are."""
 
 _RST_LINE = re.compile(r"([!-/:-@\[-`{-~])\1{2,}[ \t]*")
 _RST_SILENT = re.compile(
@@ -73,9 +80,13 @@ _RST_LONG_LABELS = {
 _RST_TABLE = re.compile(r"\.\.[ ]list-table::[ \t]*(.*)")
 _RST_LINK = re.compile(r"`([^`<>\n]{1,300}?)[ \n]<[^`<>\n]{0,1000}>`__?")
 
+_RST_ESCAPED = re.compile(
+    r"(^[ \t].*|``.{1,300}?``|\\\\)|\\(?:[ ]|([*_`|]))", re.MULTILINE
+)  # indented lines may be code
+
 
 def markdown(path: str, text: str) -> ParsedDocument:
-    """Split by headings; the text stays Markdown, without badges, link targets and raw HTML."""
+    """Split by headings; the text stays Markdown, without badges, link targets, escapes and raw HTML."""
     title, skipped, metadata, head = "", 0, dict[str, Any](), list[Block]()
     if front := _FRONT_MATTER.match(text):
         metadata = _front_fields(front[2], is_toml=front[1] == "+++")
@@ -188,8 +199,8 @@ def _markdown_table(tokens: list[Token], skipped: int, labels: frozenset[str]) -
 
 def _markdown_block(token: Token, following: list[Token], raw: str, labels: frozenset[str]) -> tuple[int, str]:
     if token.type == "heading_open":
-        words = _TAG.sub(lambda tag: tag["code"] or "", following[0].content)
-        return int(token.tag[1:]), re.sub(r"[*`]", "", _plain(words, labels))
+        words = _TAG_OR_STAR.sub(lambda mark: mark["code"] or "", following[0].content)
+        return int(token.tag[1:]), _plain(words, labels).replace("`", "")
     if token.type == "html_block":
         _, blocks = html_blocks(raw)
         return 0, "\n".join(block.text for block in blocks)
@@ -197,7 +208,12 @@ def _markdown_block(token: Token, following: list[Token], raw: str, labels: froz
 
 
 def _plain(text: str, labels: frozenset[str] = frozenset()) -> str:
-    """Return Markdown without the targets of its links; ``labels`` are those of links that are defined elsewhere."""
+    """Return Markdown without the targets of its links, and with the characters that are escaped or referred to.
+
+    Args:
+        text: Markdown.
+        labels: Of links that are defined elsewhere.
+    """
 
     def words_of(link: re.Match[str]) -> str:
         is_defined = link["code"] is None and (link["label"] or link["words"]).strip().upper() in labels
@@ -206,7 +222,17 @@ def _plain(text: str, labels: frozenset[str] = frozenset()) -> str:
     text = _LINK.sub(lambda link: link["code"] or link["words"] or "", _BADGE.sub("", text))
     for _ in range(2 if labels and "][" in text else 0):  # a picture may be the words of a link
         text = _REFERENCE.sub(words_of, text)
-    return _NO_CODE.sub(lambda part: part["code"] or unescape_entities(part[0]), text) if "&" in text else text
+    if "&" not in text and "\\" not in text:
+        return text
+    parts, position = list[str](), 0
+    for code in _KEPT.finditer(text):
+        parts += _unescaped(text[position : code.start()]), code[0]
+        position = code.end()
+    return "".join([*parts, _unescaped(text[position:])])
+
+
+def _unescaped(text: str) -> str:
+    return unescape_entities(_ESCAPED.sub(lambda escaped: escaped[1] or escaped[0], text))
 
 
 def restructured_text(path: str, text: str) -> ParsedDocument:
@@ -288,7 +314,8 @@ def _rst_heading(lines: list[str], index: int) -> tuple[str, str, int] | None:
 
 
 def _rst_plain(text: str) -> str:
-    return _RST_LINK.sub(r"\1", _RST_ROLE.sub(r"\1", _RST_DIRECTIVE.sub(_rst_label, text)))
+    text = _RST_LINK.sub(r"\1", _RST_ROLE.sub(r"\1", _RST_DIRECTIVE.sub(_rst_label, text)))
+    return _RST_ESCAPED.sub(lambda escaped: escaped[1] or escaped[2] or "", text) if "\\" in text else text
 
 
 def _rst_label(directive: re.Match[str]) -> str:

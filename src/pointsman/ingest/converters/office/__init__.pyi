@@ -1,3 +1,4 @@
+from pointsman.ingest.converters.office import archive as archive
 from pointsman.ingest.converters.office import open_formats as open_formats
 from pointsman.ingest.converters.office import slides as slides
 from pointsman.ingest.converters.office import word as word
