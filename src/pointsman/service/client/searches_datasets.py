@@ -5,28 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from pointsman.values.retrieval_context import RetrievalContext
 
 
 class SearchesDatasets(Protocol):
     """What a dataset needs of the client it belongs to; its `Client` has it."""
 
-    @property
-    def search(self) -> Callable[..., RetrievalContext]:
+    def search(self, *arguments: Any, **options: Any) -> RetrievalContext:
         """Search datasets by name."""
 
-    @property
-    def asearch(self) -> Callable[..., Awaitable[RetrievalContext]]:
+    async def asearch(self, *arguments: Any, **options: Any) -> RetrievalContext:
         """Async version of `search`."""
 
-    @property
-    def search_many(self) -> Callable[..., list[RetrievalContext]]:
+    def search_many(self, *arguments: Any, **options: Any) -> list[RetrievalContext]:
         """Answer many questions."""
 
-    @property
-    def asearch_many(self) -> Callable[..., Awaitable[list[RetrievalContext]]]:
+    async def asearch_many(self, *arguments: Any, **options: Any) -> list[RetrievalContext]:
         """Async version of `search_many`."""
 
     def status(self, name: str) -> dict[str, Any]:

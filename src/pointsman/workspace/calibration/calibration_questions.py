@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from pointsman.retrieval.run.branches import Question, SourceBranch
 from pointsman.retrieval.run.candidates import StoreResults
 from pointsman.retrieval.run.judging import evidence_of
 from pointsman.retrieval.run.reading import Reading
+from pointsman.store.bm25 import idf
 from pointsman.text import DEFAULT_ANALYZER, sentences
 from pointsman.values.types import Document, Hit, Query
 from pointsman.workspace.calibration.fitting import Labelled
@@ -317,8 +317,7 @@ class Study:
         holding, length, count = self._words
         tokens = Counter(DEFAULT_ANALYZER.tokens(document.searchable))
         norm = 1.2 * (0.25 + 0.75 * tokens.total() / length)
-        rarity = {term: math.log(1 + (count - holding[term] + 0.5) / (holding[term] + 0.5)) for term in terms}
-        return sum(rarity[term] * tokens[term] / (tokens[term] + norm) for term in terms)
+        return sum(idf(count, holding[term]) * tokens[term] / (tokens[term] + norm) for term in terms)
 
     @cached_property
     def _words(self) -> tuple[Counter[str], float, int]:
