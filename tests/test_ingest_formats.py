@@ -106,6 +106,15 @@ def test_front_matter_that_repeats_itself_stays_small(first: str) -> None:
     assert len(source.metadata) <= 100
 
 
+@pytest.mark.parametrize(
+    "target", ["a.md", '{% page "/tools/#leave" %}', "{{ site.baseurl }}/a/", '{{< ref "a.md" >}}', '<a b.md> "Title"']
+)
+def test_targets_of_links_are_left_out_whatever_makes_the_site(target: str) -> None:
+    text = f"# [Rules]({target})\n\nYou may [book your\ntravel]({target}), or ![not\nyet]({target}).\n\n[a]\n\n(b)\n"
+    (source,) = documents("a.md", text)
+    assert source.text == "Rules\n\nYou may book your\ntravel, or not\nyet.\n\n[a]\n\n(b)"
+
+
 def test_escaped_marks_are_themselves_but_in_code_and_formulas() -> None:
     text = (
         "# A gathering\\*? See `*args` and **C\\#**\n\n"

@@ -41,12 +41,13 @@ _FRONT_TABLES = ("params", "taxonomies", "extra")  # Hugo and Zola keep fields i
 # Lengths are bounded so that a hostile line of brackets costs linear time.
 _BADGE = re.compile(r"\[!\[[^\[\]\n]{0,300}\]\([^()\s]{0,1000}\)\]\([^()\s]{0,1000}\)")
 _CODE = r"(?P<code>(?<!`)`[^`\n]{1,500}`(?!`)|(?<!`)``(?!`)[^\n]{1,500}?``(?!`))"
+_WORDS = r"(?P<words>(?:[^\[\]\n]|\n(?![ \t]*\n)){0,500})"
 _LINK = re.compile(
-    rf"{_CODE}"
-    r"""|!?\[(?P<words>[^\[\]\n]{0,500})\]\((?:<[^<>\n]{0,1000}>|[^()\s]{0,1000}(?:\([^()\s]{0,300}\)[^()\s]{0,300})?)"""
+    rf"{_CODE}|!?\[{_WORDS}\]"
+    r"""\((?:<[^<>\n]{0,1000}>|(?:\{[{%<][^{}\n]{0,300}[}%>]\})?[^()\s]{0,1000}(?:\([^()\s]{0,300}\)[^()\s]{0,300})?)"""
     r"""(?:[ ]"[^"\n]{0,300}")?\)"""
 )
-_REFERENCE = re.compile(rf"{_CODE}|!?\[(?P<words>[^\[\]\n]{{0,500}})\]\[(?P<label>[^\[\]\n]{{0,300}})\]")
+_REFERENCE = re.compile(rf"{_CODE}|!?\[{_WORDS}\]\[(?P<label>[^\[\]\n]{{0,300}})\]")
 _DEFINITION = re.compile(r"^[ ]{0,3}\[(?!\^)[^\[\]\n]{1,500}\]:[ \t]*\S.*", re.MULTILINE)
 _TAG_OR_STAR = re.compile(rf"{_CODE}|<[^<>]{{0,200}}>|(?<!\\)\*")
 _KEPT = re.compile(
