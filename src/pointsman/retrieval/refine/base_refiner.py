@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from pointsman.tools.parallel_calls import DualCall
 from pointsman.tools.sync_and_async import Twins, in_thread, wait_for
 
 if TYPE_CHECKING:
@@ -49,3 +51,8 @@ class BaseRefiner(Twins, needs=("refine", "arefine")):
     async def arefine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
         """Async version of `refine`; a synchronous ``refine`` runs in a worker thread."""
         return await in_thread(self.refine, query, ranking, top_k)
+
+
+def refining(refiner: BaseRefiner, query: Query, ranking: Ranked, top_k: int) -> DualCall[Ranked]:
+    """Return the call that reshapes a ranking."""
+    return DualCall(partial(refiner.refine, query, ranking, top_k), partial(refiner.arefine, query, ranking, top_k))

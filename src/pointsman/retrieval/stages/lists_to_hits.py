@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from pointsman.retrieval.fusion import SCALES, CosineSpread
+from pointsman.retrieval.refine.base_refiner import refining
 from pointsman.retrieval.refine.refuse import READ
 from pointsman.retrieval.run.candidates import Results, StoreResults, build_hits, first_of_others, provenance
 from pointsman.retrieval.run.candidates import fetch as fetch_documents
@@ -474,9 +475,10 @@ async def _reshaped(refiner: BaseRefiner, ranked_hits: RankedHits) -> Any:
             return refiner.refine(query, ranking, k)
         except Exception as error:  # noqa: BLE001  (reported in the answer)
             return error
-    call = DualCall(lambda: refiner.refine(query, ranking, k), lambda: refiner.arefine(query, ranking, k))
     inquiry = ranked_hits.fused_lists.inquiry
-    return await attempt(inquiry.mode, call, inquiry.journal.deadline.left(refiner.timeout))
+    return await attempt(
+        inquiry.mode, refining(refiner, query, ranking, k), inquiry.journal.deadline.left(refiner.timeout)
+    )
 
 
 def _adopted(stage: str, start: float, ranked_hits: RankedHits, reshaped: Any) -> RankedHits:

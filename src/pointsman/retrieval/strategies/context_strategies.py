@@ -6,12 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pointsman.embedders.named_embedders import as_embedder
-from pointsman.retrieval.refine.base_refiner import BaseRefiner
+from pointsman.retrieval.refine.base_refiner import BaseRefiner, refining
 from pointsman.retrieval.refine.budget import Budget, spending
 from pointsman.retrieval.refine.compress import ExtractiveCompressor, LLMCompressor, ParentExpander, WindowExpander
 from pointsman.retrieval.run.source import Source
 from pointsman.retrieval.strategies.base_strategy import BaseRetrievalStrategy
 from pointsman.tools.errors import InputError
+from pointsman.tools.parallel_calls import Mode, sync_and_async
 from pointsman.values.argument_checks import check_count
 
 if TYPE_CHECKING:
@@ -42,15 +43,12 @@ class Wider(BaseRefiner):
         """The depth that the refiner needs for the larger answer."""
         return max(self.factor * top_k, self.refiner.depth(self.factor * top_k, scale))
 
-    def refine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
+    async def _refine(self, mode: Mode, query: Query, ranking: Ranked, top_k: int) -> Ranked:
         """See `BaseRefiner`."""
         with spending(self.budget):
-            return self.refiner.refine(query, ranking, self.factor * top_k)
+            return await mode.one(refining(self.refiner, query, ranking, self.factor * top_k))
 
-    async def arefine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
-        """Async version of `refine`."""
-        with spending(self.budget):
-            return await self.refiner.arefine(query, ranking, self.factor * top_k)
+    refine, arefine = sync_and_async(_refine)
 
 
 class OfExcerpts(BaseRefiner):
@@ -65,18 +63,13 @@ class OfExcerpts(BaseRefiner):
         """The depth that the reranker needs."""
         return self.refiner.depth(top_k, scale)
 
-    def refine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
+    async def _refine(self, mode: Mode, query: Query, ranking: Ranked, top_k: int) -> Ranked:
         """See `BaseRefiner`."""
-        return _restore_texts(self.refiner.refine(query, _with_excerpts(ranking), top_k), ranking)
+        excerpts = (replace(hit, document=replace(hit.document, text=hit.text), excerpt=None) for hit in ranking.hits)
+        refined_ranking = await mode.one(refining(self.refiner, query, replace(ranking, hits=tuple(excerpts)), top_k))
+        return _restore_texts(refined_ranking, ranking)
 
-    async def arefine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
-        """Async version of `refine`."""
-        return _restore_texts(await self.refiner.arefine(query, _with_excerpts(ranking), top_k), ranking)
-
-
-def _with_excerpts(ranking: Ranked) -> Ranked:
-    hits = (replace(hit, document=replace(hit.document, text=hit.text), excerpt=None) for hit in ranking.hits)
-    return replace(ranking, hits=tuple(hits))
+    refine, arefine = sync_and_async(_refine)
 
 
 def _restore_texts(refined_ranking: Ranked, ranking: Ranked) -> Ranked:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
-from pointsman.retrieval.refine.base_refiner import BaseRefiner
+from pointsman.retrieval.refine.base_refiner import BaseRefiner, refining
 from pointsman.retrieval.refine.rerank.rerank_scores import (
     Pair,
     PairScores,
@@ -19,6 +19,7 @@ from pointsman.retrieval.refine.rerank.rerank_scores import (
     checked,
     told_missing,
 )
+from pointsman.tools.byte_cache import ByteCache
 from pointsman.tools.errors import InputError, ModelError, PointsmanError
 from pointsman.tools.parallel_calls import DualCall, Mode, sync_and_async
 from pointsman.tools.sync_and_async import in_thread, limited, wait_for
@@ -26,7 +27,7 @@ from pointsman.values.argument_checks import check_count
 from pointsman.values.types import Document, Hit, Provenance, Query, Ranked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 _log = logging.getLogger(__name__)
 
@@ -145,10 +146,18 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
                 lambda: in_thread(self.rerank, query, documents, top_n),
             )
             return await mode.one(own_call)
-        lookup = self._lookup_of(query, documents, top_n)
-        if lookup is None:
+        if top_n is not None:
+            check_count(top_n, "top_n")
+        for document in documents:
+            if not isinstance(document, Document):
+                raise InputError(f"a reranker takes documents, not {type(document).__name__}: {document!r:.80}")
+        text = Query.of(query).text
+        if not documents:
             return []
-        return _best(documents, self._warn_of_gaps(await self._limited_scores(mode, lambda: lookup)), top_n)
+        [scores] = await self._scores_of_lists(mode, [[(text, document.searchable) for document in documents]])
+        if scores.problem:  # there is no trace
+            _log.warning("rerank by %s is incomplete: %s", self.name, scores.problem)
+        return _best(documents, scores.scores, top_n)
 
     rerank, arerank = sync_and_async(_rerank)
 
@@ -170,7 +179,7 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
         if not ranking.hits:
             return self._passed_on(ranking, "nothing to rerank")
         try:
-            scores = await self._limited_scores(mode, lambda: self._lookup([self._pairs(query, ranking)]))
+            [scores] = await self._scores_of_lists(mode, [self._pairs(query, ranking)])
         except PointsmanError as error:
             return self._failed_ranking(ranking, error)
         return self._reorder(ranking, scores)
@@ -189,19 +198,13 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
         Raises:
             InputError: the numbers of queries and rankings differ.
         """
-        self._check_many(queries, rankeds)
+        if len(queries) != len(rankeds):
+            raise InputError(f"{len(queries)} queries for {len(rankeds)} rankings; give one for each")
         pairs = list(zip(queries, rankeds, strict=True))
         if not self._shares_batches:
-            calls = [
-                DualCall(partial(self.refine, *pair, top_k), partial(self.arefine, *pair, top_k)) for pair in pairs
-            ]
-            return [await mode.one(call) for call in calls]
-        lists = [self._pairs(*pair) for pair in pairs]
-        score_lists = partial(self._scored_lists, lists)
+            return [await mode.one(refining(self, *pair, top_k)) for pair in pairs]
         try:
-            scores = await self._answer_in_time(
-                mode, DualCall(score_lists, partial(in_thread, score_lists)), len(lists)
-            )
+            scores = await self._scores_of_lists(mode, [self._pairs(*pair) for pair in pairs], shares_batches=True)
         except PointsmanError as error:
             return [self._failed_ranking(ranking, error) for ranking in rankeds]
         return [self._reorder(*pair) for pair in zip(rankeds, scores, strict=True)]
@@ -216,7 +219,7 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
 
     @cached_property
     def _cache(self) -> ScoreCache:
-        return ScoreCache(self.cache_size)
+        return ByteCache(lambda row: 32 * len(row), self.cache_size)
 
     @property
     def _shares_batches(self) -> bool:
@@ -230,57 +233,40 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
     def _pairs(self, query: Query, ranking: Ranked) -> list[Pair]:
         return [(query.text, hit.document.searchable) for hit in ranking.hits[: self._budget]]
 
-    def _lookup_of(self, query: str | Query, documents: Sequence[Document], top_n: int | None) -> ScoreLookup | None:
-        if top_n is not None:
-            check_count(top_n, "top_n")
-        for document in documents:
-            if not isinstance(document, Document):
-                raise InputError(f"a reranker takes documents, not {type(document).__name__}: {document!r:.80}")
-        text = Query.of(query).text
-        return self._lookup([[(text, document.searchable) for document in documents]]) if documents else None
-
-    def _lookup(self, lists: Sequence[Sequence[Pair]]) -> ScoreLookup:
-        return ScoreLookup(self.name, self._cache, self.independent, lists)
-
-    def _score_pairs(self, lookup: ScoreLookup) -> PairScores:
-        if lookup.missing:
-            query, texts = lookup.for_one_query()
-            lookup.hear(self.score(query, texts))
-        return lookup.scored()[0]
-
-    async def _ascore_pairs(self, lookup: ScoreLookup) -> PairScores:
-        if lookup.missing:
-            query, texts = lookup.for_one_query()
-            lookup.hear(await self.ascore(query, texts))
-        return lookup.scored()[0]
-
-    def _scored_lists(self, lists: Sequence[Sequence[Pair]]) -> list[PairScores]:
-        lookup = self._lookup(lists)
-        if lookup.missing:
-            lookup.hear(self.score_pairs(lookup.missing))
-        return lookup.scored()
-
-    async def _limited_scores(self, mode: Mode, lookup: Callable[[], ScoreLookup]) -> PairScores:
-        call = DualCall(lambda: self._score_pairs(lookup()), lambda: self._ascore_pairs(lookup()))
-        return await self._answer_in_time(mode, call, 1)
-
-    async def _answer_in_time(self, mode: Mode, call: DualCall[T], shares: int) -> T:
-        """Wait for a call, in a thread if it blocks, at most ``shares`` times the timeout.
+    async def _scores_of_lists(
+        self, mode: Mode, lists: Sequence[Sequence[Pair]], *, shares_batches: bool = False
+    ) -> list[PairScores]:
+        """Score lists of texts, in a thread if it blocks; each list has the timeout.
 
         Raises:
-            PointsmanError: that of the call; a ModelError for any other exception.
+            PointsmanError: that of the reranker; a ModelError for any other exception.
         """
-        limit = None if self.timeout is None else self.timeout * shares
+        limit = None if self.timeout is None else self.timeout * len(lists)
 
-        async def wait_asynchronously() -> T:
+        def look_up() -> ScoreLookup:
+            return ScoreLookup(self.name, self._cache, self.independent, lists)
+
+        def score() -> list[PairScores]:
+            lookup = look_up()
+            if lookup.missing:
+                pairs = lookup.missing
+                lookup.hear(self.score_pairs(pairs) if shares_batches else self.score(*lookup.for_one_query()))
+            return lookup.scored()
+
+        async def ascore() -> list[PairScores]:
             with anyio.move_on_after(limit):
-                return await call.asynchronous()
+                if shares_batches:
+                    return await in_thread(score)
+                lookup = look_up()
+                if lookup.missing:
+                    lookup.hear(await self.ascore(*lookup.for_one_query()))
+                return lookup.scored()
             assert limit is not None, "only a limit ends the block above without a result"
             raise self._late(limit)
 
         name = f"rerank-{type(self).__name__}"
         try:
-            return await mode.one(DualCall(lambda: limited(call.sync, limit, name, self._late), wait_asynchronously))
+            return await mode.one(DualCall(lambda: limited(score, limit, name, self._late), ascore))
         except PointsmanError:
             raise
         except Exception as error:
@@ -324,16 +310,6 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
         message = f"rerank by {self.name} failed, the previous order is kept: {cause}"
         _log.warning("%s", message)
         return self._passed_on(ranking, "the previous order is kept", (message,))
-
-    def _warn_of_gaps(self, scores: PairScores) -> Sequence[float]:
-        """Return the scores, and log what is incomplete, as `rerank` has no trace."""
-        if scores.problem:
-            _log.warning("rerank by %s is incomplete: %s", self.name, scores.problem)
-        return scores.scores
-
-    def _check_many(self, queries: Sequence[Query], rankeds: Sequence[Ranked]) -> None:
-        if len(queries) != len(rankeds):
-            raise InputError(f"{len(queries)} queries for {len(rankeds)} rankings; give one for each")
 
 
 def _by_query(pairs: Sequence[Pair]) -> dict[str, list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pointsman.embedders.named_embedders import as_embedder
@@ -17,6 +17,7 @@ from pointsman.retrieval.refine.rerank.base_reranker import (
     seen,
 )
 from pointsman.tools.errors import InputError, PointsmanError
+from pointsman.tools.parallel_calls import Mode, sync_and_async
 from pointsman.values.argument_checks import check_count
 
 if TYPE_CHECKING:
@@ -119,21 +120,15 @@ class CalibratedReranker(BaseReranker):
 
     # ── rankings whose hits carry their scores ───────────────────────────────────────────────────────────────────
 
-    def refine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
+    async def _refine(self, mode: Mode, query: Query, ranking: Ranked, top_k: int) -> Ranked:
         """The calibrated sum if both scores are there; otherwise see the class. Never raises: see `BaseReranker`."""
         try:
             result = self._settled_ranking(ranking)
         except PointsmanError as error:
             return self._failed_ranking(ranking, error)
-        return result or super().refine(query, ranking, top_k)
+        return result or await super()._refine(mode, query, ranking, top_k)
 
-    async def arefine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
-        """Async version of `refine`; adding up scores needs no worker thread."""
-        try:
-            result = self._settled_ranking(ranking)
-        except PointsmanError as error:
-            return self._failed_ranking(ranking, error)
-        return result or await super().arefine(query, ranking, top_k)
+    refine, arefine = sync_and_async(_refine)
 
     def _settled_ranking(self, ranking: Ranked) -> Ranked | None:
         """The answer if no text needs to be read; otherwise None."""
@@ -141,15 +136,13 @@ class CalibratedReranker(BaseReranker):
             return None
         if ranking.scale == SCALE:
             return self._passed_on(ranking, "the scores are the calibrated sum already; there is nothing to add")
-        raw = [_Raw.of(hit) for hit in ranking.hits]
-        words = [scores.bm25 for scores in raw if scores.bm25 is not None]
-        cosines = [scores.cosine for scores in raw if scores.cosine is not None]
-        if len(words) == len(raw) and cosines:
+        bm25, cosine = ([_only_score(hit, source) for hit in ranking.hits] for source in ("bm25", "vector"))
+        words, cosines = ([score for score in scores if score is not None] for scores in (bm25, cosine))
+        if len(words) == len(bm25) and cosines:
             # A hit without a cosine has no vector and gets the lowest cosine; every hit has a BM25 score, possibly 0.
-            return self._calibrated_ranking(
-                ranking, words, [math.nan if scores.cosine is None else scores.cosine for scores in raw]
-            )
-        if len(words) + len(cosines) == len(raw) and not (words and cosines):
+            known_cosines = [math.nan if score is None else score for score in cosine]
+            return self._calibrated_ranking(ranking, words, known_cosines)
+        if len(words) + len(cosines) == len(bm25) and not (words and cosines):
             present, absent = ("bm25", "vector") if words else ("vector", "bm25")
             return self._passed_on(ranking, f"hits have scores of {present!r} but not of {absent!r}; the order is kept")
         if self._embedder is None:
@@ -204,18 +197,6 @@ class CalibratedReranker(BaseReranker):
         excess: list[float] = (cosines - spread.mean).tolist()
         sums = dict(calibrated_sum(range(len(words)), words, excess, sigma=spread.sigma, kappa=self.kappa))
         return [sums[number] for number in range(len(words))]
-
-
-@dataclass(frozen=True, slots=True)
-class _Raw:
-    """The raw scores of a hit, or None for those it lacks."""
-
-    bm25: float | None
-    cosine: float | None
-
-    @classmethod
-    def of(cls, hit: Hit) -> _Raw:
-        return cls(_only_score(hit, "bm25"), _only_score(hit, "vector"))
 
 
 def _only_score(hit: Hit, source: str) -> float | None:

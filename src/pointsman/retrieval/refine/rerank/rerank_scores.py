@@ -18,6 +18,9 @@ Pair = tuple[str, str]
 CacheKey = tuple[str, str, bytes]
 """The reranker's name, the query, and the digest of the scored texts."""
 
+ScoreCache = ByteCache[CacheKey, tuple[float, ...]]
+"""The scores used last; size 0 caches nothing."""
+
 
 class PartialScores(list[float]):
     """Scores of which some are missing; returned by a ``score()`` that can fail for single texts.
@@ -33,25 +36,6 @@ class PartialScores(list[float]):
     def __init__(self, scores: Sequence[float], missing: Mapping[int, str]) -> None:
         super().__init__(scores)
         self.missing = dict(missing)
-
-
-class ScoreCache:
-    """The most recently used scores, at most ``size`` entries; thread-safe. Size 0 caches nothing."""
-
-    def __init__(self, size: int) -> None:
-        self._cached_scores: ByteCache[CacheKey, tuple[float, ...]] = ByteCache(lambda row: 32 * len(row), size)
-
-    def __len__(self) -> int:
-        return len(self._cached_scores)
-
-    def known(self, keys: Iterable[CacheKey]) -> dict[CacheKey, tuple[float, ...]]:
-        """Return the cached scores for these keys."""
-        return {key: scores for key in keys if (scores := self._cached_scores.get(key)) is not None}
-
-    def keep(self, scores: Mapping[CacheKey, tuple[float, ...]]) -> None:
-        """Cache these scores; the least recently used are evicted."""
-        for key, row in scores.items():
-            self._cached_scores[key] = row
 
 
 def digest(texts: Sequence[str]) -> bytes:
@@ -89,8 +73,9 @@ class ScoreLookup:
         self.keys: dict[tuple[Pair, ...], CacheKey] = {
             unit: (name, unit[0][0], digest([text for _, text in unit])) for unit in dict.fromkeys(units)
         }
-        cached = cache.known(self.keys.values())
-        self.scores_by_unit = {unit: cached[key] for unit, key in self.keys.items() if key in cached}
+        self.scores_by_unit = {
+            unit: scores for unit, key in self.keys.items() if (scores := cache.get(key)) is not None
+        }
         self.wanted = [unit for unit in self.keys if unit not in self.scores_by_unit]
         self.missing: list[Pair] = [pair for unit in self.wanted for pair in unit]
         self.asked = frozenset(self.missing)
@@ -111,8 +96,9 @@ class ScoreLookup:
         values = iter(scores)
         fresh = {unit: tuple(islice(values, len(unit))) for unit in self.wanted}
         self.scores_by_unit.update(fresh)
-        complete = {unit: values for unit, values in fresh.items() if not any(pair in self.lost for pair in unit)}
-        self.cache.keep({self.keys[unit]: values for unit, values in complete.items()})
+        for unit, row in fresh.items():
+            if not any(pair in self.lost for pair in unit):
+                self.cache[self.keys[unit]] = row
 
     def scored(self) -> list[PairScores]:
         """The scores of every list, in order.
