@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pointsman.ingest import Problem
 from pointsman.values.filters import Exists
-from pointsman.values.types import Hit, NotInForce, Provenance
+from pointsman.values.types import Hit, NotInForce
 from pointsman.values.views import VERSION_OF, Validity, heading_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from pointsman.store.base_store import Store
-    from pointsman.values.types import Document, HitKey
+    from pointsman.values.types import Document
 
 STAGE: Final = "versions"
 _MOST_IDS: Final = 50_000  # of a dataset in which the nearest name is looked for
@@ -226,56 +226,3 @@ def mark(hits: Sequence[Hit], versions: Mapping[str | None, Versions], day: str)
         else replace(hit, not_in_force=standing)
         for hit in hits
     ]
-
-
-def missing(hits: Sequence[Hit], versions: Mapping[str | None, Versions], day: str) -> dict[HitKey, Hit]:
-    """Return datasets and ids of what is in force in place of hits and not among them, with the first of those hits."""
-    keys = {hit.key for hit in hits}
-    result: dict[HitKey, Hit] = {}
-    for hit in hits:
-        if hit.not_in_force is not None and hit.dataset in versions:
-            newer = [(hit.dataset, id_) for id_ in versions[hit.dataset].ids_in_place_of(hit.document, day)]
-            if newer and keys.isdisjoint(newer):
-                result.setdefault(newer[0], hit)
-    return result
-
-
-def in_place_of(document: Document, former: Hit) -> Hit:
-    """Return the hit of a version that no list has found: a question that its former text answers is one for it."""
-    return Hit(document, former.score, former.dataset, (), None, former.relevance)
-
-
-def newest_first(hits: Sequence[Hit], versions: Mapping[str | None, Versions], day: str) -> list[Hit]:
-    """Return hits in an order in which none stands above a version that is in force in its place.
-
-    That version moves up to the first hit that it stands for, and takes its score and relevance where these are higher;
-    everything else keeps its order.
-
-    Args:
-        hits: best first, as `mark` returned them.
-        versions: by dataset.
-        day: the day.
-    """
-    hits_by_key: dict[HitKey, Hit] = {}
-    for hit in hits:
-        if hit.key in hits_by_key:
-            continue
-        if hit.not_in_force is not None and hit.dataset in versions:
-            newer = [
-                other_hit
-                for other_hit in hits
-                if other_hit.dataset == hit.dataset
-                and other_hit.not_in_force is None
-                and versions[hit.dataset].is_in_place_of(other_hit, hit, day)
-            ]
-            if newer and not any(other_hit.key in hits_by_key for other_hit in newer):
-                hits_by_key[newer[0].key] = _promote(newer[0], hit, len(hits_by_key) + 1)
-        hits_by_key[hit.key] = hit
-    return list(hits_by_key.values())
-
-
-def _promote(hit: Hit, former: Hit, rank: int) -> Hit:
-    score = max(hit.score, former.score)
-    levels = [level for level in (hit.relevance, former.relevance) if level is not None]
-    step = Provenance(STAGE, rank, score)
-    return replace(hit, score=score, relevance=max(levels, default=None), provenance=(*hit.provenance, step))
