@@ -85,7 +85,7 @@ def float_embedder() -> E5Embedder:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 3  # it warns of the constants that only integers need
-    session = onnxruntime.InferenceSession(_FloatGraph(E5Weights.of_installation()).serialise(), options)
+    session = onnxruntime.InferenceSession(_FloatGraph(E5Weights()).serialise(), options)
     embedder._loaded_model = replace(embedder._model(), session=session)
     return embedder
 

@@ -287,7 +287,7 @@ def test_no_activations_can_saturate_a_pair_of_weights() -> None:
 def test_this_processor_multiplies_the_integers_exactly(name: str, columns: int) -> None:
     from onnx import TensorProto, helper, numpy_helper
 
-    integers, _ = _integers(dequantise(*E5Weights.of_installation().blocks(f"{name}.w", columns)))
+    integers, _ = _integers(dequantise(*E5Weights().blocks(f"{name}.w", columns)))
     worst = np.concatenate([integers > 0, integers < 0]).astype(np.uint8) * 255
     inputs = [helper.make_tensor_value_info("rows", TensorProto.UINT8, ["count", columns])]
     outputs = [helper.make_tensor_value_info("sums", TensorProto.INT32, ["count", len(integers)])]

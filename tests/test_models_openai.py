@@ -226,7 +226,7 @@ def test_answers_are_matched_by_index(answering: Callable[[Answer], str]) -> Non
         (lambda texts: [item(0, 1, 2)], "1 embeddings for 2 texts"),
         (lambda texts: [item(0, 1, 2), item(5, 1, 2)], "2 embeddings for 2 texts"),
         (lambda texts: [item(0, 1, 2), item(1, 1, 2, 3)], "different lengths"),
-        (lambda texts: [item(0), item(1)], "length"),
+        (lambda texts: [item(0), item(1)], "shape"),
         (lambda texts: [item(0, float("nan"), 1), item(1, 1, 1)], "non-finite"),
         (lambda texts: [{"index": i, "embedding": "AAAA"} for i in (0, 1)], "numbers|length"),
         (lambda texts: ["nonsense"], "answer with a list of embeddings"),

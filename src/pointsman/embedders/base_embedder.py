@@ -9,12 +9,13 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from pointsman.tools.batching import batched
 from pointsman.tools.errors import InputError, ModelError, PointsmanError
 
 if TYPE_CHECKING:
@@ -240,16 +241,7 @@ class EmbedFunction(BaseEmbedder):
             raise
         except Exception as error:
             raise ModelError(f"{name} failed: {type(error).__name__}: {error}") from error
-        try:
-            rows = np.array(vectors, np.float64)  # a copy, which may be scaled
-        except (TypeError, ValueError) as error:
-            raise ModelError(f"{name} gave vectors that are not numbers or differ in length: {error}") from error
-        if rows.ndim != 2 or len(rows) != len(inputs) or not rows.shape[1]:
-            raise ModelError(
-                f"{name} gave an array of shape {rows.shape} for {len(inputs)} inputs; expected one vector for each"
-            )
-        if not np.isfinite(rows).all():
-            raise ModelError(f"{name} gave a vector with a non-finite number")
+        rows = vector_rows(vectors, len(inputs), name)
         if self._dimensions not in (None, rows.shape[1]):
             raise ModelError(f"{name} gave vectors of different lengths: {self._dimensions} and {rows.shape[1]}")
         self._dimensions = rows.shape[1]
@@ -337,12 +329,14 @@ def _can(source: object, name: str) -> bool:
 class PrefixedEmbedder(BaseEmbedder):
     """An embedder whose queries and documents differ only by a prefix.
 
-    A subclass sets ``_name``, ``_dimensions`` and ``_prefixes`` (query, document), and implements ``_embed``.
+    A subclass sets ``_name``, ``_dimensions`` and ``_prefixes`` (query, document). It implements ``_encode`` for
+    batches of ``_batch_size`` texts, or ``_batches``.
     """
 
     _name: str
     _dimensions: int | None
     _prefixes: tuple[str, str]
+    _batch_size: int
 
     @property
     def name(self) -> str:
@@ -371,9 +365,24 @@ class PrefixedEmbedder(BaseEmbedder):
         """
         return self._embed(self._prefixes[1], text_list(texts), on_progress)
 
-    @abstractmethod
     def _embed(self, prefix: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
-        """Return the vectors of the texts, each with the prefix."""
+        vectors: NDArray[np.float32] | None = None
+        for positions, rows in self._batches(prefix, texts):
+            if vectors is None:
+                vectors = np.empty((len(texts), rows.shape[1]), np.float32)
+            vectors[positions] = rows
+            if on_progress is not None:
+                on_progress(len(positions))
+        return np.empty((0, self.dimensions), np.float32) if vectors is None else vectors
+
+    def _batches(self, prefix: str, texts: list[str]) -> Iterator[tuple[list[int], NDArray[np.float32]]]:
+        """Yield positions of texts, and their vectors with the prefix."""
+        for batch in batched(range(len(texts)), self._batch_size):
+            yield batch, self._encode([prefix + texts[position] for position in batch])
+
+    def _encode(self, batch: list[Any]) -> NDArray[np.float32]:
+        """Return the vectors of a batch."""
+        raise NotImplementedError
 
 
 def text_list(texts: Sequence[str]) -> list[str]:
@@ -409,6 +418,25 @@ def image_list(images: Sequence[bytes]) -> list[bytes]:
                 "Path(name).read_bytes()"
             )
     return images
+
+
+def vector_rows(vectors: Any, count: int, source: str, number: type[np.floating] = np.float64) -> NDArray[Any]:
+    """Return what an embedder gave as a matrix, a row for each of its inputs; a copy.
+
+    Raises:
+        ModelError: it is none, or has a number that is not finite.
+    """
+    try:
+        rows = np.array(vectors, number)
+    except (TypeError, ValueError) as error:
+        raise ModelError(f"{source} gave vectors that are not numbers or of different lengths: {error}") from error
+    if rows.ndim != 2 or len(rows) != count or not rows.shape[1]:
+        raise ModelError(
+            f"{source} gave an array of shape {rows.shape} for {count} inputs; expected one vector for each"
+        )
+    if not np.isfinite(rows).all():
+        raise ModelError(f"{source} gave a vector with a non-finite number")
+    return rows
 
 
 def unit_rows(matrix: NDArray[np.floating], source: str) -> NDArray[np.float32]:

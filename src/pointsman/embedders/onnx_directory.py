@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
-from pointsman.embedders.base_embedder import PrefixedEmbedder, Progress, length_of_head, names_for_people, unit_rows
+from pointsman.embedders.base_embedder import PrefixedEmbedder, length_of_head, names_for_people, unit_rows
 from pointsman.embedders.onnx_runtime import equal_runs, load_onnxruntime
 from pointsman.tools.errors import InputError, MissingDependencyError, ModelError
 
@@ -148,15 +148,11 @@ class OnnxEmbedder(PrefixedEmbedder):
         most_characters = self._max_tokens * _CHARACTERS_PER_TOKEN - len(prefix)
         return length_of_head(text, lambda head: self._tokens(prefix + head), self._max_tokens, most_characters)
 
-    def _embed(self, prefix: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
-        vectors = np.empty((len(texts), self.dimensions), np.float32)
+    def _batches(self, prefix: str, texts: list[str]) -> Iterator[tuple[list[int], NDArray[np.float32]]]:
         (source,) = names_for_people(self._name)
         tokens = [self._tokens(prefix + text) for text in texts]
         for run in equal_runs([len(ids) for ids in tokens], _RUN_TOKENS):
-            vectors[run] = unit_rows(self._run([tokens[position] for position in run]), source)
-            if on_progress is not None:
-                on_progress(len(run))
-        return vectors
+            yield run, unit_rows(self._run([tokens[position] for position in run]), source)
 
     def _tokens(self, text: str) -> list[int]:
         # Lone surrogates become "?".

@@ -5,13 +5,12 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from pointsman.embedders.base_embedder import PrefixedEmbedder, Progress, unit_rows
+from pointsman.embedders.base_embedder import PrefixedEmbedder, unit_rows, vector_rows
 from pointsman.tools.errors import InputError, ModelError
 from pointsman.tools.network.openai_server import OpenAIServer
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 
@@ -74,19 +73,10 @@ class OpenAIEmbedder(PrefixedEmbedder):
             ModelError: The server failed.
         """
         if self._dimensions is None:
-            self._request(["dimensions"])
+            self._encode(["dimensions"])
         return super().dimensions
 
-    def _embed(self, prefix: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
-        batches = []
-        for start in range(0, len(texts), self._batch_size):
-            batch = [prefix + text for text in texts[start : start + self._batch_size]]
-            batches.append(self._request(batch))
-            if on_progress is not None:
-                on_progress(len(batch))
-        return np.concatenate(batches) if batches else np.empty((0, self.dimensions), np.float32)
-
-    def _request(self, batch: list[str]) -> NDArray[np.float32]:
+    def _encode(self, batch: list[str]) -> NDArray[np.float32]:
         # JSON cannot encode lone surrogates, and servers refuse empty input or stop at NUL: all three are replaced.
         inputs = [text.encode("utf-8", "replace").decode().replace("\0", " ") or " " for text in batch]
         source = f"{self._model!r} at {self._base_url}"
@@ -100,13 +90,10 @@ class OpenAIEmbedder(PrefixedEmbedder):
             raise ModelError(f"{source} did not answer with a list of embeddings: {error}") from error
         if set(by_index) != set(range(len(batch))):
             raise ModelError(f"{source} answered {len(by_index)} embeddings for {len(batch)} texts")
-        try:
-            vectors = np.array([by_index[index] for index in range(len(batch))], np.float64)
-        except (TypeError, ValueError) as error:
-            raise ModelError(f"{source} returned vectors of different lengths, or not of numbers: {error}") from error
+        vectors = vector_rows([by_index[index] for index in range(len(batch))], len(batch), source)
         with self._lock:
-            length = vectors.shape[1] if vectors.ndim == 2 else 0
-            if not length or length != (self._dimensions or length):
-                raise ModelError(f"{source} gave vectors of length {length}, {self._dimensions or 'none'} before")
+            length = vectors.shape[1]
+            if length != (self._dimensions or length):
+                raise ModelError(f"{source} gave vectors of length {length}, {self._dimensions} before")
             self._dimensions = length
         return unit_rows(vectors, source)

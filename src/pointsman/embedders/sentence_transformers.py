@@ -9,7 +9,6 @@ import numpy as np
 
 from pointsman.embedders.base_embedder import (
     PrefixedEmbedder,
-    Progress,
     image_list,
     length_of_head,
     names_for_people,
@@ -85,15 +84,6 @@ class SentenceTransformersEmbedder(PrefixedEmbedder):
             return ids
 
         return length_of_head(text, tokens, limit, sys.maxsize)
-
-    def _embed(self, prefix: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
-        vectors = np.empty((len(texts), self.dimensions), np.float32)
-        for start in range(0, len(texts), self._batch_size):
-            batch = [prefix + text for text in texts[start : start + self._batch_size]]
-            vectors[start : start + len(batch)] = self._encode(batch)
-            if on_progress is not None:
-                on_progress(len(batch))
-        return vectors
 
     def _encode(self, batch: list[Any]) -> NDArray[np.float32]:
         """Return the vectors of texts, or of pictures."""

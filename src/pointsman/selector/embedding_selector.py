@@ -22,12 +22,13 @@ from pointsman.selector.choices.choice_vectors import (
     Recent,
     TextVectors,
     best_first,
+    check_lengths,
     cosines,
     embed_texts,
     examples_of,
     softmax_share,
 )
-from pointsman.tools.errors import InputError, ModelError
+from pointsman.tools.errors import InputError
 from pointsman.values.argument_checks import check_count
 from pointsman.values.reasons import Reason
 from pointsman.values.types import Query
@@ -138,11 +139,7 @@ class EmbeddingSelector(BaseSelector):
     def _cosines(self, choices: tuple[ToolMetadata, ...], text: str) -> NDArray[np.float32]:
         query = embed_texts(self.embedder, [text], "query")[0]
         rows = self._rows.of(choices)
-        if len(query) != rows.matrix.shape[1]:
-            raise ModelError(
-                f"{type(self.embedder).__name__} gave {len(query)} numbers for the query and {rows.matrix.shape[1]} "
-                "for each choice; expected vectors of the same length"
-            )
+        check_lengths(self.embedder, len(query), rows.matrix.shape[1])
         similarities = cosines(rows.matrix, query)
         return similarities if rows.starts is None else np.maximum.reduceat(similarities, rows.starts)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pointsman.embedders.base_embedder import PrefixedEmbedder, Progress, length_of_head, text_list, unit_rows
+from pointsman.embedders.base_embedder import PrefixedEmbedder, length_of_head, text_list, unit_rows
 from pointsman.embedders.e5.e5_graph import GRAPH_VERSION, INPUT, OUTPUT, VECTORS_VERSION, Graph
 from pointsman.embedders.e5.e5_tokens import LONGEST_PIECE, UnigramTokenizer
 from pointsman.embedders.e5.e5_weights import FILE_SHA256, E5Weights
@@ -103,13 +103,8 @@ class E5Embedder(PrefixedEmbedder):
                 vectors[position] = TokenVectors(rows, np.array(model.tokenizer.surprise(ids[text_tokens]), np.float32))
         return [vectors[position] for position in range(len(texts))]
 
-    def _embed(self, prefix: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
-        vectors = np.empty((len(texts), self.dimensions), np.float32)
-        for positions, _, rows in self._runs(prefix, texts, self._model().run):
-            vectors[positions] = rows
-            if on_progress is not None:
-                on_progress(len(positions))
-        return vectors
+    def _batches(self, prefix: str, texts: list[str]) -> Iterator[tuple[list[int], NDArray[np.float32]]]:
+        return ((positions, rows) for positions, _, rows in self._runs(prefix, texts, self._model().run))
 
     def _runs(
         self, prefix: str, texts: list[str], run: Callable[[list[list[int]]], NDArray[np.float32]]
@@ -163,7 +158,7 @@ class _Model:
 
 def _open(folder: Path) -> _Model:
     """Open the prepared files; absent or damaged ones are prepared first."""
-    weights = E5Weights.of_installation()
+    weights = E5Weights()
 
     def vocabulary() -> bytes:
         weights.verify()

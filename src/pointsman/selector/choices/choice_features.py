@@ -11,9 +11,16 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pointsman.selector.choices.choice_bm25 import ChoiceIndex
-from pointsman.selector.choices.choice_vectors import TextVectors, centred, centroids, cosines, examples_of
+from pointsman.selector.choices.choice_vectors import (
+    TextVectors,
+    centred,
+    centroids,
+    check_lengths,
+    cosines,
+    examples_of,
+)
 from pointsman.text import DEFAULT_ANALYZER
-from pointsman.tools.errors import InputError, ModelError
+from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,7 +69,7 @@ class ChoiceSet:
             most_centroids: maximum number of centroids that represent a choice's examples.
             labelled: more examples, from `DescriptionSelector.fit`.
         """
-        self._query_mean, self._embedder_name = query_mean, type(vectors.embedder).__name__
+        self._query_mean, self._embedder = query_mean, vectors.embedder
         rows = vectors.of([choice.text for choice in choices], "document")
         # The mean of one choice is the choice itself: centring would leave nothing.
         self.mean = rows.mean(axis=0) if len(rows) > 1 else np.zeros_like(rows[0])
@@ -98,11 +105,7 @@ class ChoiceSet:
             ModelError: they have another length than those of the choices.
             InputError: the mean of queries has.
         """
-        if queries.shape[-1] != len(self.mean):
-            raise ModelError(
-                f"{self._embedder_name} gave {queries.shape[-1]} numbers for the query and {len(self.mean)} for each "
-                "choice; expected vectors of the same length"
-            )
+        check_lengths(self._embedder, queries.shape[-1], len(self.mean))
         mean = self._query_mean()
         if mean.shape != self.mean.shape:
             raise InputError(f"query_mean has {len(mean)} numbers, the embedder's vectors have {len(self.mean)}")

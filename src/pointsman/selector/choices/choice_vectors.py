@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVa
 
 import numpy as np
 
+from pointsman.embedders.base_embedder import vector_rows
 from pointsman.tools.byte_cache import ByteCache
 from pointsman.tools.errors import InputError, ModelError
 from pointsman.values.argument_checks import check_count
@@ -93,18 +94,20 @@ def embed_texts(embedder: Embedder, texts: Sequence[str], kind: Kind) -> NDArray
         ModelError: the embedder did not return one finite vector per text.
     """
     vectors = embedder.embed_queries(texts) if kind == "query" else embedder.embed_documents(texts)
-    name = type(embedder).__name__
-    try:
-        rows = np.asarray(vectors, np.float32)
-    except (TypeError, ValueError) as error:
-        raise ModelError(f"{name} gave vectors that are not numbers or differ in length: {error}") from error
-    if rows.ndim != 2 or len(rows) != len(texts):
+    return unit_or_zero(vector_rows(vectors, len(texts), type(embedder).__name__, np.float32))
+
+
+def check_lengths(embedder: Embedder, query: int, choice: int) -> None:
+    """Check that vectors of a query and of a choice have the same length.
+
+    Raises:
+        ModelError: they have not.
+    """
+    if query != choice:
         raise ModelError(
-            f"{name} gave an array of shape {rows.shape} for {len(texts)} texts; expected one vector per text"
+            f"{type(embedder).__name__} gave {query} numbers for the query and {choice} for each choice; expected "
+            "vectors of the same length"
         )
-    if not np.isfinite(rows).all():
-        raise ModelError(f"{name} gave a vector with a non-finite number")
-    return unit_or_zero(rows)
 
 
 class TextVectors:
