@@ -10,15 +10,14 @@ from them.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 
 from pointsman.tools.errors import InputError
 from pointsman.tools.parallel_calls import DualCall
-from pointsman.tools.sync_and_async import Twins, in_thread, wait_for
+from pointsman.tools.sync_and_async import Twins, around, in_thread, wait_for
 from pointsman.values.types import Query
 
 
@@ -132,10 +131,8 @@ class BaseSelector(Twins, needs=("select", "aselect")):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if "select" in cls.__dict__:
-            cls.select = _with_checks(cls.__dict__["select"])  # type: ignore[method-assign]  # same signature
-        if "aselect" in cls.__dict__:
-            cls.aselect = _with_async_checks(cls.__dict__["aselect"])  # type: ignore[method-assign]
+        for name in cls.__dict__.keys() & {"select", "aselect"}:
+            setattr(cls, name, around(cls.__dict__[name], _prepared, _sound))
 
     def select(self, choices: Choices, query: Query | str) -> SelectorResult:
         """Choose.
@@ -150,30 +147,10 @@ class BaseSelector(Twins, needs=("select", "aselect")):
         return await in_thread(self.select, choices, query)
 
 
-Select = Callable[..., SelectorResult]
-ASelect = Callable[..., Coroutine[Any, Any, SelectorResult]]
-
-
-def _with_checks(select: Select) -> Select:
-    @functools.wraps(select)
-    def wrapper(self: BaseSelector, choices: Choices, query: Query | str) -> SelectorResult:
-        metadata, easy = _easy(self, choices)
-        return easy or _sound(self, metadata, select(self, metadata, Query.of(query)))
-
-    return wrapper
-
-
-def _with_async_checks(aselect: ASelect) -> ASelect:
-    @functools.wraps(aselect)
-    async def wrapper(self: BaseSelector, choices: Choices, query: Query | str) -> SelectorResult:
-        metadata, easy = _easy(self, choices)
-        return easy or _sound(self, metadata, await aselect(self, metadata, Query.of(query)))
-
-    return wrapper
-
-
-def _easy(selector: BaseSelector, choices: Choices) -> tuple[tuple[ToolMetadata, ...], SelectorResult | None]:
-    """Return the choices as metadata, and the result if there is nothing to choose."""
+def _prepared(
+    selector: BaseSelector, choices: Choices, query: Query | str
+) -> tuple[tuple[tuple[ToolMetadata, ...], Query], SelectorResult | None]:
+    """Return the choices as metadata and the query, and the result if there is nothing to choose."""
     if isinstance(choices, str) or not isinstance(choices, Sequence):
         raise InputError(f"choices are a list of ToolMetadata or strings, not {type(choices).__name__}")
     if set(map(type, choices)) == {ToolMetadata}:  # one pass in C: this runs before every selection
@@ -182,9 +159,38 @@ def _easy(selector: BaseSelector, choices: Choices) -> tuple[tuple[ToolMetadata,
         metadata = tuple(map(as_choice, choices))
     if not metadata:
         raise InputError("there are no choices; give at least one to select from")
-    if len(metadata) == 1 and not selector.allow_abstain:
-        return metadata, SelectorResult([SingleSelection(0, "the only choice")], confidence=1.0)
-    return metadata, None
+    is_only = len(metadata) == 1 and not selector.allow_abstain
+    only = SelectorResult([SingleSelection(0, "the only choice")], confidence=1.0) if is_only else None
+    return (metadata, Query.of(query)), only
+
+
+def _as_result(selector: BaseSelector, result: Any) -> SelectorResult:
+    """Return what a selector returned; of an object that is no `SelectorResult`, its selections, or its ``ind``."""
+    if isinstance(result, SelectorResult):
+        return result
+    selections = getattr(result, "selections", None)
+    if isinstance(selections, Sequence):
+        pairs = [(getattr(selection, "index", None), getattr(selection, "reason", "")) for selection in selections]
+    else:
+        pairs = [(getattr(result, "ind", None), getattr(result, "reason", ""))]
+    if any(type(index) is not int for index, _ in pairs):
+        raise InputError(
+            f"{type(selector).__name__}.select returned {type(result).__name__}, not a SelectorResult, "
+            "nor an object with selections or ind"
+        )
+    return SelectorResult([SingleSelection(cast("int", index), str(reason or "")) for index, reason in pairs])
+
+
+def _sound(selector: BaseSelector, arguments: tuple[Any, ...], outcome: object) -> SelectorResult:
+    """Check that a result is valid, and return it."""
+    choices = arguments[0]
+    name = type(selector.selector if isinstance(selector, ForeignSelector) else selector).__name__
+    result = _as_result(selector, outcome)
+    if len(set(result.inds)) != len(result.inds) or not all(0 <= index < len(choices) for index in result.inds):
+        raise InputError(f"{name} selected {result.inds} of {len(choices)} choices; indices are 0-based and distinct")
+    if result.abstained and not selector.allow_abstain:
+        raise InputError(f"{name} selected nothing, which is not allowed; set allow_abstain to allow it")
+    return result
 
 
 def as_choice(choice: object) -> ToolMetadata:
@@ -255,31 +261,3 @@ class ForeignSelector(BaseSelector):
         if self._takes_text:
             return [as_choice(choice).text for choice in choices], Query.of(query).text
         return list(choices), query
-
-
-def _as_result(selector: BaseSelector, result: Any) -> SelectorResult:
-    """Return what a selector returned; of an object that is no `SelectorResult`, its selections, or its ``ind``."""
-    if isinstance(result, SelectorResult):
-        return result
-    selections = getattr(result, "selections", None)
-    if isinstance(selections, Sequence):
-        pairs = [(getattr(selection, "index", None), getattr(selection, "reason", "")) for selection in selections]
-    else:
-        pairs = [(getattr(result, "ind", None), getattr(result, "reason", ""))]
-    if any(type(index) is not int for index, _ in pairs):
-        raise InputError(
-            f"{type(selector).__name__}.select returned {type(result).__name__}, not a SelectorResult, "
-            "nor an object with selections or ind"
-        )
-    return SelectorResult([SingleSelection(cast("int", index), str(reason or "")) for index, reason in pairs])
-
-
-def _sound(selector: BaseSelector, choices: Sequence[ToolMetadata], outcome: object) -> SelectorResult:
-    """Check that a result is valid, and return it."""
-    name = type(selector.selector if isinstance(selector, ForeignSelector) else selector).__name__
-    result = _as_result(selector, outcome)
-    if len(set(result.inds)) != len(result.inds) or not all(0 <= index < len(choices) for index in result.inds):
-        raise InputError(f"{name} selected {result.inds} of {len(choices)} choices; indices are 0-based and distinct")
-    if result.abstained and not selector.allow_abstain:
-        raise InputError(f"{name} selected nothing, which is not allowed; set allow_abstain to allow it")
-    return result

@@ -102,6 +102,33 @@ def async_twin(
     return twin
 
 
+def around(
+    method: Callable[..., Any],
+    prepare: Callable[..., tuple[tuple[Any, ...], Any]],
+    finish: Callable[[Any, tuple[Any, ...], Any], Any],
+) -> Callable[..., Any]:
+    """Wrap a method, synchronous or asynchronous.
+
+    Args:
+        method: the method.
+        prepare: takes the object and the arguments; returns those that the method is called with, and None, or an
+            answer that makes the call needless.
+        finish: takes the object, those arguments and the method's result; returns the result of the whole.
+    """
+
+    @wraps(method)
+    def wrapper(self: Any, *args: Any, **options: Any) -> Any:
+        arguments, answer = prepare(self, *args, **options)
+        return finish(self, arguments, method(self, *arguments)) if answer is None else answer
+
+    @wraps(method)
+    async def async_wrapper(self: Any, *args: Any, **options: Any) -> Any:
+        arguments, answer = prepare(self, *args, **options)
+        return finish(self, arguments, await method(self, *arguments)) if answer is None else answer
+
+    return async_wrapper if inspect.iscoroutinefunction(method) else wrapper
+
+
 def wait_for(function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run an asynchronous function to completion from synchronous code, even if an event loop is already running.
 

@@ -13,9 +13,9 @@ provides the others. Routers err on the side of searching too widely: a router t
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -36,11 +36,11 @@ from pointsman.text.grammar import plain
 from pointsman.tools.errors import InputError, StoreError
 from pointsman.tools.json_forms import form_of
 from pointsman.tools.parallel_calls import Mode, sync_and_async
-from pointsman.tools.sync_and_async import Twins, in_thread, wait_for
+from pointsman.tools.sync_and_async import Twins, around, in_thread, wait_for
 from pointsman.values.types import Query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -88,10 +88,10 @@ class BaseRouter(Twins, needs=_ROUTING_METHODS):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        for method in _ROUTING_METHODS:
-            if method in cls.__dict__:
-                guard = _aguard if method.startswith("a") else _guard
-                setattr(cls, method, guard(cls.__dict__[method], decides=method.endswith("decide")))
+        for name in _ROUTING_METHODS:
+            if name in cls.__dict__:
+                method = cls.__dict__[name]
+                setattr(cls, name, around(method, partial(_prepared, method, name.endswith("decide")), _sound))
 
     def route(self, query: str | Query, datasets: Sequence[Any]) -> list[Any]:
         """Return the datasets to search, the most promising first; all of them if undecidable.
@@ -118,30 +118,13 @@ class BaseRouter(Twins, needs=_ROUTING_METHODS):
         return await in_thread(self.decide, query, datasets)
 
 
-def _guard(implementation: Callable[..., Any], *, decides: bool) -> Callable[..., Any]:
-    """Wraps an implementation: it is called only if there is a choice, and its answer is checked."""
-
-    @functools.wraps(implementation)
-    def wrapper(self: BaseRouter, query: str | Query, datasets: Sequence[Any]) -> Any:
-        sources = _checked_datasets(datasets)
-        if len(sources) == 1:
-            return _only_dataset(sources) if decides else list(sources)
-        return _sound(self, sources, implementation(self, Query.of(query).for_method(implementation), sources))
-
-    return wrapper
-
-
-def _aguard(
-    implementation: Callable[..., Coroutine[Any, Any, Any]], *, decides: bool
-) -> Callable[..., Coroutine[Any, Any, Any]]:
-    @functools.wraps(implementation)
-    async def wrapper(self: BaseRouter, query: str | Query, datasets: Sequence[Any]) -> Any:
-        sources = _checked_datasets(datasets)
-        if len(sources) == 1:
-            return _only_dataset(sources) if decides else list(sources)
-        return _sound(self, sources, await implementation(self, Query.of(query).for_method(implementation), sources))
-
-    return wrapper
+def _prepared(
+    method: Callable[..., Any], decides: bool, _: BaseRouter, query: str | Query, datasets: Sequence[Any]
+) -> tuple[tuple[Any, ...], Any]:
+    """The arguments of a router's method, and its answer if there is no choice."""
+    sources = _checked_datasets(datasets)
+    only = RouteDecision(sources, "the only dataset", confidence=1.0) if decides else list(sources)
+    return (Query.of(query).for_method(method), sources), only if len(sources) == 1 else None
 
 
 def _checked_datasets(datasets: Sequence[Any]) -> tuple[Any, ...]:
@@ -154,12 +137,9 @@ def _checked_datasets(datasets: Sequence[Any]) -> tuple[Any, ...]:
     return sources
 
 
-def _only_dataset(sources: tuple[Any, ...]) -> RouteDecision:
-    return RouteDecision(sources, "the only dataset", confidence=1.0)
-
-
-def _sound(router: BaseRouter, sources: tuple[Any, ...], answer: Any) -> Any:
+def _sound(router: BaseRouter, arguments: tuple[Any, ...], answer: Any) -> Any:
     """A decision or list that names given datasets, each once; all datasets if it names none."""
+    sources = arguments[1]
     decision = answer if isinstance(answer, RouteDecision) else RouteDecision(tuple(answer), "")
     names = [dataset.name for dataset in decision.datasets]
     if len(set(names)) < len(names) or not {id(dataset) for dataset in decision.datasets} <= {id(d) for d in sources}:
