@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pointsman.retrieval.retrievers.base_retriever import BaseRetriever
 from pointsman.retrieval.run.candidates import DEPTH
 from pointsman.tools.errors import InputError, PointsmanError
+from pointsman.tools.parallel_calls import DualCall, Mode, sync_and_async
 from pointsman.tools.sync_and_async import in_thread, settled, wait_for
 from pointsman.values.argument_checks import check_top_k
 from pointsman.values.retrieval_context import Hits
@@ -84,7 +85,14 @@ class ForeignRetriever(BaseRetriever):
             return getattr(self.retriever, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def retrieve(self, query: str | Query, top_k: int = 10, **options: Any) -> list[Hit]:
+    async def _retrieve(  # noqa: D417  (the public versions have no mode)
+        self,
+        mode: Mode,
+        /,  # an option of a retriever may have this name, too
+        query: str | Query,
+        top_k: int = 10,
+        **options: Any,
+    ) -> list[Hit]:
         """Return at most ``top_k`` hits, best first.
 
         Args:
@@ -97,31 +105,28 @@ class ForeignRetriever(BaseRetriever):
             InputError: ``top_k`` is invalid.
             PointsmanError: the retriever failed.
         """
-        query, depth = Query.of(query), _depth(query, top_k)
-        method = getattr(self.retriever, self._interface.method, None)
-        if method is None:
-            return wait_for(self.aretrieve, query, top_k, **options)
-        try:
-            answer = settled(self._call(method, query.text, depth, options))
-        except Exception as error:
-            raise failed(self.retriever, error) from error
-        return self._hits(answer, query, top_k, depth)
+        question, depth = Query.of(query), _depth(query, top_k)
+        interface = self._interface
+        method: Any = getattr(self.retriever, interface.method, None)
+        twin = _by_position(self.retriever) or getattr(self.retriever, interface.twin, None)
 
-    async def aretrieve(self, query: str | Query, top_k: int = 10, **options: Any) -> list[Hit]:
-        """Async version of `retrieve`; a retriever that has none runs in a worker thread."""
-        query, depth = Query.of(query), _depth(query, top_k)
-        twin = _by_position(self.retriever) or getattr(self.retriever, self._interface.twin, None)
-        try:
+        async def ask() -> Any:
             if twin is not None:
-                answer = self._call(twin, query.text, depth, options)
+                answer = self._call(twin, question.text, depth, options)
             else:
-                method = getattr(self.retriever, self._interface.method)
-                answer = await in_thread(self._call, method, query.text, depth, options)
-            if inspect.isawaitable(answer):
-                answer = await answer
+                answer = await in_thread(self._call, method, question.text, depth, options)
+            return await answer if inspect.isawaitable(answer) else answer
+
+        def ask_now() -> Any:
+            return wait_for(ask) if method is None else settled(self._call(method, question.text, depth, options))
+
+        try:
+            answer = await mode.one(DualCall(ask_now, ask))
         except Exception as error:
             raise failed(self.retriever, error) from error
-        return self._hits(answer, query, top_k, depth)
+        return self._hits(answer, question, top_k, depth)
+
+    retrieve, aretrieve = sync_and_async(_retrieve)
 
     def _call(self, method: Callable[..., Any], text: str, top_k: int, options: dict[str, Any]) -> Any:
         positional, keywords = self._interface.arguments(text, top_k if self._passes_top_k else None)

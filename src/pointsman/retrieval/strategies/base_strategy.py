@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pointsman.llm.base_llm import is_model
+from pointsman.llm.base_llm import checked_model
 from pointsman.retrieval.decisions.user_stages import Stages
 from pointsman.retrieval.engine import Engine
 from pointsman.retrieval.fusion import SCALES
@@ -95,9 +95,7 @@ class BaseRetrievalStrategy(BaseRetriever):
         if lack := self.lack(sources):
             raise UnmetNeedError(f"{kind} cannot be used here: {lack}")
         self.sources = sources
-        if llm is not None and not is_model(llm):
-            raise InputError(f"an LLM has complete(prompt) or acomplete(prompt); {type(llm).__name__} has neither")
-        self.llm = llm
+        self.llm = llm if llm is None else checked_model(llm)
         stages = Stages(reranker=reranker, timeout=timeout)
         self.reranker: BaseRefiner | None = stages.reranker
         self.budget = budget or Budget()

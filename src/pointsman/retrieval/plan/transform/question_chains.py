@@ -64,14 +64,16 @@ class BridgeFinder(BaseTransformer):
         if len(hops) < 2 or (lookup := self.lookup) is None:
             return Transformed(query)
         with spending(self.budget) as account:
-            first, seconds = _first(query, hops), _seconds(account)
+            first, seconds = replace(query, text=hops[0].text, history=()), _seconds(account)
             call = DualCall(
                 lambda: lookup.search(first, _PASSAGES, seconds), lambda: lookup.asearch(first, _PASSAGES, seconds)
             )
             try:
                 context = await mode.one(call)
             except (PointsmanError, TimeoutError) as error:
-                return _failed_transform(query, error)
+                message = f"the search for the first step failed, the chain is not followed: {describe(error)}"
+                log.warning("%s", message)
+                return Transformed(query, degraded=(message,))
         return self._fill_hops(query, hops, context)
 
     transform, atransform = sync_and_async(_transform)
@@ -85,21 +87,11 @@ class BridgeFinder(BaseTransformer):
         return Transformed(query, distinct(variants, query.text), detail, degraded)
 
 
-def _first(query: Query, hops: Sequence[Hop]) -> Query:
-    return replace(query, text=hops[0].text, history=())
-
-
 def _seconds(account: Spending) -> float:
     seconds = account.left(_HOP_SECONDS)
     if not seconds:
         raise TimeoutError("no time was left")
     return seconds
-
-
-def _failed_transform(query: Query, error: Exception) -> Transformed:
-    message = f"the search for the first step failed, the chain is not followed: {describe(error)}"
-    log.warning("%s", message)
-    return Transformed(query, degraded=(message,))
 
 
 def bridge_entities(query: str, passages: Sequence[str], limit: int = 3) -> list[str]:
