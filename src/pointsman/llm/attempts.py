@@ -48,22 +48,22 @@ async def usable_answer(
     Raises:
         ModelError: no answer was usable; the last defect or failure is its cause.
     """
-    asked = prompt
-    for left in reversed(range(tries)):
-        call = partial(ask, llm, asked, schema=schema, timeout=timeout)
-        acall = partial(aask, llm, asked, schema=schema, timeout=timeout)
+    question = prompt
+    for tries_left in reversed(range(tries)):
+        call = partial(ask, llm, question, schema=schema, timeout=timeout)
+        acall = partial(aask, llm, question, schema=schema, timeout=timeout)
         try:
             answer = await mode.one(DualCall(call, acall))
         except ModelError as error:
             cause: Exception = error
-            asked = prompt
+            question = prompt
         else:
             try:
-                return read(answer, asked)
+                return read(answer, question)
             except DefectError as error:
                 cause = error
                 if corrections is not None:
                     words = corrections.problems.get(error.problem, error.problem)
-                    asked = corrected(prompt, corrections.retry, words, **values)
-        _log.info("an answer of %s cannot be used (%s); %d more attempts", type(llm).__name__, cause, left)
+                    question = corrected(prompt, corrections.retry, words, **values)
+        _log.info("an answer of %s cannot be used (%s); %d more attempts", type(llm).__name__, cause, tries_left)
     raise ModelError(str(cause)) from cause

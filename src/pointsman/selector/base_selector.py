@@ -132,7 +132,7 @@ class BaseSelector(Twins, needs=("select", "aselect")):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         for name in cls.__dict__.keys() & {"select", "aselect"}:
-            setattr(cls, name, around(cls.__dict__[name], _prepared, _sound))
+            setattr(cls, name, around(cls.__dict__[name], _valid_input, _sound))
 
     def select(self, choices: Choices, query: Query | str) -> SelectorResult:
         """Choose.
@@ -147,7 +147,7 @@ class BaseSelector(Twins, needs=("select", "aselect")):
         return await in_thread(self.select, choices, query)
 
 
-def _prepared(
+def _valid_input(
     selector: BaseSelector, choices: Choices, query: Query | str
 ) -> tuple[tuple[tuple[ToolMetadata, ...], Query], SelectorResult | None]:
     """Return the choices as metadata and the query, and the result if there is nothing to choose."""
@@ -160,8 +160,8 @@ def _prepared(
     if not metadata:
         raise InputError("there are no choices; give at least one to select from")
     is_only = len(metadata) == 1 and not selector.allow_abstain
-    only = SelectorResult([SingleSelection(0, "the only choice")], confidence=1.0) if is_only else None
-    return (metadata, Query.of(query)), only
+    only_result = SelectorResult([SingleSelection(0, "the only choice")], confidence=1.0) if is_only else None
+    return (metadata, Query.of(query)), only_result
 
 
 def _as_result(selector: BaseSelector, result: Any) -> SelectorResult:

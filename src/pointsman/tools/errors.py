@@ -35,6 +35,16 @@ from typing import Any, Self
 class PointsmanError(Exception):
     """Base of every error raised on purpose."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how pickle makes a copy; its own way passes the message to the constructor."""
+        return _copy, (type(self), self.args), self.__dict__
+
+
+def _copy(kind: type[PointsmanError], arguments: tuple[Any, ...]) -> PointsmanError:
+    error = kind.__new__(kind, *arguments)
+    super(PointsmanError, error).__init__(*arguments)
+    return error
+
 
 class AuditError(PointsmanError):
     """The audit log cannot be written, and so nothing is shown.
@@ -50,10 +60,6 @@ class AuditError(PointsmanError):
             "setting audit_log"
         )
         self.path, self.reason = path, reason
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Return how pickle makes a copy; its own way passes the message to the constructor."""
-        return type(self), (self.path, self.reason), self.__dict__
 
 
 class InputError(PointsmanError, ValueError):
@@ -84,10 +90,6 @@ class UnknownNameError(InputError):
         self.kind, self.name, self.known = kind, name, known or ()
         self.looked = known is not None
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Return how pickle makes a copy; its own way passes the message to the constructor."""
-        return type(self), (self.kind, self.name, self.known if self.looked else None), self.__dict__
-
 
 class UnmetNeedError(InputError):
     """The request needs something that is missing, such as a language model or an index."""
@@ -100,11 +102,6 @@ class MissingDependencyError(PointsmanError, ImportError):
         super().__init__(
             f"{needed_for} needs the package {package!r}; install it with: pip install 'pointsman[{extra}]'"
         )
-        self._details: tuple[str, ...] = package, extra, needed_for
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Return how pickle makes a copy; its own way passes the message to the constructor."""
-        return type(self), self._details, self.__dict__
 
 
 class NotHeldError(PointsmanError):
@@ -118,10 +115,6 @@ class NotHeldError(PointsmanError):
         super().__init__(f"no longer held: {'; '.join(missing)}")
         self.missing = tuple(missing)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Return how pickle makes a copy; its own way passes the message to the constructor."""
-        return type(self), (self.missing,), self.__dict__
-
 
 class DependencyVersionError(MissingDependencyError):
     """An optional package is installed in an unsupported version."""
@@ -131,7 +124,6 @@ class DependencyVersionError(MissingDependencyError):
         needs = f"{needed_for} needs the package {package!r} in a version {usable}"
         self.msg = f"{needs}, and {version} is installed; install one with: pip install 'pointsman[{extra}]'"
         self.args = (self.msg,)
-        self._details = package, version, usable, extra, needed_for
 
 
 class ModelError(PointsmanError):

@@ -71,3 +71,13 @@ def check_count(count: int, name: str, minimum: int = 1) -> int:
     if not isinstance(count, int) or isinstance(count, bool) or count < minimum:
         raise InputError(f"{name} is an int from {minimum} up, not {count!r:.80}")
     return count
+
+
+def check_seconds(seconds: float | None, name: str) -> None:
+    """Checks a time limit.
+
+    Raises:
+        InputError: it is neither None nor a number above 0.
+    """
+    if seconds is not None and not (is_number(seconds) and seconds > 0):
+        raise InputError(f"{name} is a number of seconds above 0, or None, not {seconds!r:.80}")

@@ -205,6 +205,11 @@ class Recipe:
         return self.method == "auto" and self.policy is not None and self.policy.strategy is None
 
     @property
+    def has_least_relevance(self) -> bool:
+        """Whether hits of little relevance are dropped."""
+        return self.min_relevance is not None
+
+    @property
     def only_computes(self) -> bool:
         """Whether no stage can call a language model."""
         return (

@@ -91,7 +91,7 @@ class BaseRouter(Twins, needs=_ROUTING_METHODS):
         for name in _ROUTING_METHODS:
             if name in cls.__dict__:
                 method = cls.__dict__[name]
-                setattr(cls, name, around(method, partial(_prepared, method, name.endswith("decide")), _sound))
+                setattr(cls, name, around(method, partial(_valid_input, method, name.endswith("decide")), _sound))
 
     def route(self, query: str | Query, datasets: Sequence[Any]) -> list[Any]:
         """Return the datasets to search, the most promising first; all of them if undecidable.
@@ -118,13 +118,13 @@ class BaseRouter(Twins, needs=_ROUTING_METHODS):
         return await in_thread(self.decide, query, datasets)
 
 
-def _prepared(
+def _valid_input(
     method: Callable[..., Any], decides: bool, _: BaseRouter, query: str | Query, datasets: Sequence[Any]
 ) -> tuple[tuple[Any, ...], Any]:
     """The arguments of a router's method, and its answer if there is no choice."""
     sources = _checked_datasets(datasets)
-    only = RouteDecision(sources, "the only dataset", confidence=1.0) if decides else list(sources)
-    return (Query.of(query).for_method(method), sources), only if len(sources) == 1 else None
+    only_answer = RouteDecision(sources, "the only dataset", confidence=1.0) if decides else list(sources)
+    return (Query.of(query).for_method(method), sources), only_answer if len(sources) == 1 else None
 
 
 def _checked_datasets(datasets: Sequence[Any]) -> tuple[Any, ...]:

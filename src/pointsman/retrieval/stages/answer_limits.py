@@ -85,7 +85,7 @@ def hits_to_cover(
         f"it holds for one dataset, and {len(names)} are searched": len(names) != 1,
         "this dataset has not been calibrated with labels": promise is None,
         "the labelled queries were searched without filters and without a least relevance": query.filters is not None
-        or recipe.min_relevance is not None,
+        or recipe.has_least_relevance,
         f"the labelled queries were searched differently: {promise and promise.way}": promise
         and promise.way != recipe.way,
         "some hits have no relevance": len(chances) < len(hits),

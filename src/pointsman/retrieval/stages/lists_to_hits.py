@@ -475,10 +475,8 @@ async def _reshaped(refiner: BaseRefiner, ranked_hits: RankedHits) -> Any:
             return refiner.refine(query, ranking, k)
         except Exception as error:  # noqa: BLE001  (reported in the answer)
             return error
-    inquiry = ranked_hits.fused_lists.inquiry
-    return await attempt(
-        inquiry.mode, refining(refiner, query, ranking, k), inquiry.journal.deadline.left(refiner.timeout)
-    )
+    inquiry, call = ranked_hits.fused_lists.inquiry, refining(refiner, query, ranking, k)
+    return await attempt(inquiry.mode, call, inquiry.journal.deadline.left(refiner.timeout))
 
 
 def _adopted(stage: str, start: float, ranked_hits: RankedHits, reshaped: Any) -> RankedHits:

@@ -22,6 +22,7 @@ from pointsman.retrieval.refine.compress.spans import fill as filled
 from pointsman.tools.errors import InputError, ModelError
 from pointsman.tools.parallel_calls import Mode, Tasks, ThreadTasks
 from pointsman.tools.sync_and_async import await_each, wait_for
+from pointsman.values.argument_checks import check_count, check_seconds
 from pointsman.values.types import Excerpt, Hit, Query
 
 if TYPE_CHECKING:
@@ -88,10 +89,9 @@ class LLMCompressor(BaseCompressor):
         super().__init__(max_chars=max_chars, max_tokens=max_tokens, count_tokens=count_tokens)
         if mode not in ("extract", "summary"):
             raise InputError(f"mode is 'extract' or 'summary', not {mode!r:.80}")
-        if retries < 0 or concurrency < 1:
-            raise InputError(f"retries is at least 0 and concurrency at least 1, not {retries} and {concurrency}")
-        if call_timeout is not None and not (math.isfinite(call_timeout) and call_timeout > 0):
-            raise InputError(f"call_timeout is in seconds, above 0, or None for no limit, not {call_timeout!r}")
+        check_count(retries, "retries", 0)
+        check_count(concurrency, "concurrency")
+        check_seconds(call_timeout, "call_timeout")
         self.whole_if_short = mode == "summary"
         self.llm, self.mode, self.retries = checked_model(llm), mode, retries
         self.call_timeout, self.concurrency = call_timeout, concurrency

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
@@ -23,7 +22,7 @@ from pointsman.tools.byte_cache import ByteCache
 from pointsman.tools.errors import InputError, ModelError, PointsmanError
 from pointsman.tools.parallel_calls import DualCall, Mode, sync_and_async
 from pointsman.tools.sync_and_async import in_thread, limited, wait_for
-from pointsman.values.argument_checks import check_count
+from pointsman.values.argument_checks import check_count, check_seconds
 from pointsman.values.types import Document, Hit, Provenance, Query, Ranked
 
 if TYPE_CHECKING:
@@ -80,8 +79,7 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
         Raises:
             InputError: a number is out of range.
         """
-        if timeout is not None and not (math.isfinite(timeout) and timeout > 0):
-            raise InputError(f"timeout is in seconds, above 0, or None for no limit, not {timeout!r}")
+        check_seconds(timeout, "timeout")
         if not isinstance(cache, int) or cache < 0:
             raise InputError(f"cache is True, False or how many scores to remember, not {cache!r}")
         self.max_candidates = check_count(max_candidates, "max_candidates")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,7 +27,7 @@ from pointsman.retrieval.refine.rerank.text_length import shortened
 from pointsman.tools.errors import InputError, ModelError
 from pointsman.tools.parallel_calls import Tasks, ThreadTasks
 from pointsman.tools.sync_and_async import await_each, wait_for
-from pointsman.values.argument_checks import check_count
+from pointsman.values.argument_checks import check_count, check_seconds
 
 Mode = Literal["pointwise", "listwise"]
 T = TypeVar("T")
@@ -120,8 +119,7 @@ class LLMReranker(BaseReranker):
         super().__init__(max_candidates=max_candidates, timeout=timeout, cache=cache)
         if mode not in get_args(Mode):
             raise InputError(f"mode is one of {', '.join(get_args(Mode))}, not {mode!r}")
-        if call_timeout is not None and not (math.isfinite(call_timeout) and call_timeout > 0):
-            raise InputError(f"call_timeout is in seconds, above 0, or None, not {call_timeout!r}")
+        check_seconds(call_timeout, "call_timeout")
         if check_count(window, "window") < 2:
             raise InputError("window is at least 2: one passage alone has no order")
         self.llm, self.mode = checked_model(llm), mode
