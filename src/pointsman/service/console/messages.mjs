@@ -145,7 +145,7 @@ const TEXTS = {
   "stage.fuse": ["Fuse", "融合", "Слияние"],
   "stage.fetch": ["Fetch", "取文", "Чтение"],
   "stage.syntax": ["Syntax", "语法", "Запись"],
-  "stage.filter": ["Filter", "筛选", "Фильтр"],
+  "stage.filter": ["Filter", "过滤", "Фильтр"],
   "stage.dataset": ["Dataset", "数据集", "Набор"],
   "stage.versions": ["In force", "现行", "В силе"],
   "stage.exact": ["Exact", "精确", "Точное"],
