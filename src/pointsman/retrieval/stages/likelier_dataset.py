@@ -37,28 +37,30 @@ _LOWEST: Final = 0.01  # a lower relevance is not told from none
 def put_likelier_first(ranked_hits: RankedHits) -> RankedHits:
     """Put the first hit of the far likeliest dataset before all others, if ``auto`` searches."""
     inquiry, ranking = ranked_hits.fused_lists.inquiry, ranked_hits.ranking
-    candidates = ranked_hits.fused_lists.candidates
+    candidates, decisions = ranked_hits.fused_lists.candidates, ranked_hits.decisions
     if candidates is None or not inquiry.recipe.weighs:
         return ranked_hits
     start, likeliest = perf_counter(), max(_first_of_each(ranking.hits), key=_odds, default=None)
     hits = tuple(hit for hit in ranking.hits if hit.dataset not in candidates.others)
-    if likeliest is None or not hits or hits[0].relevance is None or likeliest.dataset == hits[0].dataset:
-        return replace(ranked_hits, ranking=replace(ranking, hits=hits))
-    is_passed = _odds(likeliest) > TIMES_AS_LIKELY * _odds(hits[0])
-    if is_passed and hits[0].relevance >= SURELY_NOT:
-        is_passed = _is_across(ranked_hits, hits[0]) or not _is_across(ranked_hits, likeliest)
-    if not is_passed:
-        return replace(ranked_hits, ranking=replace(ranking, hits=hits))
-    reason = (
-        f"{likeliest.dataset} comes first: its first hit has relevance {likeliest.relevance:.2f}, that of "
-        f"{hits[0].dataset} {hits[0].relevance:.2f}"
-    )
-    hits = (likeliest, *[hit for hit in hits if hit is not likeliest])
-    ranking = in_new_order(inquiry, "dataset", start, ranking, hits, reason)
-    if (best := ranked_hits.judgements.best_evaluation(hits[:READ])) is not None:
-        ranking = replace(ranking, best=best.best, needed=best.minimum)
-    decision = Decision("dataset", str(likeliest.dataset), "default", reason)
-    return replace(ranked_hits, ranking=ranking, decisions=(*ranked_hits.decisions, decision))
+    if likeliest is not None and hits and _is_passed(ranked_hits, hits[0], likeliest):
+        reason = (
+            f"{likeliest.dataset} comes first: its first hit has relevance {likeliest.relevance:.2f}, that of "
+            f"{hits[0].dataset} {hits[0].relevance:.2f}"
+        )
+        decisions = (*decisions, Decision("dataset", str(likeliest.dataset), "default", reason))
+        hits = (likeliest, *[hit for hit in hits if hit is not likeliest])
+        ranking = in_new_order(inquiry, "dataset", start, ranking, hits, reason)
+    best = ranked_hits.judgements.best_evaluation(hits[:READ])
+    best_relevance, needed = (None, 0.0) if best is None else (best.best, best.minimum)
+    ranking = replace(ranking, hits=hits, best=best_relevance, needed=needed)
+    return replace(ranked_hits, ranking=ranking, decisions=decisions)
+
+
+def _is_passed(ranked_hits: RankedHits, first: Hit, other: Hit) -> bool:
+    """Whether the first hit of another dataset is so much likelier than the first one that it comes before it."""
+    if first.relevance is None or other.dataset == first.dataset or _odds(other) <= TIMES_AS_LIKELY * _odds(first):
+        return False
+    return first.relevance < SURELY_NOT or _is_across(ranked_hits, first) or not _is_across(ranked_hits, other)
 
 
 def _first_of_each(hits: Sequence[Hit]) -> list[Hit]:
