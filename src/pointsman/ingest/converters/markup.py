@@ -81,9 +81,8 @@ _RST_LONG_LABELS = {
 _RST_TABLE = re.compile(r"\.\.[ ]list-table::[ \t]*(.*)")
 _RST_LINK = re.compile(r"`([^`<>\n]{1,300}?)[ \n]<[^`<>\n]{0,1000}>`__?")
 
-_RST_ESCAPED = re.compile(
-    r"(^[ \t].*|``.{1,300}?``|\\\\)|\\(?:[ ]|([*_`|]))", re.MULTILINE
-)  # indented lines may be code
+_RST_ESCAPED = re.compile(r"(^[ \t].*|``.{1,300}?``|\\\\)|\\(?:[ ]|([*_`|]))", re.MULTILINE)
+"""A mark that is meant as itself, or an end of a word that is not shown; indented lines may be code."""
 
 
 def markdown(path: str, text: str) -> ParsedDocument:

@@ -418,17 +418,18 @@ def first_of_others(
         depth: how many are the first ones.
         results: of each source, by the number in the keys.
     """
+    first_numbers = {key[0] for key, _ in ranking[:depth] if type(key) is tuple}
     missing = {
         number: each.reading.name
         for number, each in results.items()
-        if isinstance(each, StoreResults) and not any(is_of_store(key, number) for key, _ in ranking[:depth])
+        if isinstance(each, StoreResults) and number not in first_numbers
     }
     candidates: dict[str, tuple[Any, Any]] = {}
     for key, score in ranking[depth:]:
         if not missing or len(candidates) == _MOST_OTHERS:
             break
-        for number in [number for number in missing if is_of_store(key, number)]:
-            candidates[missing.pop(number)] = key, score
+        if type(key) is tuple and key[0] in missing:
+            candidates[missing.pop(key[0])] = key, score
     return candidates
 
 

@@ -71,9 +71,8 @@ class InForce:
             for id_, document in zip(ids, self._stores[name].get(ids), strict=True)
         }
         return [
-            Hit(
-                document, hit.score, hit.dataset, (), None, hit.relevance
-            )  # what its former text answers, it may answer
+            # What its former text answers, it may answer.
+            Hit(document, hit.score, hit.dataset, (), None, hit.relevance)
             for key, hit in missing.items()
             if (document := documents[key]) is not None and (filters is None or filters.matches(document.fields))
         ]
