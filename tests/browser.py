@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from serving import serving as served
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Locator, LocatorAssertions, Page
     from starlette.types import ASGIApp
 
 WAIT = 60.0  # seconds; machines are busy
@@ -39,6 +39,14 @@ def chromium(path: str) -> Iterator[Browser]:
 def axe_core() -> str:
     """The script that finds what keeps people out."""
     return resources.files("axe_core_python").joinpath("axe.min.js").read_text("utf-8")
+
+
+def expect(locator: Locator) -> LocatorAssertions:
+    """What is said of it is looked at again and again until it holds: one part of a page comes before another."""
+    from playwright.sync_api import expect as assertions
+
+    assertions.set_options(timeout=WAIT * 1000)
+    return assertions(locator)
 
 
 @contextmanager

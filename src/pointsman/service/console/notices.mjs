@@ -126,20 +126,26 @@ function problemLine(problem, again) {
     h("button.quiet", { type: "button", on: { click: again } }, () => t("problem.again")));
 }
 
+const fillings = new WeakMap(); // the last one of each element: what was asked for before it may arrive after it
+
 /**
- * Fills an element with content that arrives later, or with the error.
+ * Fills an element with content that arrives later, or with the error, unless it is to be filled anew meanwhile.
  * @param {HTMLElement} host
  * @param {() => Promise<Node | Node[]>} make
  * @param {{brief?: boolean}} [options] whether to show errors in one line
  */
 export async function filled(host, make, { brief = false } = {}) {
+  const filling = {};
+  const isLast = () => fillings.get(host) === filling;
+  fillings.set(host, filling);
   host.setAttribute("aria-busy", "true");
   try {
-    host.replaceChildren(...[await make()].flat());
+    const content = [await make()].flat();
+    if (isLast()) host.replaceChildren(...content);
   } catch (error) {
-    if (error.name === "AbortError") return; // the user has moved on
+    if (error.name === "AbortError" || !isLast()) return; // the user has moved on
     host.replaceChildren((brief ? problemLine : problemCard)(error, () => filled(host, make, { brief })));
   } finally {
-    host.removeAttribute("aria-busy");
+    if (isLast()) host.removeAttribute("aria-busy");
   }
 }
