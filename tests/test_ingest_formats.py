@@ -220,7 +220,8 @@ def test_a_picture_written_into_a_text_is_no_word(name: str, text: str, expected
 
 
 BASE64_LINES = "\n".join(["MIIDtTCCAp2gAwIBAgIJAPXRSiP0Fs7sMA0GCSqGSIb3DQEBBQUAMEUxCzAJBgNV"] * 20)
-UUENCODE_LINES = "begin 644 plan.gif\n" + 'M1TE&.#EA$P`3`*$``/___P```("`@,#`P"P`````$P`3```"1X2/F<\'M\n' * 5 + "`\nend"
+BODY_OF_UUENCODE = 'M1TE&.#EA$P`3`*$``/___P```("`@,#`P"P`````$P`3```"1X2/F<\'M\n' * 5
+UUENCODE_LINES = f"begin 644 plan.gif\n{BODY_OF_UUENCODE}`\nend"
 
 
 @pytest.mark.parametrize(
@@ -252,6 +253,21 @@ def test_what_is_written_in_base64_or_uuencode_is_no_word_and_is_said(
 
 
 @pytest.mark.parametrize(
+    ("quote", "mode", "tail"),
+    [("", "0644", "`\n"), ("", "644", " \n"), ("", "644", "\n"), ("> ", "644", "> `\n"), ("> > ", "755", ">\n")],
+)
+def test_uuencode_is_left_out_however_programs_of_mail_write_it(quote: str, mode: str, tail: str) -> None:
+    lines = BODY_OF_UUENCODE.replace("M1", quote + "M1")
+    message = f"Subject: План\n\nДо встречи\n\n{quote}begin {mode} plan.gif\n{lines}{tail}{quote}end\n\nПока"
+    items = list(convert("a.eml", message.encode()))
+    (text,) = (item.text for item in items if isinstance(item, ParsedDocument))
+    assert text.split() == ["До", "встречи", "Пока"]
+    assert any(
+        "1 pieces in base64 or uuencode are left out" in item.reason for item in items if isinstance(item, Problem)
+    )
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "\n".join(["ACGT" * 16] * 9),
@@ -269,7 +285,16 @@ def test_long_words_and_digests_are_no_base64(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", ["begin 644 x\n", "begin 644 x\nM`\n", f"{'aA1' * 66} ", f"{'aA1' * 21}\n \n", "data:a;base64 ", "=" * 60]
+    "unit",
+    [
+        "begin 644 x\n",
+        "begin 644 x\nM`\n",
+        "> begin 644 X\n> \n>\n",
+        f"{'aA1' * 66} ",
+        f"{'aA1' * 21}\n \n",
+        "data:a;base64 ",
+        "=" * 60,
+    ],
 )
 def test_pieces_of_base64_are_found_in_linear_time(unit: str) -> None:
     start = time.thread_time()
