@@ -42,6 +42,58 @@ def test_what_a_page_shows(page: str, text: str) -> None:
     assert text_of_file("a.html", f"<body>{page}</body>") == text
 
 
+MATH = '<math xmlns="http://www.w3.org/1998/Math/MathML">{}</math>'
+ENERGY = (
+    "<semantics><mrow><mi>E</mi><mo>=</mo><mi>m</mi><msup><mi>c</mi><mn>2</mn></msup></mrow><annotation "
+    'encoding="application/x-tex">E=mc^{2}</annotation><annotation-xml><apply><eq/><ci>E</ci></apply></annotation-xml></semantics>'
+)
+
+
+@pytest.mark.parametrize(
+    ("formula", "text"),
+    [
+        (ENERGY, "E=mc^2"),
+        ("<mfrac><mrow><mi>a</mi><mo>+</mo><mi>b</mi></mrow><mn>2</mn></mfrac>", "(a+b)/2"),
+        (
+            "<munderover><mo>∑</mo><mrow><mi>i</mi><mo>=</mo><mn>1</mn></mrow><mi>n</mi></munderover><msub><mi>x</mi><mi>i</mi></msub>",
+            "∑_(i=1)^n x_i",
+        ),
+        ("<mroot><mrow><mi>a</mi><mo>-</mo><mi>b</mi></mrow><mn>3</mn></mroot>", "√[3](a-b)"),
+        ("<msqrt><mi>c</mi></msqrt>", "√c"),
+        ("<mi>скорость</mi><mo>=</mo><mfrac><mi>путь</mi><mi>время</mi></mfrac>", "скорость=путь/время"),
+        ("<mi>票价</mi><mo>×</mo><mn>1.5</mn>", "票价×1.5"),
+        ("<mi>sin</mi><mo>\u2061</mo><mi>x</mi><mi>max</mi><mn>3</mn>\n", "sin x max 3"),
+        ("<mn>2</mn><mo>\u2062</mo><mi>y</mi>", "2y"),
+        ("<mtable><mtr><mtd><mn>1</mn></mtd><mtd>0</mtd></mtr><mtr><mtd><mn>2</mn></mtd></mtr></mtable>", "1 0; 2"),
+        ("<msup><mi>f</mi><mo>′</mo></msup>", "f′"),
+        ("<mfenced><mover><mi>x</mi><mo>¯</mo></mover><mi>y</mi></mfenced>", "(x¯, y)"),
+        ("<mtext>if <b>much</b> rain</mtext><mspace/><msup/>", "if much rain"),
+    ],
+)  # fmt: skip
+def test_a_formula_in_mathml_is_one_line_of_a_page_an_article_and_a_document(formula: str, text: str) -> None:
+    math = MATH.format(formula)
+    assert text_of_file("a.html", f"<p>So {math}, as told.</p>") == f"So {text}, as told."
+    prefixed = re.sub(r"<(/?)(?=[am])(?!and)", r"<\1m:", math).replace("<m:math ", '<m:math xmlns:m="x" ')
+    assert text_of_file("a.xhtml", f"<p>So {prefixed}, as told.</p>") == f"So {text}, as told."
+    article = (
+        f"<article><p>So <alternatives><tex-math>\\begin{{x}}</tex-math>{math}</alternatives>, as told.</p></article>"
+    )
+    assert text_of_file("a.xml", article) == f"So {text}, as told."
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        '<span class="katex"><span>{}</span><span aria-hidden="true"><b>E</b>=<b>mc2</b></span></span>',
+        '<span class="mwe-math"><span style="display:none">{}</span><img aria-hidden="true" alt="{{E=mc^2}}"></span>',
+        '<span><nobr aria-hidden="true">E=mc2</nobr><span>{}</span></span><script type="math/tex">E=mc^2</script>',
+    ],
+)
+def test_a_formula_that_a_page_holds_in_several_notations_is_read_once(page: str) -> None:
+    html = f"<p>So {page.format(MATH.format(ENERGY))}, as <i aria-hidden=true>told</i>.</p>"
+    assert text_of_file("a.html", html) == "So E=mc^2, as told."
+
+
 @pytest.mark.parametrize(
     "front",
     [

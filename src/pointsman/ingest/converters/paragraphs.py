@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from pointsman.ingest.source_text import Block, Row, table_blocks
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element
 
 _NUMBER = re.compile(r"\s*[-+−–]?\d")
 _UNIT = re.compile(r"(?<![^\W\d_])(?:[cdkKmnсдкКмн]?[mм]|ft|in|yd|mi)\Z")  # m2 is how people write m²
@@ -15,6 +19,62 @@ def superscript_mark(words: str, superscript: str) -> str:
     """Return what keeps a superscript apart from what it hangs on: ``10^2``, ``fees^1``; ``18th``, ``25 m2``."""
     is_apart = not words[-1:].isalnum() or not _NUMBER.match(superscript) or _UNIT.search(words[-9:])
     return "" if is_apart else "^"
+
+
+_SIMPLE_TERM = re.compile(r"[-−+]?[\w.,′∞°]*|.|\([^()]*\)")
+
+
+def formula_term(text: str) -> str:
+    """Return a part of a formula as it stands beside a sign: in parentheses unless it is simple, as ``-2`` is."""
+    return text if _SIMPLE_TERM.fullmatch(text) else f"({text})"
+
+
+_SIGNS = {
+    "mfrac": "/", "msup": "^", "mover": "^", "msub": "_", "munder": "_", "msubsup": "_^", "munderover": "_^",
+}  # fmt: skip
+_GAPS = {"mtr": " ", "mlabeledtr": " ", "mtable": "; ", "mfenced": ", "}
+_ACCENTS = frozenset("′″‴'¯‾^ˆ~˜˙¨→")
+_UNSEEN = str.maketrans({"\u2061": " ", "\u2062": "", "\u2063": "", "\u2064": ""})
+_WORDS_MEET = re.compile(r"(?:\x01|(?<=[^\W\d_]{2}))\x00(?=\w)|(?<=\w)\x00(?=[^\W\d_]{2})")
+
+
+def mathml_text(formula: _Element) -> str:
+    """Return a formula of MathML in one line: ``(a+b)/2``, ``∑_(i=1)^n x_i``, ``√[3](a-b)``; no annotation of it."""
+    texts: dict[_Element, str] = {}
+    for element in reversed([*formula.iter()]):  # the parts of an element come before it
+        name = re.sub(".*[:}]", "", element.tag) if isinstance(element.tag, str) else "annotation"
+        parts = [texts.pop(part) for part in element]
+        terms = [formula_term(part.rstrip("\x01")) for part in parts]
+        if name in ("annotation", "annotation-xml"):
+            parts = []
+        elif name in _SIGNS:
+            signs = ("" if term in _ACCENTS else sign for sign, term in zip(_SIGNS[name], terms[1:], strict=False))
+            parts = ["".join(map(str.__add__, ("", *signs), terms)) + "\x01"]
+        elif name in ("msqrt", "mroot"):
+            degree = f"[{parts.pop()}]" if name == "mroot" and len(parts) > 1 else ""
+            parts = [f"√{degree}{formula_term(''.join(parts))}"]
+        else:
+            parts.insert(0, " ".join((element.text or "").split()).translate(_UNSEEN))
+        text = _WORDS_MEET.sub(" ", _GAPS.get(name, "\x00").join(filter(None, parts))).replace("\x00", "")
+        if name == "mfenced":
+            text = element.get("open", "(") + text + element.get("close", ")")
+        texts[element] = " ".join((text, *("" if element is formula else element.tail or "").split()))
+    return texts[formula].replace("\x01", "")
+
+
+def read_formulas(root: _Element) -> None:
+    """Make each formula in MathML text, and drop its copies: in TeX, or drawn for browsers that know no MathML."""
+    for formula in [*root.iter("{*}math", "m:math", "mml:math")]:
+        copies = [*formula.itersiblings("{*}tex-math"), *formula.itersiblings("{*}tex-math", preceding=True)]
+        wrapper = formula.getparent()
+        if wrapper is not None and len(wrapper) == 1:
+            siblings = (*wrapper.itersiblings(), *wrapper.itersiblings(preceding=True))
+            copies += [sibling for sibling in siblings if sibling.get("aria-hidden") == "true"]
+        for copy in copies:
+            del copy[:]
+            copy.tag, copy.text = "template", ""  # which is skipped
+        formula.text = mathml_text(formula)
+        del formula[:]
 
 
 class Paragraphs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from pointsman.ingest.converters.paragraphs import Paragraphs, superscript_mark
+from pointsman.ingest.converters.paragraphs import Paragraphs, read_formulas, superscript_mark
 from pointsman.ingest.source_text import TOO_DEEP, Block, ParsedDocument, join_wrapped, outline, stated_title
 from pointsman.tools.errors import InputError
 
@@ -74,6 +74,7 @@ def html_blocks(text: str) -> tuple[str, list[Block]]:
     ]
     for element in footers:
         element.tag = "template"  # a page's own footer is skipped
+    read_formulas(root)
     etree.strip_elements(root, *_SKIPPED_TAGS, with_tail=False)
     collector = _Collector(text.split("\n"))
     collector.read(root)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pointsman.ingest.converters import office
+from pointsman.ingest.converters.paragraphs import read_formulas
 from pointsman.ingest.source_text import Block, Lines, ParsedDocument, Section, outline, stem
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def xml(path: str, text: str) -> ParsedDocument:
         return ParsedDocument(path, stem(path), (Section((), text, 0),), text, "xml", lines=lines)
     if root.tag == "{urn:schemas-microsoft-com:office:spreadsheet}Workbook":
         return outline(path, "xml", office.workbook.xml_sheets(root))
+    read_formulas(root)
     title = next((words for name in _TITLES if (words := _words(root.find(name)))), "")
     return outline(path, "xml", _blocks(root), title=title)
 

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from pointsman.ingest.conversion import MAX_UNPACKED
 from pointsman.ingest.converters.office.number_formats import FIRST_DAY, shown
-from pointsman.ingest.converters.paragraphs import MOST_COLUMNS
+from pointsman.ingest.converters.paragraphs import MOST_COLUMNS, formula_term
 from pointsman.ingest.source_text import TOO_DEEP, Block, Row, stated_title, table_blocks
 from pointsman.tools.errors import InputError
 
@@ -199,7 +199,6 @@ def document_title(archive: Archive, member: str = "docProps/core.xml") -> str:
 
 _MATH = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 _FORMULA_MARKS = {"num": "", "den": "/", "sup": "^", "sub": "_", "lim": "_", "rad e": ""}
-_SIMPLE_TERM = re.compile(r"[-−+]?[\w.,′∞°]*|.|\([^()]*\)")
 _FORMULA_GAPS = {"func": " ", "mr": " ", "m": "; ", "eqArr": "; "}
 FORMULA = f"{_MATH}oMath"
 """The tag of formulas."""
@@ -218,8 +217,7 @@ def formula_text(formula: _Element) -> str:
         place = child.tag.rpartition("}")[2]
         place = f"{name} e" if place == "e" else place
         if term := formula_text(child):
-            is_simple = place not in _FORMULA_MARKS or _SIMPLE_TERM.fullmatch(term)
-            term = term if is_simple else f"({term})"
+            term = formula_term(term) if place in _FORMULA_MARKS else term
             terms.append({"deg": f"[{term}]", "nary e": f" {term}"}.get(place, _FORMULA_MARKS.get(place, "") + term))
     if name == "d":
         return signs.get("begChr", "(") + signs.get("sepChr", "|").join(terms) + signs.get("endChr", ")")

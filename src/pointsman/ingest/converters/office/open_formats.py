@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from pointsman.ingest.converters.office.archive import Archive, document_title, whole_number
-from pointsman.ingest.converters.paragraphs import Paragraphs, superscript_mark
+from pointsman.ingest.converters.paragraphs import Paragraphs, mathml_text, superscript_mark
 from pointsman.ingest.converters.web_page import html_blocks
 from pointsman.ingest.source_text import Block, ParsedDocument, Problem, clean, outline
 from pointsman.tools.errors import InputError
@@ -31,7 +31,7 @@ _ODF = {
 }
 _ODF_LETTERS, _ODF_POSITION = f"{_ODF['style']}text-properties", f"{_ODF['style']}text-position"
 _ODF_OBJECT, _ODF_HREF = f"{_ODF['draw']}object", "{http://www.w3.org/1999/xlink}href"
-_FORMULA = "{http://www.w3.org/1998/Math/MathML}annotation"  # as its author wrote it
+_FORMULA = "{http://www.w3.org/1998/Math/MathML}math"
 _ODF_PAGE, _ODF_TABLE, _ODF_ROW = f"{_ODF['draw']}page", f"{_ODF['table']}table", f"{_ODF['table']}table-row"
 _ODF_HEADING, _ODF_PARAGRAPH = f"{_ODF['text']}h", f"{_ODF['text']}p"
 _ODF_COVERED = f"{_ODF['table']}covered-table-cell"
@@ -83,12 +83,12 @@ def _odf_blocks(archive: Archive, kind: str, member: str = "content.xml") -> Ite
     text = Paragraphs()
     page = number = 0
     page_tag = _ODF_TABLE if kind == "ods" else _ODF_PAGE
-    tags = (*_ODF_TAGS, _ODF_OBJECT if member == "content.xml" else _FORMULA, _ODF_LETTERS)
+    tags = (*_ODF_TAGS, _ODF_LETTERS, *([_ODF_OBJECT] if member == "content.xml" else ()))
     raised_styles: set[str | None] = set()
     for event, element in archive.elements(member, *tags, skipped=_ODF_SKIPPED):
         tag = element.tag
         is_start = event == "start"
-        if tag in (_ODF_PARAGRAPH, _ODF_HEADING, _FORMULA):
+        if tag in (_ODF_PARAGRAPH, _ODF_HEADING):
             yield from () if is_start else _paragraph(text, element, page, raised_styles)
         elif tag in _ODF_CELLS:
             yield from text.open("tc") if is_start else _close_cell(text, element)
@@ -98,7 +98,7 @@ def _odf_blocks(archive: Archive, kind: str, member: str = "content.xml") -> Ite
         elif tag == _ODF_LETTERS:
             raised_styles |= _raised_style(element)
         elif tag == _ODF_OBJECT:
-            yield from _inner_document(archive, element.get(_ODF_HREF, ""), page) if is_start else ()
+            yield from _inner_document(archive, element, page) if is_start else ()
         elif is_start:
             if tag == page_tag:
                 page, number = page + 1, 0
@@ -134,10 +134,19 @@ _ODF_LEVEL, _ODF_TALL = f"{_ODF['text']}outline-level", f"{_ODF['table']}number-
 _ODF_EQUAL, _ODF_EQUAL_ROWS = f"{_ODF['table']}number-columns-repeated", f"{_ODF['table']}number-rows-repeated"
 
 
-def _inner_document(archive: Archive, folder: str, page: int) -> Iterator[Block]:
-    member = posixpath.normpath(f"{folder}/content.xml")
-    if member in archive.names and member not in archive.opened:  # each once: many places may name one
+def _inner_document(archive: Archive, place: _Element, page: int) -> Iterator[Block]:
+    """Yield the blocks of a document within another; a formula becomes text of the paragraph in which it stands."""
+    member = posixpath.normpath(f"{place.get(_ODF_HREF, '')}/content.xml")
+    if member not in archive.names or member in archive.opened:  # each once: many places may name one
+        return
+    formulas = [item.findtext(".//{*}annotation") or mathml_text(item) for item in archive.ends(member, _FORMULA)]
+    frame = place.getparent()
+    if not formulas:
         yield from (block._replace(level=0, page=page) for block in _odf_blocks(archive, "chart", member))
+    elif frame is None or next(frame.iterancestors(_ODF_PARAGRAPH, _ODF_HEADING), None) is None:
+        yield Block(0, "\n".join(formulas), page=page)
+    else:
+        frame.text = " ".join(formulas)
 
 
 def _odf_text(paragraph: _Element) -> str:
