@@ -68,6 +68,8 @@ ENERGY = (
         ("<msup><mi>f</mi><mo>′</mo></msup>", "f′"),
         ("<mfenced><mover><mi>x</mi><mo>¯</mo></mover><mi>y</mi></mfenced>", "(x¯, y)"),
         ("<mtext>if <b>much</b> rain</mtext><mspace/><msup/>", "if much rain"),
+        ("<msup><mi>ℂ</mi><mrow/></msup><mo>∋</mo><mi>x</mi><mtext>\xa0при\xa0</mtext><mn>2</mn>", "ℂ∋x при 2"),
+        ("<msub><mrow><mo>[</mo><mi>A</mi><mo>]</mo></mrow><mi>i</mi></msub>", "[A]_i"),
     ],
 )  # fmt: skip
 def test_a_formula_in_mathml_is_one_line_of_a_page_an_article_and_a_document(formula: str, text: str) -> None:

@@ -21,7 +21,7 @@ def superscript_mark(words: str, superscript: str) -> str:
     return "" if is_apart else "^"
 
 
-_SIMPLE_TERM = re.compile(r"[-−+]?[\w.,′∞°]*|.|\([^()]*\)")
+_SIMPLE_TERM = re.compile(r"[-−+]?[\w.,′∞°]*|.|\([^()]*\)|\[[^][]*\]")
 
 
 def formula_term(text: str) -> str:
@@ -41,21 +41,27 @@ _WORDS_MEET = re.compile(r"(?:\x01|(?<=[^\W\d_]{2}))\x00(?=\w)|(?<=\w)\x00(?=[^\
 def mathml_text(formula: _Element) -> str:
     """Return a formula of MathML in one line: ``(a+b)/2``, ``∑_(i=1)^n x_i``, ``√[3](a-b)``; no annotation of it."""
     texts: dict[_Element, str] = {}
-    for element in reversed([*formula.iter()]):  # the parts of an element come before it
+    for element in reversed([*formula.iter()]):  # what is in an element comes before it
         name = re.sub(".*[:}]", "", element.tag) if isinstance(element.tag, str) else "annotation"
-        parts = [texts.pop(part) for part in element]
-        terms = [formula_term(part.rstrip("\x01")) for part in parts]
+        operands = [texts.pop(operand) for operand in element]
+        terms = [formula_term(operand.rstrip("\x01")) for operand in operands]
         if name in ("annotation", "annotation-xml"):
-            parts = []
+            operands = []
         elif name in _SIGNS:
-            signs = ("" if term in _ACCENTS else sign for sign, term in zip(_SIGNS[name], terms[1:], strict=False))
-            parts = ["".join(map(str.__add__, ("", *signs), terms)) + "\x01"]
+            signs = (
+                "" if not term or term in _ACCENTS else sign
+                for sign, term in zip(_SIGNS[name], terms[1:], strict=False)
+            )
+            operands = ["".join(map(str.__add__, ("", *signs), terms)) + "\x01"]
         elif name in ("msqrt", "mroot"):
-            degree = f"[{parts.pop()}]" if name == "mroot" and len(parts) > 1 else ""
-            parts = [f"√{degree}{formula_term(''.join(parts))}"]
+            degree = f"[{operands.pop()}]" if name == "mroot" and len(operands) > 1 else ""
+            operands = [f"√{degree}{formula_term(''.join(operands))}"]
         else:
-            parts.insert(0, " ".join((element.text or "").split()).translate(_UNSEEN))
-        text = _WORDS_MEET.sub(" ", _GAPS.get(name, "\x00").join(filter(None, parts))).replace("\x00", "")
+            words = re.sub(r"\s+", " ", (element.text or "").strip(" \n\t")).translate(
+                _UNSEEN
+            )  # not what separates words
+            operands.insert(0, words)
+        text = _WORDS_MEET.sub(" ", _GAPS.get(name, "\x00").join(filter(None, operands))).replace("\x00", "")
         if name == "mfenced":
             text = element.get("open", "(") + text + element.get("close", ")")
         texts[element] = " ".join((text, *("" if element is formula else element.tail or "").split()))

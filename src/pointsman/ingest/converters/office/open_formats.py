@@ -7,11 +7,12 @@ import posixpath
 import re
 import zipfile
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, count
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from pointsman.ingest.converters.office.archive import Archive, document_title, whole_number
+from pointsman.ingest.converters.office.list_numbers import ListNumbers
 from pointsman.ingest.converters.paragraphs import Paragraphs, mathml_text, superscript_mark
 from pointsman.ingest.converters.web_page import html_blocks
 from pointsman.ingest.source_text import Block, ParsedDocument, Problem, clean, outline
@@ -37,6 +38,8 @@ _ODF_HEADING, _ODF_PARAGRAPH = f"{_ODF['text']}h", f"{_ODF['text']}p"
 _ODF_COVERED = f"{_ODF['table']}covered-table-cell"
 _ODF_CELLS = (f"{_ODF['table']}table-cell", _ODF_COVERED)
 _ODF_TAGS = (_ODF_HEADING, _ODF_PARAGRAPH, _ODF_PAGE, _ODF_TABLE, _ODF_ROW, *_ODF_CELLS)
+_ODF_LIST, _ODF_ITEM = f"{_ODF['text']}list", f"{_ODF['text']}list-item"
+_ODF_LIST_STYLES = (f"{_ODF['text']}list-style", f"{_ODF['text']}outline-style")
 _ODF_SKIPPED = (f"{_ODF['text']}tracked-changes", f"{_ODF['office']}master-styles")
 _ODF_MARKS = (f"{_ODF['text']}note-citation", f"{_ODF['office']}annotation")  # their paragraphs are read by themselves
 _ODF_CHARACTERS = {f"{_ODF['text']}tab": "\t", f"{_ODF['text']}line-break": "\n"}
@@ -80,16 +83,24 @@ def _odf_headers(archive: Archive) -> Iterator[Block]:
 
 def _odf_blocks(archive: Archive, kind: str, member: str = "content.xml") -> Iterator[Block]:
     """Yield the blocks of a part; where another document stands in it, such as a chart, those of that one."""
-    text = Paragraphs()
+    text, lists = Paragraphs(), _Lists(archive)
     page = number = 0
     page_tag = _ODF_TABLE if kind == "ods" else _ODF_PAGE
-    tags = (*_ODF_TAGS, _ODF_LETTERS, *([_ODF_OBJECT] if member == "content.xml" else ()))
+    tags = (
+        *_ODF_TAGS,
+        _ODF_LETTERS,
+        _ODF_LIST,
+        _ODF_ITEM,
+        *_ODF_LIST_STYLES,
+        *([_ODF_OBJECT] if member == "content.xml" else ()),
+    )
     raised_styles: set[str | None] = set()
     for event, element in archive.elements(member, *tags, skipped=_ODF_SKIPPED):
         tag = element.tag
         is_start = event == "start"
+        lists.begin(element) if is_start else lists.end(element)
         if tag in (_ODF_PARAGRAPH, _ODF_HEADING):
-            yield from () if is_start else _paragraph(text, element, page, raised_styles)
+            yield from () if is_start else _paragraph(text, element, page, raised_styles, lists.number_of(element))
         elif tag in _ODF_CELLS:
             yield from text.open("tc") if is_start else _close_cell(text, element)
         elif tag == _ODF_ROW and not is_start:
@@ -108,19 +119,87 @@ def _odf_blocks(archive: Archive, kind: str, member: str = "content.xml") -> Ite
             yield from text.close("tbl", page=page)
 
 
+class _Lists:
+    """Follows the lists of a document, and counts what Writer shows before their paragraphs, and before headings."""
+
+    def __init__(self, archive: Archive) -> None:
+        self._numbers, self._ordinals = ListNumbers(), count(1)
+        self._open_lists: list[str] = []  # the outermost first
+        self._latest_lists: dict[str, str] = {}  # of each style, and of each name that a list has
+        self._item_level: int | None = None  # of an item that has begun, until its first paragraph does
+        self._labels: dict[_Element, str] = {}
+        for style in archive.ends("styles.xml", *_ODF_LIST_STYLES) if "styles.xml" in archive.names else ():
+            self.end(style)
+
+    def begin(self, element: _Element) -> None:
+        """Take note of an element that begins."""
+        if element.tag == _ODF_LIST:
+            parent_list = self._open_lists[-1] if self._open_lists else ""
+            style = element.get(_ODF_STYLE_NAME) or parent_list.partition("/")[0]
+            continued_style = style if element.get(f"{_ODF['text']}continue-numbering") == "true" else ""
+            new_list = f"{style}/{next(self._ordinals)}"
+            identity = self._latest_lists.get(element.get(f"{_ODF['text']}continue-list", continued_style), new_list)
+            identity = parent_list if parent_list.partition("/")[0] == style else identity
+            self._latest_lists[style] = self._latest_lists[element.get(_XML_ID, style)] = identity
+            self._open_lists.append(identity)
+        elif element.tag == _ODF_ITEM:
+            self._item_level = len(self._open_lists) - 1
+            if element.get(_ODF_START):
+                self._numbers.start(self._open_lists[-1], self._item_level, whole_number(element, _ODF_START, 9999))
+        elif element.tag in (_ODF_PARAGRAPH, _ODF_HEADING):
+            level, identity = self._item_level, (self._open_lists or [""])[-1]
+            if level is None and element.tag == _ODF_HEADING and not element.get(f"{_ODF['text']}is-list-header"):
+                level, identity = whole_number(element, _ODF_LEVEL, 99) - 1, _ODF_OUTLINE
+            self._labels[element] = "" if level is None else self._numbers.next(identity, level)
+            self._item_level = None
+
+    def end(self, element: _Element) -> None:
+        """Take note of an element that ends."""
+        if element.tag == _ODF_LIST:
+            self._open_lists.pop()
+        elif element.tag == _ODF_ITEM:
+            self._item_level = None
+        elif element.tag in _ODF_LIST_STYLES:
+            levels = {whole_number(level, f"{_ODF['text']}level", 10) - 1: _list_level(level) for level in element}
+            self._numbers.levels[element.get(f"{_ODF['style']}name", _ODF_OUTLINE)] = levels
+
+    def number_of(self, paragraph: _Element) -> str:
+        """Return what stands before a paragraph that ends."""
+        return self._labels.pop(paragraph)
+
+
+_ODF_FORMS = {  # by what the format of a number begins with; Word's names
+    "": "none", "1": "decimal", "a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman",
+    "а": "russianLower", "А": "russianUpper", "一": "chineseCounting", "①": "decimalEnclosedCircle",
+}  # fmt: skip
+_ODF_STYLE_NAME, _ODF_START, _ODF_OUTLINE = f"{_ODF['text']}style-name", f"{_ODF['text']}start-value", "Outline"
+_XML_ID = "{http://www.w3.org/XML/1998/namespace}id"
+
+
+def _list_level(level: _Element) -> tuple[int, str, str]:
+    prefix, form, suffix = (level.get(f"{_ODF['style']}num-{name}", "") for name in ("prefix", "format", "suffix"))
+    last = whole_number(level, f"{_ODF['text']}level", 10)
+    first = last - whole_number(level, f"{_ODF['text']}display-levels", last) + 1
+    numbers = ".".join(f"%{number}" for number in range(first, last + 1))
+    return whole_number(level, _ODF_START, 9999), _ODF_FORMS.get(form[:1], "decimal"), f"{prefix}{numbers}{suffix}"
+
+
 def _raised_style(letters: _Element) -> set[str | None]:
     style = letters.getparent()
     is_raised = not letters.get(_ODF_POSITION, "0").startswith(("sub", "-", "0"))
     return {style.get(f"{_ODF['style']}name")} if is_raised and style is not None else set()
 
 
-def _paragraph(text: Paragraphs, element: _Element, page: int, raised_styles: set[str | None]) -> Iterator[Block]:
+def _paragraph(
+    text: Paragraphs, element: _Element, page: int, raised_styles: set[str | None], number: str
+) -> Iterator[Block]:
     for span in element.iter(f"{_ODF['text']}span") if raised_styles else ():
         if span.get(f"{_ODF['text']}style-name") in raised_styles and span.text:
             sibling, parent = span.getprevious(), span.getparent()
             words = sibling.tail or sibling.text if sibling is not None else parent.text if parent is not None else ""
             span.text = superscript_mark(words or "", span.text) + span.text
-    text.add(_comment_author(element) + _odf_text(element))
+    words = _comment_author(element) + _odf_text(element)
+    text.add(number + words if words.strip() else words)
     return text.paragraph(whole_number(element, _ODF_LEVEL, 99) if element.tag == _ODF_HEADING else 0, page=page)
 
 
@@ -134,13 +213,13 @@ _ODF_LEVEL, _ODF_TALL = f"{_ODF['text']}outline-level", f"{_ODF['table']}number-
 _ODF_EQUAL, _ODF_EQUAL_ROWS = f"{_ODF['table']}number-columns-repeated", f"{_ODF['table']}number-rows-repeated"
 
 
-def _inner_document(archive: Archive, place: _Element, page: int) -> Iterator[Block]:
+def _inner_document(archive: Archive, holder: _Element, page: int) -> Iterator[Block]:
     """Yield the blocks of a document within another; a formula becomes text of the paragraph in which it stands."""
-    member = posixpath.normpath(f"{place.get(_ODF_HREF, '')}/content.xml")
+    member = posixpath.normpath(f"{holder.get(_ODF_HREF, '')}/content.xml")
     if member not in archive.names or member in archive.opened:  # each once: many places may name one
         return
     formulas = [item.findtext(".//{*}annotation") or mathml_text(item) for item in archive.ends(member, _FORMULA)]
-    frame = place.getparent()
+    frame = holder.getparent()
     if not formulas:
         yield from (block._replace(level=0, page=page) for block in _odf_blocks(archive, "chart", member))
     elif frame is None or next(frame.iterancestors(_ODF_PARAGRAPH, _ODF_HEADING), None) is None:

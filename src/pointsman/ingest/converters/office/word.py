@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from pointsman.ingest.converters.office.archive import (
     drawing_blocks,
     formula_text,
 )
+from pointsman.ingest.converters.office.list_numbers import ListNumbers
 from pointsman.ingest.converters.paragraphs import Paragraphs, superscript_mark
 from pointsman.ingest.converters.web_page import html_blocks
 from pointsman.ingest.source_text import Block, Problem, clean, outline
@@ -37,7 +37,6 @@ _SKIPPED = (
     "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback",  # the same text again
 )
 _BESIDE_TEXT = re.compile(r"word/(?:header|footer)\d*\.xml")
-_MOST_NUMBERS = 100_000
 _NAME, _VALUE, _STYLE_ID = f"{_WORD}name", f"{_WORD}val", f"{_WORD}styleId"
 _PARAGRAPH_PROPERTIES, _STYLE, _NUMBERING = f"{_WORD}pPr", f"{_WORD}pStyle", f"{_WORD}numPr"
 _RUN, _RUN_PROPERTIES, _LETTERS = f"{_WORD}r", f"{_WORD}rPr", f"{_WORD}t"
@@ -202,9 +201,8 @@ class _Numbers:
     """Counts the numbers that Word shows before the paragraphs of its lists."""
 
     def __init__(self, archive: Archive) -> None:
-        self._levels: dict[str, dict[int, tuple[int, str, str]]] = {}  # start, format and text by list and level
+        self._numbers = ListNumbers()
         self._lists: dict[str, str] = {}
-        self._counts: dict[str, dict[int, int]] = defaultdict(dict)
         if "word/numbering.xml" not in archive.names:
             return
         for element in archive.ends("word/numbering.xml", f"{_WORD}abstractNum", f"{_WORD}num"):
@@ -215,7 +213,7 @@ class _Numbers:
                 starts = element.find(f"{_WORD}lvlOverride/{_WORD}startOverride") is not None
                 self._lists[name] = f"{identity}/{name}" if starts else identity
             else:
-                self._levels[element.get(f"{_WORD}abstractNumId", "")] = {
+                self._numbers.levels[element.get(f"{_WORD}abstractNumId", "")] = {
                     int(level.get(f"{_WORD}ilvl", "0")): _level(level)
                     for level in element.iter(f"{_WORD}lvl")
                     if level.get(f"{_WORD}ilvl", "").isdecimal()
@@ -223,20 +221,7 @@ class _Numbers:
 
     def next(self, name: str, level: int) -> str:
         """Return the next number of a list, such as ``2.1. ``; empty for bullets."""
-        identity = self._lists.get(name, "")
-        levels = self._levels.get(identity.partition("/")[0], {})
-        if level not in levels:
-            return ""
-        counts = self._counts[identity]
-        start, style, shown = levels[level]
-        counts[level] = min(counts.get(level, start - 1) + 1, _MOST_NUMBERS)
-        for deeper in [number for number in counts if number > level]:
-            del counts[deeper]
-        if style in ("bullet", "none"):
-            return ""
-        for number, (begin, form, _) in levels.items():
-            shown = shown.replace(f"%{number + 1}", _runs_of(counts.get(number, begin), form))
-        return f"{shown} " if shown else ""
+        return self._numbers.next(self._lists.get(name, ""), level)
 
 
 def _level(level: _Element) -> tuple[int, str, str]:
@@ -244,20 +229,3 @@ def _level(level: _Element) -> tuple[int, str, str]:
     start = values.get("start", "1")
     begin = int(start) if start.isdecimal() and len(start) < 6 else 1
     return begin, values.get("numFmt", ""), values.get("lvlText", "")
-
-
-_ROMAN = ((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl"), (10, "x"),
-          (9, "ix"), (5, "v"), (4, "iv"), (1, "i"))  # fmt: skip
-
-
-def _runs_of(number: int, form: str) -> str:
-    """Write a number as a list does: in digits, letters or Roman numerals."""
-    text = str(number)
-    if form.endswith("Letter") and number > 0:
-        text = chr(97 + (number - 1) % 26) * min((number - 1) // 26 + 1, 9)
-    elif form.endswith("Roman") and 0 < number < 4000:
-        text = ""
-        for value, letters in _ROMAN:
-            text += letters * (number // value)
-            number %= value
-    return text.upper() if form.startswith("upper") else text
