@@ -14,6 +14,7 @@ import losses_kit
 from losses_kit import FORMATS, SIZES, descriptions, generated_file, losses
 from pointsman.ingest import ParsedDocument, Problem, chunk, convert
 from pointsman.ingest.source_text import Block, outline
+from pointsman.text import DEFAULT_ANALYZER
 
 FAQ = (
     "# FAQ\n\n## How long is the warranty?\n\nTwo years.\n\n## Do you ship abroad?\n\nYes.\n\n## May I return it?\n\n"
@@ -119,3 +120,54 @@ def test_no_passage_of_a_long_record_is_lost(fields: dict[str, str], count: int)
     sentences = [f"Sentence {number} tells of switches, signals and trains." for number in range(count)]
     source = parse("a.jsonl", json.dumps({**fields, "text": " ".join(sentences)}))
     assert [passage.text for passage in chunk(source, max_tokens=16, overlap=0)] == sentences
+
+
+WRAPPED = "自动备份可以帮助你从错误中恢复，但是如果你的设备损坏，它们就无法再保护你的牌\n组；不再需要的就请删掉。"
+LONG_LINES = "自动备份可以帮助你从错误中恢复，但是如果你的设备损坏，它们就无法再保护你的牌组\n\n"
+MAIL = "Subject: 备份\nContent-Type: text/plain; charset=utf-8\n\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.md", f"# 备份\n\n{WRAPPED}"),
+        ("a.md", f"# 备份\n\n- {WRAPPED}".replace("\n组", "\n  组")),
+        ("a.txt", WRAPPED),
+        ("a.rst", f"备份\n====\n\n{WRAPPED}"),
+        ("a.org", f"* 备份\n{WRAPPED}"),
+        ("a.adoc", f"== 备份\n\n{WRAPPED}"),
+        ("a.eml", MAIL + WRAPPED),
+    ],
+)
+def test_words_that_an_editor_has_broken_over_two_lines_are_whole(name: str, text: str) -> None:
+    passages = chunk(parse(name, text))
+    assert "牌组；" in passages[0].text
+    assert "牌组" in DEFAULT_ANALYZER.tokens(passages[0].text)
+    assert losses(name, text.encode(), 256, 32) == []
+
+
+@pytest.mark.parametrize("name", ["a.md", "a.txt"])
+def test_a_citation_counts_the_lines_that_were_joined(name: str) -> None:
+    lines = [
+        f"第{n}章的内容讲的是第{n}种火车的来历和它在那个年代里所走过的每一条路线以及沿途的风\n景。" for n in range(40)
+    ]
+    text = "\n\n".join(lines)
+    passages = chunk(parse(name, text), max_tokens=64)
+    assert len(passages) > 10
+    for passage in passages:
+        first, last = passage.metadata["line"], passage.metadata.get("last_line", passage.metadata["line"])
+        cited = "".join(text.split("\n")[first - 1 : last])
+        assert cited == passage.text.replace("\n", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.md", "春眠不觉晓\n处处闻啼鸟"),
+        ("a.txt", LONG_LINES + "姓名\n地址"),
+        ("a.log", WRAPPED),
+        ("a.py", f'"""{WRAPPED}"""'),
+    ],
+)
+def test_lines_that_are_meant_stay(name: str, text: str) -> None:
+    assert parse(name, text).text.split() == text.split()

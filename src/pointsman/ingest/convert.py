@@ -16,7 +16,17 @@ from pointsman.ingest.conversion import Conversion, Converted
 from pointsman.ingest.converters import office
 from pointsman.ingest.encoding import decode_file
 from pointsman.ingest.reading_limits import FileLimits
-from pointsman.ingest.source_text import TOO_DEEP, Lines, ParsedDocument, Problem, Section, clean, stem, without_encoded
+from pointsman.ingest.source_text import (
+    TOO_DEEP,
+    Lines,
+    ParsedDocument,
+    Problem,
+    Section,
+    clean,
+    stem,
+    unwrapped,
+    without_encoded,
+)
 from pointsman.tools.errors import InputError
 from pointsman.values.views import check_validity
 
@@ -286,5 +296,7 @@ def _zipped_format(data: bytes) -> str | None:
 def plain(path: str, text: str) -> ParsedDocument:
     """Return plain text as one section, titled by the name of the file; the units of a log are its lines."""
     is_log = path.lower().endswith(".log")
-    lines = (Lines(0, 1, text.count("\n") + 1),)
+    last_line = text.count("\n") + 1
+    text, joined_lines = (text, []) if is_log else unwrapped(text)
+    lines = tuple(Lines(offset, 1 + line, last_line) for offset, line in [(0, 0), *joined_lines])
     return ParsedDocument(path, stem(path), (Section((), text, 0),), text, "txt", lines=lines, is_code=is_log)

@@ -24,6 +24,8 @@ _ASCII_CONTROLS = bytes(code for code in range(128) if _CONTROL.match(chr(code))
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 _CJK = r"[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef]"
 _CJK_WRAP = re.compile(rf"(?<={_CJK})[ \t]*\n[ \t]*(?={_CJK})")
+_IDEOGRAPH = r"[\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]"
+_LINE_WRAP = re.compile(rf"(?<=[^\n]{{25}})(?<={_IDEOGRAPH})\n[ \t]*(?={_IDEOGRAPH})")  # a short line is one of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +222,31 @@ def join_wrapped(text: str) -> str:
     return text if text.isascii() else _CJK_WRAP.sub("", text)
 
 
+def unwrapped(text: str) -> tuple[str, list[tuple[int, int]]]:
+    r"""Join long lines that end between two Chinese or Japanese characters, as an editor breaks them within a word.
+
+    Lines that end with punctuation stay: they may be meant, and no word is lost by them.
+
+    Returns:
+        The text, and where each line that was joined to another begins in it, with the line's number, from 0.
+
+    >>> unwrapped("第一\n行\n当你的设备损坏或者丢失的时候，这些备份无法保护你，请把它们移\n  除。")
+    ('第一\n行\n当你的设备损坏或者丢失的时候，这些备份无法保护你，请把它们移除。', [(35, 3)])
+    """
+    if text.isascii():
+        return text, []
+    pieces: list[str] = []
+    starts: list[tuple[int, int]] = []
+    position = length = line = 0
+    for wrap in _LINE_WRAP.finditer(text):
+        pieces.append(text[position : wrap.start()])
+        length += len(pieces[-1])
+        line += text.count("\n", position, wrap.end())
+        starts.append((length, line))
+        position = wrap.end()
+    return "".join([*pieces, text[position:]]), starts
+
+
 def stem(path: str) -> str:
     """Return the name of a file without its extension, as the title of documents without one."""
     return PurePosixPath(path).stem
@@ -289,7 +316,8 @@ def outline(
     open_ended = False  # whether the next text may extend the latest range
     for block in blocks:
         raw = clean(block.text)
-        text = raw.strip()
+        is_as_in_file = block.lines and block.exact and not block.level
+        text, joined_lines = unwrapped(raw.strip()) if is_as_in_file else (raw.strip(), [])
         if block.runs_on and texts and text:
             texts[-1] = join_wrapped(f"{texts[-2][-1]}\n{text[0]}")[1:-1]
             position += len(texts[-1]) - 2
@@ -300,7 +328,7 @@ def outline(
         texts += text, "\n\n"
         start, end = position, position + len(text)
         position = end + 2
-        lines += _lines_of(block, raw, start)
+        lines += _lines_of(block, raw, start, joined_lines)
         if block.level and len(text) <= LONGEST_HEADING:
             text = " ".join(text.split())
             if bare and block.level <= stack[-1][0]:
@@ -337,12 +365,13 @@ def outline(
     )
 
 
-def _lines_of(block: Block, raw: str, start: int) -> Iterator[Lines]:
-    """Yield the lines of a block whose cleaned text begins at ``start``."""
+def _lines_of(block: Block, raw: str, start: int, joined_lines: list[tuple[int, int]]) -> Iterator[Lines]:
+    """Yield the lines of a block whose cleaned text begins at ``start``; see `unwrapped`."""
     if block.lines:
         first, last = block.lines
         skipped = raw[: len(raw) - len(raw.lstrip())].count("\n") if block.exact else 0
-        yield Lines(start, min(first + skipped, last), last, block.exact)
+        for offset, line in [(0, 0), *joined_lines]:
+            yield Lines(start + offset, min(first + skipped + line, last), last, block.exact)
         for offset, line in block.line_starts:
             yield Lines(start + offset, line, line, exact=False)
 

@@ -9,7 +9,16 @@ from quopri import decodestring
 from typing import TYPE_CHECKING
 
 from pointsman.ingest.encoding import decode_declared
-from pointsman.ingest.source_text import Block, ParsedDocument, Row, clean, outline, table_blocks, unescape_entities
+from pointsman.ingest.source_text import (
+    Block,
+    ParsedDocument,
+    Row,
+    clean,
+    outline,
+    table_blocks,
+    unescape_entities,
+    unwrapped,
+)
 
 if TYPE_CHECKING:
     from pointsman.ingest.conversion import Conversion
@@ -183,7 +192,7 @@ def _paragraph(lines: list[NumberedLine], plain: Callable[[str], str]) -> Iterat
         cells = ((number, line.strip().strip("|").split("|")) for number, line in lines)
         yield from table_blocks(Row(tuple(plain(cell.strip()) for cell in row), number) for number, row in cells)
     else:
-        text = plain("\n".join(line for _, line in lines))
+        text, _ = unwrapped(plain("\n".join(line for _, line in lines)))
         yield Block(0, text, (lines[0][0], lines[-1][0]), exact=False)
 
 

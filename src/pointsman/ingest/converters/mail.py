@@ -32,6 +32,7 @@ from pointsman.ingest.source_text import (
     clean,
     outline,
     text_digest,
+    unwrapped,
     without_encoded,
 )
 from pointsman.tools.errors import InputError
@@ -145,7 +146,7 @@ def _body(entity: Message, content: bytes, conversion: Conversion) -> list[Block
     if kind == "text/plain":
         text, remark = without_encoded(clean(_text(entity, content, conversion)))
         conversion.remarks.update({f"part {kind}: {remark}": None} if remark else {})
-        return [Block(0, text)]
+        return [Block(0, unwrapped(text)[0])]
     if kind == "text/calendar":
         events = calendar_blocks(clean(_text(entity, content, conversion)), conversion)
         return [block._replace(lines=None) for block in events]
