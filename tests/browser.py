@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from serving import serving as served
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Locator, LocatorAssertions, Page
+    from playwright.sync_api import Browser, Locator, Page
     from starlette.types import ASGIApp
 
 WAIT = 60.0  # seconds; machines are busy
@@ -41,7 +41,7 @@ def axe_core() -> str:
     return resources.files("axe_core_python").joinpath("axe.min.js").read_text("utf-8")
 
 
-def expect(locator: Locator) -> LocatorAssertions:
+def expect(locator: Locator) -> Any:
     """What is said of it is looked at again and again until it holds: one part of a page comes before another."""
     from playwright.sync_api import expect as assertions
 
