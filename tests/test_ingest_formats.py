@@ -426,6 +426,33 @@ def test_substitutions_and_pictures_of_restructured_text() -> None:
             "1\n00:00:01,000 --> 00:00:02,000\n<i>第一行</i>\n第二行\n\n2\n00:00:03,000 --> 00:00:04,000\n42",
             "第一行\n第二行\n\n42",
         ),
+        (
+            "a.vtt",
+            (
+                "WEBVTT\n\nNOTE не показано\nи это\n\nSTYLE\n::cue {color: red}\n\n1\n00:01.000 --> 00:02.000\n"
+                "<v.loud Анна Клим>Вход &amp; выход</v>\nNOTE видно\n\n2\n00:02.000 --> 00:03.000\n<v 王明>你好</v>"
+            ),
+            "Анна Клим: Вход & выход\nNOTE видно\n\n王明: 你好",
+        ),
+        (
+            "a.srt",
+            "1\n00:00:01,000 --> 00:00:02,000\n{\\an8}{\\i1}Вход{\\i0} {сам}\n{\\pos(1,2)}你好",
+            "Вход {сам}\n你好",
+        ),
+        (
+            "a.log",
+            "\x1b[1;31mОшибка\x1b[0m 道岔 \x1b]8;;http://x\x07log\x1b]8;;\x1b\\ \x1b(Bend",
+            "Ошибка 道岔 log end",
+        ),
+        ("a.txt", "[31m is no command without its mark", "[31m is no command without its mark"),
+        (
+            "a.tex",
+            (
+                "Скидка\\footnote{До мая.} есть,\\marginpar{сбоку} на \\LaTeX{} и \\TeX.\n\n"
+                "\\begin{tabular}{ll}\nЦена & 5 \\\\\n\\multicolumn{2}{c}{всего 20}\n\\end{tabular}"
+            ),
+            "Скидка До мая. есть, сбоку на LaTeX и TeX.\n\nЦена  |  5 \n\nвсего 20",
+        ),
         ("a.vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\nСлова", "Слова"),
         (
             "a.xml",

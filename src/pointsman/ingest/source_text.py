@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _LINE_END = re.compile(r"\r\n?")
 _SPACE = re.compile(r"[\x0b\x0c\u2028\u2029]")  # an editor's count of lines, and a table's rows, go on over these
+_TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[()][0-9A-B])")  # colours, links
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufeff]")
 _ASCII_SPACES = bytes.maketrans(b"\x0b\x0c", b"  ")
 _ASCII_CONTROLS = bytes(code for code in range(128) if _CONTROL.match(chr(code)))
@@ -174,10 +175,13 @@ class ParsedDocument:
 def clean(text: str) -> str:
     r"""Normalise line ends to ``\n``, and remove control characters; a lone surrogate becomes U+FFFD.
 
+    The commands of a terminal go, too: logs and notebooks hold those for colours.
+
     >>> clean("a\r\nb\x00c")
     'a\nbc'
     """
     text = _LINE_END.sub("\n", text) if "\r" in text else text
+    text = _TERMINAL.sub("", text) if "\x1b" in text else text
     if text.isascii():  # most blocks are, and this is ten times faster
         return text.encode("ascii").translate(_ASCII_SPACES, _ASCII_CONTROLS).decode("ascii")
     text = _CONTROL.sub("", _SPACE.sub(" ", text))

@@ -61,11 +61,17 @@ _TEX_NAMES_SILENT = (
 _TEX_DEFINITIONS = "newcommand|renewcommand|providecommand|newenvironment|renewenvironment|def"
 _TEX_SILENT = re.compile(
     rf"\\begin\{{(?:tabular.?|array|longtable)\}}(?:\{{[^{{}}]{{0,200}}\}}){{1,2}}|"
+    rf"\\multi(?:column|row)(?:\{{[^{{}}]{{0,200}}\}}){{2}}|"
     rf"\\(?:{_TEX_NAMES_SILENT})(?![A-Za-z])\*?(?:[ ]?{_TEX_OPTION})*(?:{_TEX_GROUP})?(?:\[[!htbpH]{{1,6}}\])?|"
     rf"\\(?:{_TEX_DEFINITIONS})(?![A-Za-z])\*?[ ]?"
     rf"(?:\\[A-Za-z@]{{1,100}}|\{{[^{{}}]{{0,100}}\}})?(?:\[\d\](?:{_TEX_OPTION})?)?"  # the words of a definition stay
 )
-_TEX_SYMBOLS = {"\\ss": "ß", "\\ae": "æ", "\\oe": "œ", "\\o": "ø", "\\l": "ł", "\\ldots": "…", "\\item": "• "}
+_TEX_SYMBOLS = {
+    "\\ss": "ß", "\\ae": "æ", "\\oe": "œ", "\\o": "ø", "\\l": "ł", "\\ldots": "…", "\\item": "• ",
+    "\\LaTeXe": "LaTeX2e",
+    **{f"\\{name}": name for name in ("TeX", "LaTeX", "XeTeX", "XeLaTeX", "LuaTeX", "LuaLaTeX", "BibTeX", "pdfTeX")},
+    **dict.fromkeys(("\\footnote", "\\footnotetext", "\\marginpar", "\\thanks"), " "),  # beside the word before them
+}  # fmt: skip
 _TEX_MARKS = {"---": "—", "--": "–", "``": "“", "''": "”", "~": " ", "\\\\": "\n"}
 _CALENDAR_NAMES = {
     "SUMMARY": "", "DTSTART": "Begin", "DTEND": "End", "DUE": "Due", "LOCATION": "Place", "ORGANIZER": "Organizer",
@@ -87,6 +93,8 @@ _DATE_NAMES = {
 _TIME = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)\d\d(Z?))?$")
 _DURATION = re.compile(r"[-+]?P(?:(\d{1,9})W)?(?:(\d{1,9})D)?(?:T(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9})S)?)?$")
 _CUE_TIME = re.compile(r"\s*(?:\d+:)?\d+:\d+[.,]\d+ +--> ")
+_CUE_MARK = re.compile(r"<v(?:\.[^\s<>]{0,100})?[ \t]+([^<>\n]{1,100})>|</?[a-z][^<>\n]{0,100}>|\{\\[^{}\n]{0,100}\}")
+_CUE_UNSEEN = re.compile(r"(?<=\n\n)(?:NOTE|STYLE|REGION)(?:[ \t].*)?(?:\n.+)*")
 
 
 def asciidoc(path: str, text: str) -> ParsedDocument:
@@ -299,13 +307,13 @@ _TIME_WRITERS = {"RRULE": _repetition, "EXDATE": _dates, "RDATE": _dates, "DURAT
 
 
 def subtitles(path: str, text: str) -> ParsedDocument:
-    """Convert subtitles (SRT, WebVTT) to the lines that are shown, without numbers and times."""
-    lines = text.split("\n")
+    """Convert subtitles (SRT, WebVTT) to the lines that are shown, without numbers and times; speakers are named."""
+    if text.startswith("WEBVTT"):
+        text = _CUE_UNSEEN.sub(lambda unseen: "\n" * unseen[0].count("\n"), text)
+    lines = _CUE_MARK.sub(lambda mark: f"{mark[1]}: " if mark[1] else "", text).split("\n")
     timed = {number for number, line in enumerate(lines, start=1) if _CUE_TIME.match(line)}
     cue_lines = (
         (number, "" if number in timed or number + 1 in timed or line.startswith("WEBVTT") else line)
         for number, line in enumerate(lines, start=1)
     )
-    return outline(
-        path, "srt", _blocks(cue_lines, re.compile(r"(?!)"), lambda cue: re.sub(r"</?[a-z][^<>]{0,100}>", "", cue))
-    )
+    return outline(path, "srt", _blocks(cue_lines, re.compile(r"(?!)"), unescape_entities))

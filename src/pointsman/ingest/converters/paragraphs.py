@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pointsman.ingest.source_text import Block, Row, table_blocks
 
@@ -68,14 +68,13 @@ def mathml_text(formula: _Element) -> str:
     return texts[formula].replace("\x01", "")
 
 
+_COPIES = "../*[local-name()='tex-math'] | parent::*[count(*)=1]/../*[@aria-hidden='true'][not(descendant::math)]"
+
+
 def read_formulas(root: _Element) -> None:
     """Make each formula in MathML text, and drop its copies: in TeX, or drawn for browsers that know no MathML."""
     for formula in [*root.iter("{*}math", "m:math", "mml:math")]:
-        copies = [*formula.itersiblings("{*}tex-math"), *formula.itersiblings("{*}tex-math", preceding=True)]
-        wrapper = formula.getparent()
-        if wrapper is not None and len(wrapper) == 1:
-            siblings = (*wrapper.itersiblings(), *wrapper.itersiblings(preceding=True))
-            copies += [sibling for sibling in siblings if sibling.get("aria-hidden") == "true"]
+        copies: Any = formula.xpath(_COPIES)
         for copy in copies:
             del copy[:]
             copy.tag, copy.text = "template", ""  # which is skipped

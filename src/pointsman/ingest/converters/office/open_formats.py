@@ -100,7 +100,7 @@ def _odf_blocks(archive: Archive, kind: str, member: str = "content.xml") -> Ite
         is_start = event == "start"
         lists.begin(element) if is_start else lists.end(element)
         if tag in (_ODF_PARAGRAPH, _ODF_HEADING):
-            yield from () if is_start else _paragraph(text, element, page, raised_styles, lists.number_of(element))
+            yield from () if is_start else _paragraph(text, element, page, raised_styles, lists.labels.pop(element))
         elif tag in _ODF_CELLS:
             yield from text.open("tc") if is_start else _close_cell(text, element)
         elif tag == _ODF_ROW and not is_start:
@@ -120,14 +120,18 @@ def _odf_blocks(archive: Archive, kind: str, member: str = "content.xml") -> Ite
 
 
 class _Lists:
-    """Follows the lists of a document, and counts what Writer shows before their paragraphs, and before headings."""
+    """Follows the lists of a document, and counts what Writer shows before their paragraphs, and before headings.
+
+    Attributes:
+        labels: What stands before the paragraphs that have begun.
+    """
 
     def __init__(self, archive: Archive) -> None:
         self._numbers, self._ordinals = ListNumbers(), count(1)
         self._open_lists: list[str] = []  # the outermost first
         self._latest_lists: dict[str, str] = {}  # of each style, and of each name that a list has
         self._item_level: int | None = None  # of an item that has begun, until its first paragraph does
-        self._labels: dict[_Element, str] = {}
+        self.labels: dict[_Element, str] = {}
         for style in archive.ends("styles.xml", *_ODF_LIST_STYLES) if "styles.xml" in archive.names else ():
             self.end(style)
 
@@ -150,7 +154,7 @@ class _Lists:
             level, identity = self._item_level, (self._open_lists or [""])[-1]
             if level is None and element.tag == _ODF_HEADING and not element.get(f"{_ODF['text']}is-list-header"):
                 level, identity = whole_number(element, _ODF_LEVEL, 99) - 1, _ODF_OUTLINE
-            self._labels[element] = "" if level is None else self._numbers.next(identity, level)
+            self.labels[element] = "" if level is None else self._numbers.next(identity, level)
             self._item_level = None
 
     def end(self, element: _Element) -> None:
@@ -162,10 +166,6 @@ class _Lists:
         elif element.tag in _ODF_LIST_STYLES:
             levels = {whole_number(level, f"{_ODF['text']}level", 10) - 1: _list_level(level) for level in element}
             self._numbers.levels[element.get(f"{_ODF['style']}name", _ODF_OUTLINE)] = levels
-
-    def number_of(self, paragraph: _Element) -> str:
-        """Return what stands before a paragraph that ends."""
-        return self._labels.pop(paragraph)
 
 
 _ODF_FORMS = {  # by what the format of a number begins with; Word's names
@@ -190,16 +190,14 @@ def _raised_style(letters: _Element) -> set[str | None]:
     return {style.get(f"{_ODF['style']}name")} if is_raised and style is not None else set()
 
 
-def _paragraph(
-    text: Paragraphs, element: _Element, page: int, raised_styles: set[str | None], number: str
-) -> Iterator[Block]:
-    for span in element.iter(f"{_ODF['text']}span") if raised_styles else ():
-        if span.get(f"{_ODF['text']}style-name") in raised_styles and span.text:
+def _paragraph(text: Paragraphs, element: _Element, page: int, raised: set[str | None], label: str) -> Iterator[Block]:
+    for span in element.iter(f"{_ODF['text']}span") if raised else ():
+        if span.get(f"{_ODF['text']}style-name") in raised and span.text:
             sibling, parent = span.getprevious(), span.getparent()
             words = sibling.tail or sibling.text if sibling is not None else parent.text if parent is not None else ""
             span.text = superscript_mark(words or "", span.text) + span.text
     words = _comment_author(element) + _odf_text(element)
-    text.add(number + words if words.strip() else words)
+    text.add(label + words if words.strip() else words)
     return text.paragraph(whole_number(element, _ODF_LEVEL, 99) if element.tag == _ODF_HEADING else 0, page=page)
 
 
