@@ -1,6 +1,7 @@
 """The page on the architecture says what is: its rooms are the contract's, and what it locates is there.
 
-``python tests/test_architecture.py`` writes the rooms into ``docs/architecture.md`` and draws them in ``docs/assets``.
+``python tests/test_architecture.py`` writes the rooms into ``docs/architecture.md``, draws them in ``docs/assets``, and
+writes what is in each module into ``docs/modules.md``.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ from house import (
 )
 
 PAGE = ROOT / "docs" / "architecture.md"
+MODULES_PAGE = ROOT / "docs" / "modules.md"
 PICTURE = ROOT / "docs" / "assets" / "rooms.svg"
 ROOMS = re.compile(r"(<!-- rooms -->\n).*?(<!-- /rooms -->)", re.DOTALL)
+DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 MOST_ROOMS, MOST_FLOORS, MOST_MODULES, MOST_LINES = 14, 13, 15, 600
 
 
@@ -51,6 +54,24 @@ def table() -> str:
 def page_with_rooms(text: str) -> str:
     """The page with the rooms of the contract."""
     return ROOMS.sub(lambda match: match[1] + table() + match[2], text)
+
+
+def modules_page() -> str:
+    """Every module by room: what it is for, by its docstring, and the classes and functions in it."""
+    parts = [
+        "# Every module\n\nWhat each is for, and its classes and functions; see [architecture](architecture.md).\n"
+    ]
+    for room in (room for rooms in contracts()["pointsman"] for room in rooms if room != "__main__"):
+        parts.append(f"\n## `{room}`\n\n| module | is for | holds |\n|---|---|---|\n")
+        for path in sorted((PACKAGE / room).rglob("*.py")):
+            tree = ast.parse(path.read_text("utf-8"))
+            purpose_of_module = " ".join((ast.get_docstring(tree) or "").split("\n\n")[0].split()).replace("|", "\\|")
+            names = [node.name for node in tree.body if isinstance(node, DEFINITIONS) and not node.name.startswith("_")]
+            if not names and path.name == "__init__.py":
+                continue
+            name_list = ", ".join(f"`{name}`" for name in names)
+            parts.append(f"| `{path.relative_to(PACKAGE)}` | {purpose_of_module} | {name_list} |\n")
+    return "".join(parts)
 
 
 def picture() -> str:
@@ -82,6 +103,10 @@ def test_the_page_shows_the_rooms_of_the_contract() -> None:
     text = PAGE.read_text("utf-8")
     assert ROOMS.search(text)
     assert page_with_rooms(text) == text, "run `make docs`"
+
+
+def test_the_page_of_modules_says_what_is_in_them() -> None:
+    assert MODULES_PAGE.read_text("utf-8") == modules_page(), "python tests/test_architecture.py writes it"
 
 
 def test_the_picture_shows_the_rooms_of_the_contract() -> None:
@@ -190,4 +215,5 @@ def test_what_the_contract_names_is_there() -> None:
 if __name__ == "__main__":
     PAGE.write_text(page_with_rooms(PAGE.read_text("utf-8")), "utf-8")
     PICTURE.write_text(picture(), "utf-8")
-    sys.stdout.write(f"{PAGE.relative_to(ROOT)}, {PICTURE.relative_to(ROOT)}\n")
+    MODULES_PAGE.write_text(modules_page(), "utf-8")
+    sys.stdout.write("".join(f"{path.relative_to(ROOT)}\n" for path in (PAGE, PICTURE, MODULES_PAGE)))
