@@ -58,11 +58,11 @@ def page_with_rooms(text: str) -> str:
 
 def modules_page() -> str:
     """Every module by room: what it is for, by its docstring, and the classes and functions in it."""
-    parts = [
+    sections = [
         "# Every module\n\nWhat each is for, and its classes and functions; see [architecture](architecture.md).\n"
     ]
     for room in (room for rooms in contracts()["pointsman"] for room in rooms if room != "__main__"):
-        parts.append(f"\n## `{room}`\n\n| module | is for | holds |\n|---|---|---|\n")
+        sections.append(f"\n## `{room}`\n\n| module | is for | holds |\n|---|---|---|\n")
         for path in sorted((PACKAGE / room).rglob("*.py")):
             tree = ast.parse(path.read_text("utf-8"))
             purpose_of_module = " ".join((ast.get_docstring(tree) or "").split("\n\n")[0].split()).replace("|", "\\|")
@@ -70,8 +70,8 @@ def modules_page() -> str:
             if not names and path.name == "__init__.py":
                 continue
             name_list = ", ".join(f"`{name}`" for name in names)
-            parts.append(f"| `{path.relative_to(PACKAGE)}` | {purpose_of_module} | {name_list} |\n")
-    return "".join(parts)
+            sections.append(f"| `{path.relative_to(PACKAGE)}` | {purpose_of_module} | {name_list} |\n")
+    return "".join(sections)
 
 
 def picture() -> str:
