@@ -70,6 +70,9 @@ EQUIVALENT: Final[Mapping[str, str]] = {
     "branches.py: SourceBranch._gaps: following = questions[index + 1 : index + «2]: 2 -> 3": (
         "only the first of them is asked for"
     ),
+    "relevance.py: sigmoid: return 1 / (1 + math.exp(-min(max(logits, -30.0), «30.0))): 30.0 -> 31.0": (
+        "the two differ by 6e-14"
+    ),
     (
         "fusion.py: _sum_of_contributions: scores = [«1 / rank for rank in _ranks(1, keys)] if raw is None else raw: "
         "1 -> 2"

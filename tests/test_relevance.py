@@ -13,8 +13,12 @@ from hypothesis import strategies as st
 
 from pointsman.retrieval.judge.languages import SCRIPTS, Languages, Script, script_of
 from pointsman.retrieval.judge.relevance import (
+    _WIDTH,
+    LEAST,
     Background,
+    Candidates,
     Evidence,
+    Form,
     Logistic,
     Relevance,
     for_evidence,
@@ -52,6 +56,20 @@ def judge(seen_evidence: Evidence, indices: list[int] | None = None) -> Any:
     assert calibration is not None
     indices = list(range(10)) if indices is None else indices
     return calibration.judge(seen_evidence, indices)
+
+
+# ── features ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("form", "count", "factor"),
+    [("words", 50, 1.0), ("both", 50, LEAST / 49), ("both", LEAST, LEAST / (LEAST - 1)), ("both", LEAST + 1, 1.0)],
+)
+def test_few_candidates_stand_for_a_hundred_where_vectors_are_compared(form: Form, count: int, factor: float) -> None:
+    """A list of words ends where no word is held, so its few hits are all there are."""
+    candidates = Candidates(evidence(count=count), form)
+    others = np.exp((candidates.scores - candidates.best) / _WIDTH).sum() - 1
+    assert candidates.question()["peak"] == pytest.approx(-np.log1p(factor * others))
 
 
 # ── judging ──────────────────────────────────────────────────────────────────────────────────────────────────────────
