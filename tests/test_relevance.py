@@ -68,8 +68,8 @@ def judge(seen_evidence: Evidence, indices: list[int] | None = None) -> Any:
 def test_few_candidates_stand_for_a_hundred_where_vectors_are_compared(form: Form, count: int, factor: float) -> None:
     """A list of words ends where no word is held, so its few hits are all there are."""
     candidates = Candidates(evidence(count=count), form)
-    others = np.exp((candidates.scores - candidates.best) / _WIDTH).sum() - 1
-    assert candidates.question()["peak"] == pytest.approx(-np.log1p(factor * others))
+    competition = np.exp((candidates.scores - candidates.best) / _WIDTH).sum() - 1
+    assert candidates.question()["peak"] == pytest.approx(-np.log1p(factor * competition))
 
 
 # ── judging ──────────────────────────────────────────────────────────────────────────────────────────────────────────
