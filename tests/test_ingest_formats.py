@@ -83,6 +83,12 @@ def test_a_formula_in_mathml_is_one_line_of_a_page_an_article_and_a_document(for
     assert text_of_file("a.xml", article) == f"So {text}, as told."
 
 
+def test_many_formulas_side_by_side_are_read_in_linear_time() -> None:
+    start = time.thread_time()
+    assert text_of_file("a.html", f"<p>{MATH.format('<mi>x</mi>') * 4_000}</p>") == "x" * 4_000
+    assert time.thread_time() - start < 3
+
+
 @pytest.mark.parametrize(
     "page",
     [
@@ -344,6 +350,7 @@ def test_long_words_and_digests_are_no_base64(text: str) -> None:
         "begin 644 x\n",
         "begin 644 x\nM`\n",
         "> begin 644 X\n> \n>\n",
+        pytest.param("begin 644 X\n" + "  \n" * 6_000, id="lines that may be of a quotation or of the file"),
         f"{'aA1' * 66} ",
         f"{'aA1' * 21}\n \n",
         "data:a;base64 ",

@@ -194,7 +194,7 @@ _ENCODED = re.compile(
     rf"^[ \t]*{_IS_BASE64}{_CODED}{{60,}}\n(?:[ \t]*{_CODED}{{60,}}={{0,2}}\n)+"
     rf"(?:[ \t]*(?:{_CODED}{{16,}}={{0,2}}|{_CODED}{{2,}}==?)$)?|"
     rf"(?<!{_CODED}){_IS_BASE64}{_CODED}{{200,}}={{0,2}}|"
-    r"^(?P<quote>[> ]*)begin 0?[0-7]{3} \S.*\n(?:(?P=quote)[ -`]{1,62}\n|[> ]*\n)+(?P=quote)end[ \t]*$",
+    r"^(?P<quote>[> ]*)begin 0?[0-7]{3} \S.*\n(?:(?P=quote)[ -`]{1,62}\n|[> ]*\n)++(?P=quote)end[ \t]*$",
     re.MULTILINE,
 )
 _MAY_BE_ENCODED = re.compile(rf"^[> ]*begin [0-7]|{_CODED}{{60}}", re.MULTILINE)

@@ -68,7 +68,10 @@ def mathml_text(formula: _Element) -> str:
     return texts[formula].replace("\x01", "")
 
 
-_COPIES = "../*[local-name()='tex-math'] | parent::*[count(*)=1]/../*[@aria-hidden='true'][not(descendant::math)]"
+_COPIES = (  # among few: many formulas may stand side by side
+    "parent::*[not(*[6])]/*[local-name()='tex-math'] | "
+    "parent::*[not(*[2])]/parent::*[not(*[6])]/*[@aria-hidden='true'][not(descendant::math)]"
+)
 
 
 def read_formulas(root: _Element) -> None:
