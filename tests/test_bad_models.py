@@ -210,16 +210,25 @@ def test_settings_decide_how_long_a_model_may_take(harbour: Dataset) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "setting"),
-    [({"timeout": 0.8}, "raise timeout"), ({"timeout": 30, "llm_timeout": 0.1}, "raise llm_timeout")],
+    ("settings_of", "setting"),
+    [
+        (lambda seconds: {"timeout": 2 * seconds}, "raise timeout"),
+        (lambda seconds: {"timeout": 300 * seconds, "llm_timeout": seconds}, "raise llm_timeout"),
+    ],
 )
-def test_error_of_a_late_model_names_the_setting(harbour: Dataset, settings: dict[str, float], setting: str) -> None:
-    late = ScriptedLLM(lambda _: Delay(60, BEST))
-    for strategy in ("hyde", "query2doc", "decomposition"):
-        service = EnhancedRetrievalService(settings, harbour, llms={"general": late})
+@pytest.mark.parametrize("strategy", ["hyde", "query2doc", "decomposition"])
+def test_error_of_a_late_model_names_the_setting(
+    harbour: Dataset, settings_of: Callable[[float], dict[str, float]], setting: str, strategy: str
+) -> None:
+    late = ScriptedLLM(lambda _: Delay(300, BEST))
+
+    def check(seconds: float) -> None:
+        service = EnhancedRetrievalService(settings_of(seconds), harbour, llms={"general": late})
         hits = service.search_sync(QUESTION, 5, strategy)
         assert any(setting in note for note in hits.degraded), hits.degraded
         assert hits[0].id == "best"
+
+    holds_with_time(check)
 
 
 def test_model_that_keeps_failing_is_left_out_for_a_while(harbour: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
