@@ -1,4 +1,4 @@
-"""Running text and tables of documents made of XML or HTML, as blocks."""
+"""Running text, formulas in MathML and tables of documents made of XML or HTML, as blocks."""
 
 from __future__ import annotations
 
@@ -57,10 +57,8 @@ def mathml_text(formula: _Element) -> str:
             degree = f"[{operands.pop()}]" if name == "mroot" and len(operands) > 1 else ""
             operands = [f"√{degree}{formula_term(''.join(operands))}"]
         else:
-            words = re.sub(r"\s+", " ", (element.text or "").strip(" \n\t")).translate(
-                _UNSEEN
-            )  # not what separates words
-            operands.insert(0, words)
+            shown_text = re.sub(r"\s+", " ", (element.text or "").strip(" \n\t"))  # not blanks that separate words
+            operands.insert(0, shown_text.translate(_UNSEEN))
         text = _WORDS_MEET.sub(" ", _GAPS.get(name, "\x00").join(filter(None, operands))).replace("\x00", "")
         if name == "mfenced":
             text = element.get("open", "(") + text + element.get("close", ")")

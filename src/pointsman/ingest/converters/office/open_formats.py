@@ -83,7 +83,7 @@ def _odf_headers(archive: Archive) -> Iterator[Block]:
 
 def _odf_blocks(archive: Archive, kind: str, member: str = "content.xml") -> Iterator[Block]:
     """Yield the blocks of a part; where another document stands in it, such as a chart, those of that one."""
-    text, lists = Paragraphs(), _Lists(archive)
+    text, lists = Paragraphs(), _lists_of(archive, member)
     page = number = 0
     page_tag = _ODF_TABLE if kind == "ods" else _ODF_PAGE
     tags = (
@@ -126,14 +126,12 @@ class _Lists:
         labels: What stands before the paragraphs that have begun.
     """
 
-    def __init__(self, archive: Archive) -> None:
+    def __init__(self) -> None:
         self._numbers, self._ordinals = ListNumbers(), count(1)
         self._open_lists: list[str] = []  # the outermost first
         self._latest_lists: dict[str, str] = {}  # of each style, and of each name that a list has
         self._item_level: int | None = None  # of an item that has begun, until its first paragraph does
         self.labels: dict[_Element, str] = {}
-        for style in archive.ends("styles.xml", *_ODF_LIST_STYLES) if "styles.xml" in archive.names else ():
-            self.end(style)
 
     def begin(self, element: _Element) -> None:
         """Take note of an element that begins."""
@@ -166,6 +164,15 @@ class _Lists:
         elif element.tag in _ODF_LIST_STYLES:
             levels = {whole_number(level, f"{_ODF['text']}level", 10) - 1: _list_level(level) for level in element}
             self._numbers.levels[element.get(f"{_ODF['style']}name", _ODF_OUTLINE)] = levels
+
+
+def _lists_of(archive: Archive, member: str) -> _Lists:
+    """Return what follows the lists of a part; only the document itself has those of its styles."""
+    lists = _Lists()
+    if member == "content.xml" and "styles.xml" in archive.names:
+        for style in archive.ends("styles.xml", *_ODF_LIST_STYLES):
+            lists.end(style)
+    return lists
 
 
 _ODF_FORMS = {  # by what the format of a number begins with; Word's names
