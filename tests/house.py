@@ -29,9 +29,15 @@ def modules() -> dict[str, Path]:
 
 
 @cache
+def syntax_tree(path: Path) -> ast.Module:
+    """What Python reads in a file."""
+    return ast.parse(path.read_text("utf-8"))
+
+
+@cache
 def import_statements(path: Path) -> list[ast.Import | ast.ImportFrom]:
     """Those of a file, inside functions and for type checking too."""
-    nodes = ast.walk(ast.parse(path.read_text("utf-8")))
+    nodes = ast.walk(syntax_tree(path))
     return [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
@@ -105,10 +111,10 @@ def contracts() -> dict[str, list[list[str]]]:
     }
 
 
-def purpose(room: str) -> str:
-    """What a room is for: the first sentence of its docstring."""
-    docstring = ast.get_docstring(ast.parse(modules()[f"pointsman.{room}"].read_text("utf-8"))) or ""
-    return docstring.split("\n\n")[0].replace("\n", " ")
+def purpose(name: str) -> str:
+    """What a room or a module, by its dotted name, is for: the first sentence of its docstring."""
+    docstring = ast.get_docstring(syntax_tree(modules()[name])) or ""
+    return " ".join(docstring.split("\n\n")[0].split())
 
 
 @cache

@@ -27,6 +27,7 @@ from house import (
     purpose,
     rooms_of,
     rooms_with_tests,
+    syntax_tree,
 )
 
 PAGE = ROOT / "docs" / "architecture.md"
@@ -47,7 +48,7 @@ def table() -> str:
             if room == "__main__":
                 continue
             imports = "all below" if len(below) > 3 else ", ".join(f"`{name}`" for name in below) or "nothing"
-            rows.append(f"| `{room}` | {purpose(room)} | {imports} |")
+            rows.append(f"| `{room}` | {purpose(f'pointsman.{room}')} | {imports} |")
     return "\n".join(rows) + "\n"
 
 
@@ -63,14 +64,16 @@ def modules_page() -> str:
     ]
     for room in (room for rooms in contracts()["pointsman"] for room in rooms if room != "__main__"):
         sections.append(f"\n## `{room}`\n\n| module | is for | holds |\n|---|---|---|\n")
-        for path in sorted((PACKAGE / room).rglob("*.py")):
-            tree = ast.parse(path.read_text("utf-8"))
-            purpose_of_module = " ".join((ast.get_docstring(tree) or "").split("\n\n")[0].split()).replace("|", "\\|")
+        for name, path in modules().items():
+            if room not in name.split(".")[1:2]:
+                continue
+            tree = syntax_tree(path)
             names = [node.name for node in tree.body if isinstance(node, DEFINITIONS) and not node.name.startswith("_")]
             if not names and path.name == "__init__.py":
                 continue
             name_list = ", ".join(f"`{name}`" for name in names)
-            sections.append(f"| `{path.relative_to(PACKAGE)}` | {purpose_of_module} | {name_list} |\n")
+            words = purpose(name).replace("|", "\\|")
+            sections.append(f"| `{path.relative_to(PACKAGE)}` | {words} | {name_list} |\n")
     return "".join(sections)
 
 
@@ -83,7 +86,7 @@ def picture() -> str:
         width = (744 - 8 * (len(rooms) - 1)) / len(rooms)
         for place, room in enumerate(rooms):
             x = 8 + place * (width + 8)
-            text = purpose(room).split(":")[0].rstrip(".")
+            text = purpose(f"pointsman.{room}").split(":")[0].rstrip(".")
             letters = int(width / 6.4) - len(room) - 4
             shown = text if len(text) <= letters else text[: max(letters, 0)].rpartition(" ")[0] + " …"
             parts.append(
