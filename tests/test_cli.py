@@ -346,7 +346,7 @@ def test_route_shows_three_decisions_and_one_without_a_workspace(notes_cli: Cli)
     route = notes_cli.json("route", "новости channel:tech после:2024-01-01")
     assert route["heuristic"] == {"route": "hybrid", "reasons": ["filters_or_mixed_signals"]}
     assert route["plan"]["strategy"] == "hybrid"
-    assert route["decision"]["datasets"] == ["notes"]
+    assert (route["decision"]["datasets"], route["decision"]["reason"]) == (["notes"], "единственный набор")
     route_alone = notes_cli.json("route", "дата создания", "--workspace", "nowhere")
     assert route_alone["heuristic"] == {"route": "bm25", "reasons": ["short_or_entity_numeric"]}
     words = {

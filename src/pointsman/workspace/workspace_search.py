@@ -23,7 +23,7 @@ from pointsman.tools.json_forms import form_of, plain_form
 from pointsman.tools.network.retries import Retries
 from pointsman.tools.sync_and_async import async_twin, in_thread
 from pointsman.tools.system.memory import memory_use
-from pointsman.values.reasons import Reason, language_of
+from pointsman.values.reasons import Reason, in_language, language_of
 from pointsman.values.types import Plan, Query
 from pointsman.workspace.dataset import Dataset
 from pointsman.workspace.dataset.dataset_lifecycle import changed_bm25
@@ -422,15 +422,14 @@ class Workspace(StoredWorkspace):
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """Three decisions about a query.
+    """Three decisions about a query, with their reasons in its language.
 
     Attributes:
         query: the query.
         heuristic: by the query's form alone: ``"bm25"``, ``"dense"`` or ``"hybrid"``.
         plan: what a search would do; None without a workspace.
         decision: the datasets whose content is relevant to it; None if there are none.
-        heuristic_reason: the reasons of the first decision in words, in the language of the query; those of rules of
-            one's own as they are written.
+        heuristic_reason: the reasons of the first decision in words; those of rules of one's own as they are written.
     """
 
     query: str
@@ -450,10 +449,11 @@ class Routing:
         """Return the decisions about a query, with the one by its form, for which ``rules`` are asked first."""
         from pointsman.selector.heuristic_route import REASONS, router_select
 
-        heuristic = router_select(query, rules)
+        heuristic, language = router_select(query, rules), language_of(query)
         reasons = [Reason.of(reason) if reason in REASONS else reason for reason in heuristic["reasons"]]
-        reason = Reason.join_all(*reasons).in_language(language_of(query))
-        return cls(query, heuristic, plan, decision, reason)
+        if decision is not None:
+            decision = replace(decision, reason=in_language(decision.reason, language))
+        return cls(query, heuristic, plan, decision, Reason.join_all(*reasons).in_language(language))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the decisions as plain JSON values; datasets are given by their names."""
