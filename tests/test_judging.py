@@ -500,7 +500,8 @@ def test_confidence_is_the_highest_relevance(values: list[float | None]) -> None
         {"a": Evaluation(0.5, 0.1)}, {hit.key: hit.relevance for hit in hits if hit.relevance is not None}
     )
     assert [hit.relevance for hit in judgements.of(hits)] == values
-    assert judgements.confidence(hits) == max((value for value in values if value is not None), default=0.0)
+    levels = [value for value in values if value is not None]
+    assert judgements.confidence(hits) == (max(levels) if levels else None if hits else 0.0)
 
 
 @given(

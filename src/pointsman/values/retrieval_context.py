@@ -90,8 +90,8 @@ class RetrievalContext:
         refused: set if nothing found is relevant enough.
         degraded: everything that did not work as asked, and what was done instead; empty for a full answer.
         asked: the original question; None if unknown.
-        confidence: the relevance of the most relevant hit; for a refused answer, of its near misses. None without a
-            calibration.
+        confidence: the relevance of the most relevant hit; for a refused answer, of its near misses. None if none of
+            them has one.
         spelling: set if words of the question were corrected.
         coverage: the requested probability of an answer among the hits, if it can be guaranteed; else None, and
             ``degraded`` says why.

@@ -240,13 +240,12 @@ class Results:
         shared: whether a key stands for the same document in every branch, as with retrievers.
         degraded: what did not work as requested.
         scorable_lists: the lists that `score` knows.
-        size: the number of distinct candidates that came.
     """
 
-    __slots__ = ("degraded", "pool", "scorable_lists", "shared", "size")
+    __slots__ = ("degraded", "pool", "scorable_lists", "shared")
 
     def __init__(self, pool: Pool[Any], *, shared: bool = False, degraded: tuple[str, ...] = ()) -> None:
-        self.pool, self.shared, self.degraded, self.size = pool, shared, degraded, len(pool)
+        self.pool, self.shared, self.degraded = pool, shared, degraded
         self.scorable_lists: Collection[str] = ()
 
     def fetch(self, keys: Sequence[Any], list_positions: Sequence[Place]) -> list[Fetched]:

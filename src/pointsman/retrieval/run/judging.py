@@ -186,8 +186,10 @@ class Judgements:
         )
 
     def confidence(self, hits: Sequence[Hit]) -> float | None:
-        """Return the highest relevance of hits that `of` returned; None if no dataset was judged."""
-        return max([hit.relevance for hit in hits if hit.relevance is not None], default=0.0) if self.datasets else None
+        """Return the highest relevance of hits that `of` returned; None if none has one, or no dataset was judged."""
+        if not self.datasets:
+            return None
+        return max((hit.relevance for hit in hits if hit.relevance is not None), default=None if hits else 0.0)
 
 
 NOTHING = Judgements({}, {})
