@@ -155,7 +155,8 @@ class Shelf:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             client = chromadb.HttpClient(host="127.0.0.1", port=server.port)
-            self._request.addfinalizer(client._server._session.close)  # its own close leaves connections open
+            for server_client in (client, client._admin_client):  # their own close leaves connections open
+                self._request.addfinalizer(server_client._server._session.close)
             name = f"shelf-{self.folder.name[:40].strip('_').replace('[', '-')}"
             collection = client.get_or_create_collection(name, embedding_function=None)
             collection.upsert(

@@ -8,10 +8,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import httpcore
 import httpx
 import openai  # noqa: F401  (to import it can take longer than the limits here)
 import pytest
@@ -27,7 +29,7 @@ from pointsman.service.server.access import issuer_keys
 from pointsman.store.external import database_http
 from pointsman.store.opensearch import opensearch_client
 from pointsman.tools.errors import InputError, PointsmanError, UnmetNeedError
-from pointsman.tools.network.http_calls import proxy_of
+from pointsman.tools.network.http_calls import AsyncBoundedTransport, BoundedTransport, proxy_of
 from pointsman.tools.network.retries import Retries
 from pointsman.workspace.indexing import indexing_cluster
 from pointsman.workspace.indexing.indexing_cluster import IndexingCluster
@@ -157,6 +159,61 @@ def test_a_name_that_is_not_resolved_is_bounded_too(monkeypatch: pytest.MonkeyPa
         Client("http://slow.example", timeout=SECONDS, insecure=True, retries=0).search("x")
     held.set()
     assert time.monotonic() - start < SECONDS + 30
+
+
+class TestClosing:
+    """A client that is closed while another thread or task connects leaves no connection open."""
+
+    def test_in_another_thread(self) -> None:
+        began, closed = threading.Event(), threading.Event()
+
+        class Connections(httpcore.SyncBackend):
+            def connect_tcp(self, *arguments: Any, **options: Any) -> httpcore.NetworkStream:
+                stream = super().connect_tcp(*arguments, **options)
+                began.set()
+                assert closed.wait(60)
+                return stream
+
+        server, transport = SlowServer("connect"), BoundedTransport(None)
+        network: Any = transport._pool._network_backend
+        network._backend = Connections()
+        client = httpx.Client(transport=transport, timeout=10)
+        with ThreadPoolExecutor() as threads:
+            call = threads.submit(client.get, server.url)
+            assert began.wait(60)
+            client.close()
+            closed.set()
+            with pytest.raises(httpx.ConnectError, match="closed while it connected"):
+                call.result()
+        assert server.connections[0].recv(1) == b""
+        server.close()
+
+    def test_in_another_task(self) -> None:
+        began, closed = asyncio.Event(), asyncio.Event()
+
+        class Connections(httpcore.AnyIOBackend):
+            async def connect_tcp(self, *arguments: Any, **options: Any) -> httpcore.AsyncNetworkStream:
+                stream = await super().connect_tcp(*arguments, **options)
+                began.set()
+                await closed.wait()
+                return stream
+
+        async def close_while_connecting() -> None:
+            transport = AsyncBoundedTransport(None)
+            network: Any = transport._pool._network_backend
+            network._backend = Connections()
+            client = httpx.AsyncClient(transport=transport, timeout=10)
+            call = asyncio.create_task(client.get(server.url))
+            await began.wait()
+            await client.aclose()
+            closed.set()
+            with pytest.raises(httpx.ConnectError, match="closed while it connected"):
+                await call
+
+        server = SlowServer("connect")
+        asyncio.run(close_while_connecting())
+        assert server.connections[0].recv(1) == b""
+        server.close()
 
 
 class TestRetries:

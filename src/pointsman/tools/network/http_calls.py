@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import ssl
 
 _SCHEMES: Final = ("http", "https", "socks5", "socks5h")
+_CLOSED: Final = "the client was closed while it connected"
 _PIECE: Final = 65_536  # bytes sent at once: each write has its own limit, so a long one is several
 
 
@@ -49,7 +50,8 @@ class BoundedTransport(httpx.HTTPTransport):
 
     def __init__(self, proxy: httpx.Proxy | None, **options: Any) -> None:
         super().__init__(proxy=proxy, **options)
-        self._pool._network_backend = _Network(self._pool._network_backend)  # noqa: SLF001  (no argument passes it)
+        self._network = _Network(self._pool._network_backend)  # noqa: SLF001  (no argument passes it)
+        self._pool._network_backend = self._network  # noqa: SLF001
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request and receive the head of its response."""
@@ -58,13 +60,19 @@ class BoundedTransport(httpx.HTTPTransport):
         response.extensions["deadline"] = deadline
         return response
 
+    def close(self) -> None:
+        """Close the connections, those too that another thread is still making."""
+        self._network.is_closed = True
+        super().close()
+
 
 class AsyncBoundedTransport(httpx.AsyncHTTPTransport):
     """Async version of `BoundedTransport`."""
 
     def __init__(self, proxy: httpx.Proxy | None, **options: Any) -> None:
         super().__init__(proxy=proxy, **options)
-        self._pool._network_backend = _AsyncNetwork(self._pool._network_backend)  # noqa: SLF001  (see above)
+        self._network = _AsyncNetwork(self._pool._network_backend)  # noqa: SLF001  (see above)
+        self._pool._network_backend = self._network  # noqa: SLF001
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request and receive the head of its response."""
@@ -72,6 +80,11 @@ class AsyncBoundedTransport(httpx.AsyncHTTPTransport):
         response = await super().handle_async_request(request)
         response.extensions["deadline"] = deadline
         return response
+
+    async def aclose(self) -> None:
+        """Close the connections, those too that another task is still making."""
+        self._network.is_closed = True
+        await super().aclose()
 
 
 def _bound(extensions: MutableMapping[str, Any]) -> TimeLimit | None:
@@ -120,7 +133,7 @@ class _Stream(httpcore.NetworkStream):
 
 class _Network(httpcore.NetworkBackend):
     def __init__(self, backend: httpcore.NetworkBackend) -> None:
-        self._backend = backend
+        self._backend, self.is_closed = backend, False
 
     def connect_tcp(
         self,
@@ -135,10 +148,15 @@ class _Network(httpcore.NetworkBackend):
             seconds_left = _left(timeout, httpcore.ConnectTimeout)
             share = seconds_left if seconds_left is None else seconds_left / (len(hosts) - attempt_count + 1)
             try:
-                return _Stream(self._backend.connect_tcp(address, port, share, local_address, socket_options))
+                stream = self._backend.connect_tcp(address, port, share, local_address, socket_options)
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
                 if attempt_count == len(hosts):
                     raise
+                continue
+            if self.is_closed:  # the pool closes what it knows; this one would stay open
+                stream.close()
+                raise httpcore.ConnectError(_CLOSED)
+            return _Stream(stream)
         raise httpcore.ConnectError(f"{host} has no address")
 
     def sleep(self, seconds: float) -> None:
@@ -195,7 +213,7 @@ class _AsyncStream(httpcore.AsyncNetworkStream):
 
 class _AsyncNetwork(httpcore.AsyncNetworkBackend):
     def __init__(self, backend: httpcore.AsyncNetworkBackend) -> None:
-        self._backend = backend
+        self._backend, self.is_closed = backend, False
 
     async def connect_tcp(
         self,
@@ -206,7 +224,11 @@ class _AsyncNetwork(httpcore.AsyncNetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
         limit = _left(timeout, httpcore.ConnectTimeout)
-        return _AsyncStream(await self._backend.connect_tcp(host, port, limit, local_address, socket_options))
+        stream = await self._backend.connect_tcp(host, port, limit, local_address, socket_options)
+        if self.is_closed:
+            await stream.aclose()
+            raise httpcore.ConnectError(_CLOSED)
+        return _AsyncStream(stream)
 
     async def sleep(self, seconds: float) -> None:
         await anyio.sleep(seconds)
