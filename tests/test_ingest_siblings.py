@@ -15,7 +15,7 @@ from hostile_files_kit import pdf_of, stream
 from office_files import zipped
 from pointsman.ingest import ParsedDocument, Problem, convert
 from pointsman.ingest.converters.office.number_formats import shown
-from pointsman.ingest.converters.pdf_layout import Piece, _lines, _rows
+from pointsman.ingest.converters.pdf_layout import CELL_END, Piece, _lines, _rows
 from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:
@@ -117,14 +117,14 @@ def test_columns_of_prose_are_read_one_after_the_other_and_rows_of_a_table_are_k
         ("стрелку утром и вечером,", "звонит соседу раз в час"),
         ("если поезд опаздывает.", "и пишет в журнал."),
     )
-    assert list(_lines(prose))[:4] == [
+    assert [line.text for line in _lines(prose)][:4] == [
         "Стрелочник переводит",
         "стрелку утром и вечером,",
         "если поезд опаздывает.",
         "Дежурный по станции",
     ]
     table = rows_of(("Деталь", "2026"), ("Болт", "12"), ("Гайка", "7"))
-    assert list(_lines(table)) == ["Деталь 2026", "Болт 12", "Гайка 7"]
+    assert [line.text.split(CELL_END) for line in _lines(table)] == [["Деталь", "2026"], ["Болт", "12"], ["Гайка", "7"]]
 
 
 TABLES: list[list[tuple[str, ...]]] = [
@@ -218,7 +218,7 @@ def test_numbers_of_lines_in_a_margin_are_no_column_of_a_table() -> None:
 
 def test_columns_of_dates_and_times_are_no_prose() -> None:
     times = [(f"2026-03-{day} 09:15", f"2026-04-{day} 18:40") for day in range(11, 16)]
-    assert list(_lines(rows_of(*times))) == [" ".join(cells) for cells in times]
+    assert [tuple(line.text.split(CELL_END)) for line in _lines(rows_of(*times))] == times
 
 
 @pytest.mark.parametrize("size", [7, 12, 19])

@@ -9,15 +9,16 @@ import threading
 import time
 import unicodedata
 from contextlib import closing
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from pointsman.ingest.converters import pictures as _pictures
-from pointsman.ingest.converters.pdf_layout import Piece, page_text
+from pointsman.ingest.converters.pdf_layout import CELL_END, Piece, page_lines, without_running_lines
 from pointsman.ingest.source_text import Block, Problem, clean, join_wrapped, outline, stated_title
 from pointsman.tools.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pypdfium2 import PdfDocument, PdfPage, PdfTextPage
 
@@ -62,7 +63,7 @@ class _PdfReader:
     def __init__(self, path: str, document: PdfDocument, data: bytes, conversion: Conversion) -> None:
         self._path, self._document, self._data = path, document, data
         self._limits, self._before_picture = conversion.limits, conversion.before_picture
-        self._scans = 0
+        self._scans = self._wide_pages = 0
         self._reasons: dict[str, list[int]] = {}
         self._pypdf: Any = None
 
@@ -72,7 +73,7 @@ class _PdfReader:
             yield Problem(self._path, f"{count} pages; only the first {self._limits.pages} are read")
         if self._document.get_formtype():
             self._document.init_forms()
-        blocks: list[Block] = []
+        pages: list[list[Piece]] = []
         start = time.process_time()
         for number in range(1, min(count, self._limits.pages) + 1):
             if number % _PAGES_IN_LIMIT == 1:
@@ -85,7 +86,8 @@ class _PdfReader:
                     f"{count} are read; raise the limit seconds to index it all",
                 )
                 break
-            blocks.append(self._block(number, blocks[-1] if blocks else None))
+            pages.append(self._lines(number))
+        blocks = _blocks(without_running_lines(pages, are_slides=2 * self._wide_pages > len(pages)))
         problems = [*self._problems(), *self._attachments()]
         if not any(block.text for block in blocks):
             raise InputError(f"PDF without text; {'; '.join(problems) or 'its pages are empty'}")
@@ -99,33 +101,31 @@ class _PdfReader:
         title = stated_title(self._document.get_metadata_value("Title"))
         yield outline(self._path, "pdf", blocks, title=title)
 
-    def _block(self, number: int, previous: Block | None) -> Block:
+    def _lines(self, number: int) -> list[Piece]:
         try:
-            text = self._text(number)
+            return self._lines_of_text(number)
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001  (a damaged page may raise any exception; it is reported)
             self._reasons.setdefault(f"{type(error).__name__}: {error}", []).append(number)
-            text = ""
-        return Block(0, text, page=number, runs_on=bool(previous) and _runs_on(previous.text if previous else "", text))
+            return []
 
-    def _text(self, number: int) -> str:
+    def _lines_of_text(self, number: int) -> list[Piece]:
         with closing(self._document[number - 1]) as page:
             text_page = page.get_textpage()
+            self._wide_pages += page.get_width() > page.get_height()
             if _is_unmapped(text_page):
-                return self._scan(page, number, "", "its font does not say which letters its characters are")
-            text = page_text(text_page, self._annotations(page), is_upright=page.get_rotation() == 0)
-            text = _OTHER_HYPHEN.sub("-\n", _HYPHEN.sub("\ue000", text.replace("\r\n", "\n")))
-            text = join_wrapped(clean(text).strip())
-            if _is_unread(page, text_page, text):
-                text = self._by_pypdf(number, text)
-            letters = sum(map(str.isalnum, text))
+                return self._scan(page, number, [], "its font does not say which letters its characters are")
+            lines = page_lines(text_page, self._annotations(page), is_upright=page.get_rotation() == 0)
+            if _is_unread(page, text_page, lines):
+                lines = self._by_pypdf(number, lines)
+            letters = sum(sum(map(str.isalnum, line.text)) for line in lines)
             if letters <= _FEW_LETTERS and (covered_area := _covered_share(page)) > (0.3 if letters else 0.02):
-                return self._scan(page, number, text, "is a picture" if covered_area else "")
-            return text
+                return self._scan(page, number, lines, "is a picture" if covered_area else "")
+            return lines
 
-    def _by_pypdf(self, number: int, text: str) -> str:
-        """Return the text of a page whose fonts PDFium cannot read, such as Chinese ones that are not embedded.
+    def _by_pypdf(self, number: int, lines: list[Piece]) -> list[Piece]:
+        """Return the lines of a page whose fonts PDFium cannot read, such as Chinese ones that are not embedded.
 
         If pypdf cannot either, what PDFium read is returned, and the reason is kept.
         """
@@ -135,24 +135,25 @@ class _PdfReader:
             if self._pypdf is None:
                 self._pypdf = PdfReader(io.BytesIO(self._data))
                 self._pypdf.decrypt("") if self._pypdf.is_encrypted else None
-            pypdf_text = join_wrapped(clean(self._pypdf.pages[number - 1].extract_text()).strip())
+            pypdf_text = self._pypdf.pages[number - 1].extract_text()
         except MemoryError:
             raise
-        except Exception as error:  # noqa: BLE001  (as in `_block`)
+        except Exception as error:  # noqa: BLE001  (as in `_lines`)
             reason = f"a part of its text cannot be read ({type(error).__name__}: {error})"
             self._reasons.setdefault(reason, []).append(number)
-            return text
+            return lines
+        text = "".join(line.text for line in lines)
         letters, pypdf_letters = ([*filter(str.isalnum, words)] for words in (text, pypdf_text))
         if len(pypdf_letters) <= 1.5 * len(letters) or {*pypdf_letters} <= {*letters}:
-            return text  # what PDFium did not read are blanks, or letters drawn twice
+            return lines  # what PDFium did not read are blanks, or letters drawn twice
         scripts = {unicodedata.name(char, "").partition(" ")[0] for char in set(pypdf_text) if char.isalpha()}
         if len(scripts) <= _MOST_SCRIPTS:
-            return pypdf_text
+            return [Piece(0, 0, 0, 0, pypdf_text)]
         self._reasons.setdefault("a font does not say which letters its characters are", []).append(number)
-        return text
+        return lines
 
-    def _scan(self, page: PdfPage, number: int, text: str, reason: str) -> str:
-        """Return the words on a page that is a picture, below those that are text; if not read, the reason is kept."""
+    def _scan(self, page: PdfPage, number: int, lines: list[Piece], reason: str) -> list[Piece]:
+        """Return the lines on a page that is a picture, below those that are text; if not read, the reason is kept."""
         self._scans += 1
         if not _pictures.any_engine():
             self._reasons.setdefault(reason, []).append(number)
@@ -162,8 +163,9 @@ class _PdfReader:
             words, problem = _pictures.read_words(page.render(scale=scale).to_pil().convert("RGB"))
             if problem:
                 self._reasons.setdefault(problem, []).append(number)
-            return "\n".join([text, *(line for line in words.text.split("\n") if line not in text)]).strip()
-        return text
+            text = "\n".join(line.text for line in lines)
+            return [*lines, *(Piece(0, 0, 0, 0, line) for line in words.text.split("\n") if line not in text)]
+        return lines
 
     def _annotations(self, page: PdfPage) -> list[Piece]:
         """Return the values of a page's form fields, and its notes, where they stand."""
@@ -228,11 +230,11 @@ def _is_unmapped(page: PdfTextPage) -> bool:
     return bool(errors * 2 > len(sample))
 
 
-def _is_unread(page: PdfPage, text_page: PdfTextPage, text: str) -> bool:
+def _is_unread(page: PdfPage, text_page: PdfTextPage, lines: list[Piece]) -> bool:
     """Whether there are pieces of text in which PDFium finds no character, as of fonts that are not embedded."""
     from pypdfium2 import raw
 
-    if not text:
+    if not any(line.text.strip() for line in lines):
         return any(page.get_objects(filter=[raw.FPDF_PAGEOBJ_TEXT], max_depth=2))
     count = raw.FPDFPage_CountObjects(page)
     objects = [raw.FPDFPage_GetObject(page, index) for index in range(0, count, max(count // _SAMPLES, 1))]
@@ -253,6 +255,28 @@ def _covered_share(page: PdfPage) -> float:
     boxes = [picture.get_bounds() for picture in page.get_objects(filter=[FPDF_PAGEOBJ_IMAGE], max_depth=3)]
     covered_area = sum((right - left) * (top - bottom) for left, bottom, right, top in boxes)
     return float(covered_area / max(width * height, 1))
+
+
+def _blocks(pages: Iterable[tuple[list[str], list[str]]]) -> list[Block]:
+    """Return the text of pages, of which are given their own lines and the running ones, which part few sentences."""
+    texts = [
+        (_flowing_text(lines), "\n".join(_flowing_text([line]) for line in kept_lines)) for lines, kept_lines in pages
+    ]
+    joints = [False, *(_runs_on(first[0], second[0]) for first, second in pairwise(texts)), False]
+    blocks: list[Block] = []
+    for number, (text, kept_text) in enumerate(texts, start=1):
+        are_above = not joints[number - 1] or joints[number]
+        runs_on = joints[number - 1] and not (kept_text and are_above)
+        parts = (kept_text, text) if are_above else (text, kept_text)
+        blocks.append(Block(0, "\n".join(filter(None, parts)), page=number, runs_on=runs_on))
+    return blocks
+
+
+def _flowing_text(lines: list[str]) -> str:
+    """Return lines as one text, in which words that the ends of lines part are joined or marked."""
+    text = "\n".join(lines).replace("\r\n", "\n").replace(CELL_END, " ")
+    text = _OTHER_HYPHEN.sub("-\n", _HYPHEN.sub("\ue000", text))
+    return join_wrapped(clean(text).strip())
 
 
 def _runs_on(before: str, after: str) -> bool:

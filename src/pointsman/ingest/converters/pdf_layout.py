@@ -1,15 +1,22 @@
-"""The reading order of a PDF page: rows of a table stay together, columns of prose are read one after the other."""
+"""The lines of PDF pages in reading order: rows of a table stay together, columns of prose come one after the other.
+
+Lines that run over the pages, such as heads and page numbers, are told apart from the text that they part.
+"""
 
 from __future__ import annotations
 
 import re
-from itertools import accumulate, groupby, pairwise
+from bisect import bisect_left
+from collections import Counter
+from itertools import accumulate, groupby, islice, pairwise, takewhile
 from math import inf
 from statistics import median, median_low
 from typing import TYPE_CHECKING, NamedTuple
 
+from pointsman.ingest.source_text import LONGEST_HEADING
+
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Sequence
+    from collections.abc import Collection, Container, Iterator, Sequence
 
     from pypdfium2 import PdfTextPage
 
@@ -24,6 +31,20 @@ _RIGHT_TO_LEFT = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 _FEWEST_ROWS = 3  # of a table, and of columns of prose
 _LONG_LINE = 60  # characters, which no cell of a table has
 _LOWER = re.compile(r"\s*[a-zа-яё]")
+_LINE = re.compile(r"([^\r\n\ufffe\x02]*[\ufffe\x02]?)(?:\r\n?|\n|(?<=[\ufffe\x02])|\Z)")  # both are hyphens
+CELL_END = "\x1f"
+"""What separates the cells of a row."""
+_FEWEST_PAGES = 3  # on which a running line stands
+_MOST_RUNNING = 4  # lines at either end of a page
+_APART = 1.3  # of the usual gap between lines, and half their height more: so far from the text is a running line
+_LEAST_HEIGHT = 6.0  # of a line, in points; in some fonts that are not embedded, letters have none
+_LARGE = 1.3  # of the usual height of lines: what is higher is a title
+_SIGN = r"[-–—·•|/]"
+_PAGE_NUMBER = re.compile(
+    rf"(?:^|(?<!\bN[or]\.)(?<![:#№号]){CELL_END}|{_SIGN} )(\d{{1,5}})(?=$|{CELL_END}| {_SIGN}|/\d+$)|"
+    r"\b(?:page:?|pg?\.|стр(?:\.|аница)|с\.|лист) ?(\d{1,5})\b|第 ?(\d{1,5}) ?[页頁]",
+    re.IGNORECASE,
+)
 
 
 class Piece(NamedTuple):
@@ -39,8 +60,8 @@ class Piece(NamedTuple):
 Rows = list[list[Piece]]
 
 
-def page_text(page: PdfTextPage, added: Sequence[Piece] = (), *, is_upright: bool = True) -> str:
-    """Return the text of a page.
+def page_lines(page: PdfTextPage, added: Sequence[Piece] = (), *, is_upright: bool = True) -> list[Piece]:
+    """Return the lines of a page, each with its box if that is known, and with `CELL_END` between its cells.
 
     Args:
         page: The page.
@@ -55,23 +76,39 @@ def page_text(page: PdfTextPage, added: Sequence[Piece] = (), *, is_upright: boo
     second_letters = _drawn_twice(page, text) if rows else set()
     if not added and not second_letters and all(len(row) == 1 for row in rows):
         if not has_boxes:
-            return str(text)
+            return [Piece(0, 0, 0, 0, text)]
         are_numbers = [_is_number(line) for line in text.split("\r\n")] if rows else []
         if sum(are_numbers) >= _FEWEST_ROWS and sum(map(all, pairwise(are_numbers))) >= 0.3 * sum(are_numbers):
             rows = _rows(_characters(page, text, second_letters))
             if (joined := _joined_columns(rows)) != rows:
-                return "\n".join(_lines(joined))
+                return list(_lines(joined))
         chars = list(text)
         for index in _missing_spaces(page, text):
             chars[index] = f" {chars[index]}"
         for match in _LETTER_SPACED.finditer(text):
             chars[slice(*match.span())] = [_joined_letters(page, match), *[""] * (len(match[0]) - 1)]
-        return "".join(chars)
+        return list(_placed_lines(page, text, chars, rows))
     rows = _joined_columns(_rows(_characters(page, text, second_letters))) if rows else [[Piece(0, 0, 0, 0, text)]]
     for span in added:
         row = next((row for row in rows if _same_row(row[0], span)), None)
         rows.append([span]) if row is None else row.append(span)
-    return "\n".join(_lines([sorted(row) for row in rows]))
+    return list(_lines([sorted(row) for row in rows]))
+
+
+def _placed_lines(page: PdfTextPage, text: str, chars: list[str], rows: Rows) -> Iterator[Piece]:
+    """Yield the lines of a text, whose characters may be others now, with their boxes if the page has rows."""
+    spans = [line.span(1) for line in _LINE.finditer(text)]
+    words = [text[start:end].strip() for start, end in spans]
+    unused_rows = iter(rows if len(rows) == sum(map(bool, words)) else ())
+    for (start, end), line in zip(spans, words, strict=True):
+        box = Piece(0, 0, 0, 0)
+        if rows and line and (row := next(unused_rows, None)):
+            box = row[0]
+        elif rows and line:
+            index = text.index(line, start)
+            first, last = page.get_charbox(index), page.get_charbox(index + len(line) - 1)
+            box = Piece(first[0], min(first[1], last[1]), last[2], max(first[3], last[3]))
+        yield box._replace(text="".join(chars[start:end]))
 
 
 def _missing_spaces(page: PdfTextPage, text: str) -> Iterator[int]:
@@ -237,7 +274,7 @@ def _is_gap(first: Piece, second: Piece) -> bool:
     return gap > 1.2 * max(first.top - first.bottom, 5.0) and _same_row(first, second)
 
 
-def _lines(rows: Rows) -> Iterator[str]:
+def _lines(rows: Rows) -> Iterator[Piece]:
     """Yield the lines of rows, those of columns one column after the other."""
     index = 0
     while index < len(rows):
@@ -251,7 +288,8 @@ def _lines(rows: Rows) -> Iterator[str]:
                 yield from _lines(right)
                 index = stop
                 continue
-        yield " ".join(cell.text for cell in rows[index] if cell.text)
+        lefts, bottoms, rights, tops, texts = zip(*rows[index], strict=True)
+        yield Piece(min(lefts), min(bottoms), max(rights), max(tops), CELL_END.join(filter(None, texts)))
         index += 1
 
 
@@ -300,3 +338,108 @@ def _joined_letters(page: PdfTextPage, match: re.Match[str]) -> str:
     return letters[0] + "".join(
         (" " if gap > limit else "") + letter for gap, letter in zip(gaps, letters[1:], strict=True)
     )
+
+
+def without_running_lines(
+    pages: Sequence[Sequence[Piece]], *, are_slides: bool = False
+) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield of each page its lines without those that run over the pages, and the running lines that it is to keep.
+
+    A line is one if it stands on at least three pages at about the same height, with the same words, whatever its page
+    number is, as long as that goes on with the pages; and if on most of them only such lines stand between it and the
+    edge of the page, it is farther from the text than the lines of the text are from one another, it is not higher
+    than these, and on fewer pages text stands where it does. So a heading in the text and the header of a table that
+    goes on stay, and so do titles of forms; of slides, all heads stay, which are their titles.
+
+    Running lines part sentences and say nothing of the passages in which they stand, so each is kept by the first of
+    its pages alone, but a number of pages by none. Two pages are too few to tell; and only what stands alone, beside a
+    sign or after a word for pages is a page number, not one like that of an invoice.
+    """
+    repeated_texts = list(_repeated_lines(pages))
+    reaches: tuple[list[float], list[float]] = ([], [])
+    margin_lines: list[tuple[str, int, float]] = []
+    totals: Counter[str] = Counter()
+    for lines, texts in zip(pages, repeated_texts, strict=True):
+        margins = list(_margins(lines, texts))
+        totals.update({*texts.values()} if margins else ())
+        for end, margin, reach in margins[are_slides:]:
+            reaches[end].append(reach)
+            margin_lines += [(texts[index], end, line_reach) for index, line_reach in margin]
+    reaches[0].sort()
+    reaches[1].sort()
+    votes = Counter(
+        text
+        for text, end, reach in margin_lines
+        if len(reaches[end]) - bisect_left(reaches[end], reach - 2) < totals[text]
+    )
+    running_texts = {text for text, count in votes.items() if 2 * count > totals[text]}
+    kept_texts: set[str] = set()
+    for lines, texts in zip(pages, repeated_texts, strict=True):
+        running_lines = {index: text for index, text in sorted(texts.items()) if text in running_texts}
+        kept_lines = []
+        for index, text in running_lines.items():
+            if any(map(str.isalpha, text)) and text not in kept_texts:
+                kept_texts.add(text)
+                kept_lines.append(lines[index].text)
+        yield [line.text for index, line in enumerate(lines) if index not in running_lines], kept_lines
+
+
+def _repeated_lines(pages: Sequence[Sequence[Piece]]) -> Iterator[dict[int, str]]:
+    """Yield of each page which of its first and last lines stand on other pages, too, and what is the same on these."""
+    signs: list[list[tuple[int, tuple[str, int, int]]]] = []
+    for number, lines in enumerate(pages):
+        order = _from_above(lines)
+        ends = sorted({*order[:_MOST_RUNNING], *order[-_MOST_RUNNING:]})
+        signs.append([(index, sign) for index in ends for sign in _signs(lines[index], number)])
+    counts = Counter(sign for page_signs in signs for sign in {sign for _, sign in page_signs})
+    for page_signs in signs:
+        yield {
+            index: text
+            for index, (text, offset, height) in page_signs
+            if sum(counts[text, offset, height + step] for step in (-1, 0, 1)) >= _FEWEST_PAGES
+        }
+
+
+def _from_above(lines: Sequence[Piece]) -> list[int]:
+    """Return the order of lines by their height, but of those alone of which it is known."""
+    return sorted((index for index, line in enumerate(lines) if line.top), key=lambda index: -lines[index].top)
+
+
+def _signs(line: Piece, page: int) -> Iterator[tuple[str, int, int]]:
+    """Yield by what a line is known on other pages: its text without a page number, how far that is on, its height."""
+    text, height = re.sub(" +", " ", line.text.strip()), round(line.bottom / 4)
+    if len(text) > LONGEST_HEADING:
+        return
+    yield text, 0, height
+    for match in islice(_PAGE_NUMBER.finditer(text), _MOST_RUNNING):
+        start, end = match.span(match.lastindex or 0)
+        yield f"{text[:start]}{text[end:]}", int(text[start:end]) - page, height
+
+
+def _margins(
+    lines: Sequence[Piece], repeated_lines: Collection[int]
+) -> Iterator[tuple[int, list[tuple[int, float]], float]]:
+    """Yield of both ends of a page which repeated lines stand apart from its text, and how far up or down they reach.
+
+    After them comes how far the text reaches. Of a page without other text nothing is known.
+    """
+    order = _from_above(lines)
+    text_lines = [lines[index] for index in order if index not in repeated_lines]
+    if not text_lines:
+        return
+    heights = sorted(line.top - line.bottom for line in text_lines)
+    height = max(heights[3 * len(heights) // 4], _LEAST_HEIGHT)  # letters without descenders are lower
+    gaps = [gap for first, second in pairwise(text_lines) if (gap := first.bottom - second.top) > 0]
+    usual_gap = min(median_low(gaps or heights), 2 * height)
+    low_lines = {index for index in repeated_lines if lines[index].top - lines[index].bottom <= _LARGE * height}
+    for end, places in enumerate((order, order[::-1])):
+        outermost = [lines[index] for index in places[: 2 * _MOST_RUNNING]]
+        gaps = [max(first.bottom, second.bottom) - min(first.top, second.top) for first, second in pairwise(outermost)]
+        rows = [gap if CELL_END in line.text else 0 for line, gap in zip(outermost, [*gaps[1:], 0], strict=False)]
+        are_apart = [gap > _APART * max(usual_gap, row) + height / 2 for gap, row in zip(gaps, rows, strict=False)]
+        reaches = [-line.bottom if end else line.top for line in outermost]
+        margin = [*takewhile(lambda line: line[0] in low_lines, zip(places, reaches[: len(gaps)], strict=False))]
+        while margin and not are_apart[len(margin) - 1]:
+            margin.pop()
+        text_start = next((index for index in range(len(margin), len(gaps)) if not are_apart[index]), len(gaps))
+        yield end, margin, reaches[text_start]
