@@ -54,12 +54,12 @@ class OpenSearchBackend(Backend):
         if not _PREFIX.fullmatch(address.prefix):
             raise InputError(f"a prefix is up to 41 lower-case letters, digits and _, not {address.prefix!r:.80}")
         self.prefix = address.prefix
-        secret = address.user[1] if address.user else ""
-        self._cluster = Cluster(client if client is not None else address.client(), address.label, secret)
         self._shards, self._replicas = (_number(address, name) for name in ("shards", "replicas"))
         self._vectors = address.options.get("vectors", queries.FLOAT)
         if self._vectors not in queries.VECTOR_KINDS:
             raise InputError(f"vectors is {' or '.join(queries.VECTOR_KINDS)}, not {self._vectors!r:.80}")
+        secret = address.user[1] if address.user else ""
+        self._cluster = Cluster(client if client is not None else address.client(), address.label, secret)
 
     def __repr__(self) -> str:
         return f"OpenSearchBackend({self.url!r})"
