@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -236,6 +237,75 @@ def test_a_record_of_a_json_list_has_the_lines_on_which_it_stands(
         assert json.dumps(f"{words} {number}", ensure_ascii=False) in excerpt
         if indent is not None:
             assert json.loads(excerpt.strip().rstrip(",")) == records[number]
+
+
+@pytest.mark.parametrize(
+    ("text", "around"),
+    [
+        ('{{"name": "Анна", "id": 1, "messages": {0}, "total": 3}}', "name: Анна\nid: 1\ntotal: 3"),
+        ('{{"状态": "好", "response": {{"page": {{"no": 7, "docs": {0}}}}}}}', "状态: 好\nresponse › page › no: 7"),
+        ('{{"type": "FeatureCollection", "features":\n\n  {0}\n}}', "type: FeatureCollection"),
+        ('{{"next": null, "results": {0}}}', None),
+        ('{{"items": [{{"text": "replaced"}}, {{}}], "items": {0}}}', None),
+        ("{0}", None),
+    ],
+)
+@pytest.mark.parametrize("indent", [None, 1])
+def test_records_in_an_object_are_read_one_by_one(text: str, around: str | None, indent: int | None) -> None:
+    """Exports of chats, answers of services, GeoJSON: a record is not all that is in the file."""
+    records = [
+        {"id": n, "from": who, "text": f"the night tram {n} is late"} for n, who in enumerate(("Ann", "Боб", "甲"))
+    ]
+    alone = text == "{0}"  # a corpus: fields have names that say what they are
+    text = text.format(json.dumps(records, indent=indent, ensure_ascii=False))
+    documents = sources("a.json", text)
+    if around is not None:
+        first = documents.pop(0)
+        assert (first.text, first.record_id, "record" in first.metadata) == (around, None, False)
+        assert (first.lines[0].first, first.lines[0].last) == (1, text.count("\n") + 1)
+    shown = ["id: {id}\nfrom: {from}\ntext: {text}".format(**record) for record in records]
+    assert [document.text for document in documents] == ([record["text"] for record in records] if alone else shown)
+    assert [document.metadata["record"] for document in documents] == [1, 2, 3]
+    assert [document.metadata["from"] for document in documents] == ["Ann", "Боб", "甲"]
+    for document, record in zip(documents, records, strict=True):
+        (lines,) = document.lines
+        excerpt = "\n".join(text.split("\n")[lines.first - 1 : lines.last])
+        assert str(record["text"]) in excerpt
+        assert indent is None or json.loads(excerpt[excerpt.index("{") : excerpt.rindex("}") + 1]) == record
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('["See the README.",\n {"part": "frog"},\n {"part": "heel"}]', [
+            ("See the README.", 1), ("part: frog", 2), ("part: heel", 3)
+        ]),
+        ('[{"部件": "辙叉"},\n null,\n {"部件": "跟端"}]', [("部件: 辙叉", 1), ("部件: 跟端", 3)]),
+        ('["Стрелки зимой обогреваются током из сети.",\n "Трамваи ходят ночью по пятницам и субботам."]', [
+            ("Стрелки зимой обогреваются током из сети.", 1), ("Трамваи ходят ночью по пятницам и субботам.", 2)
+        ]),
+        ('["frog", "heel",\n "toe"]', [("frog, heel, toe", 1)]),
+        ('{"name": "pkg", "needs": {"a": "1.0.1", "b": "2.3.4"}, "authors": [{"name": "A"},\n {"name": "B"}]}', [
+            ("name: pkg\nneeds › a: 1.0.1\nneeds › b: 2.3.4\nauthors › name: A\nauthors › name: B", 1)
+        ]),
+        ('{"order": [{"id": 7, "lines": [{"part": "frog"},\n {"part": "heel"}]}]}', [
+            ("order › id: 7\norder › lines › part: frog\norder › lines › part: heel", 1)
+        ]),
+    ],
+)  # fmt: skip
+def test_what_a_list_in_json_holds_most_says_what_a_record_is(text: str, expected: list[tuple[str, int]]) -> None:
+    assert texts_and_lines("a.json", text) == expected
+
+
+@pytest.mark.parametrize("noise", ['{"a":', '{"a":[', '{"a": {"b": "x"}, "c":'])
+def test_objects_within_objects_cost_time_in_proportion(noise: str) -> None:
+    depth = 400
+    closing = "".join("]" if bracket == "[" else "}" for bracket in reversed(noise) if bracket in "[{")
+    ends = closing if closing.count("}") == 1 else "}"
+    text = noise * depth + json.dumps([1] * 500_000) + ends * depth
+    start = time.thread_time()
+    assert len(sources("a.json", text)) <= 2
+    assert time.thread_time() - start < 6  # some .3 s; if each level were read anew, twenty
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ import json
 import re
 import threading
 from collections import Counter
+from functools import reduce
 from itertools import islice, repeat
+from operator import getitem
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +58,7 @@ _WORD = re.compile(
 _SENTENCE = 5  # words of a cell that is a sentence
 _COUNTED = (["0", "1", "2"], ["1", "2", "3"])  # numbers as names of columns
 
+_LEVELS = 4  # of objects within which a list of records is looked for: each is read anew
 _DECODER = json.JSONDecoder()
 _csv_limit = threading.Lock()
 
@@ -81,24 +84,39 @@ def json_lines(path: str, text: str) -> Iterator[ParsedDocument | Problem]:
 
 
 def json_file(path: str, text: str) -> Iterator[ParsedDocument | Problem]:
-    """Yield a document for each object of a list, with its lines; anything else is one document; comments are none."""
+    """Yield a document for each record of a list, with its lines; anything else is one document; comments are none.
+
+    The list is the file itself, or what fills most of an object, as in answers of services and exported chats; what
+    stands around that list is a document, too. A list is one of records if most of its items are objects or sentences.
+    """
     try:
         value = _parse(text)
     except InputError:
         text = _COMMA_BEFORE_END.sub(_blank, _JSON_COMMENT.sub(_blank, text))  # settings of programs have them
         value = _parse(text)
-    records = _Records(path, "json", unit="record")
-    if _is_list_of_records(value):
-        for number, (item, lines) in enumerate(zip(value, _item_lines(text), strict=False), start=1):
-            yield from records.read(item, number, lines)
+    records, lines = _Records(path, "json", unit="record"), (1, text.count("\n") + 1)
+    labels, position = _largest_part(text)
+    items = reduce(getitem, labels, value)
+    if _holds_records(items) and (not labels or len(items) > 1):
+        if labels:
+            del reduce(getitem, labels[:-1], value)[labels[-1]]
+            yield from records.surroundings(value, lines)
+        for number, (item, item_lines) in enumerate(zip(items, _item_lines(text, position), strict=False), start=1):
+            if item is not None:
+                record = item if isinstance(item, dict) else {"": item}
+                yield from records.read(record, number, item_lines, is_shown=bool(labels))
     else:
-        lines = 1, text.count("\n") + 1
         yield from records.read(value if isinstance(value, dict) else {"": value}, 1, lines)
     yield from records.repetitions()
 
 
-def _is_list_of_records(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(item, dict) for item in value)
+def _holds_records(value: Any) -> bool:
+    """Whether most items of a list are objects, or strings that say something by themselves."""
+    if not isinstance(value, list):
+        return False
+    return 2 * sum(
+        isinstance(item, dict) or (isinstance(item, str) and _holds_sentence([item])) for item in value
+    ) > len(value)
 
 
 def _values(line: str) -> list[Any]:
@@ -107,23 +125,49 @@ def _values(line: str) -> list[Any]:
     position = _blank_end(line, 0)
     while position < len(line):
         value, end = _DECODER.raw_decode(line, position)
-        values += value if _is_list_of_records(value) else [value]
+        are_records = isinstance(value, list) and value and all(isinstance(item, dict) for item in value)
+        values += value if are_records else [value]
         position = _blank_end(line, end)
     return values
 
 
-def _item_lines(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last line of each item of a list; the text is known to be one."""
-    position = text.index("[") + 1
-    line = 1 + text.count("\n", 0, position)
-    while True:
-        start = _blank_end(text, position)
-        _, end = _DECODER.raw_decode(text, start)
-        first = line + text.count("\n", position, start)
-        last = first + text.count("\n", start, end)
-        yield first, last
-        position = _blank_end(text, end) + 1  # after the comma
-        line = last + text.count("\n", end, position)
+def _largest_part(text: str) -> tuple[list[str], int]:
+    """Return the labels that lead to what fills more than half of a text in JSON, object within object, and its start.
+
+    No labels, and the start of the whole, unless that is a list.
+    """
+    labels, whole = list[str](), _blank_end(text, 0)
+    position = whole
+    while text[position] == "{" and len(labels) < _LEVELS:
+        parts = {label: (end - start, start) for label, start, end in _parts(text, position)}  # the last of a name
+        label = max(parts, key=parts.__getitem__, default="")
+        length, position = parts.get(label, (0, whole))
+        if 2 * length <= len(text):
+            return [], whole
+        labels.append(label)
+    return labels, position
+
+
+def _parts(text: str, position: int) -> Iterator[tuple[str, int, int]]:
+    """Yield label, start and end of each part of the object or list that begins at a position."""
+    closing, end = "}" if text[position] == "{" else "]", position
+    while text[end] != closing and text[position := _blank_end(text, end + 1)] != closing:
+        label = ""
+        if closing == "}":
+            label, end = _DECODER.raw_decode(text, position)
+            position = _blank_end(text, _blank_end(text, end) + 1)  # after the colon
+        _, end = _DECODER.raw_decode(text, position)
+        yield label, position, end
+        end = _blank_end(text, end)
+
+
+def _item_lines(text: str, position: int) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last line of each item of the list that begins at a position."""
+    line, counted = 1, 0
+    for _, start, end in _parts(text, position):
+        first = line + text.count("\n", counted, start)
+        line, counted = first + text.count("\n", start, end), end
+        yield first, line
 
 
 def _blank_end(text: str, position: int) -> int:
@@ -351,6 +395,11 @@ class _Records:
                 f"{self._first_repeated:,}; such records are stored once",
             )
 
+    def surroundings(self, record: Mapping[str, Any], lines: tuple[int, int]) -> Iterator[ParsedDocument]:
+        """Yield the source of what stands around the records, if it has a text."""
+        if text := _readable(record):
+            yield from self._document("", text, 0, lines, self._filter_fields(record, _LONGEST_VALUE))
+
     def row(self, header: list[str], cells: list[str], first: int, last: int) -> Iterator[ParsedDocument | Problem]:
         """Yield the source of a table's row on these lines."""
         self._room += sum(map(len, cells)) + 200
@@ -362,21 +411,21 @@ class _Records:
         yield from self.read(_fields(zip(names, cells, strict=False)), first, (first, last))
 
     def read(
-        self, record: Mapping[str, Any], number: int, lines: tuple[int, int] | None = None
+        self, record: Mapping[str, Any], number: int, lines: tuple[int, int] | None = None, *, is_shown: bool = False
     ) -> Iterator[ParsedDocument | Problem]:
         """Yield the source of a record with this number and on these lines, and a problem for what is unusable.
 
-        Without lines, the number is that of its line.
+        Without lines, the number is that of its line. Of one that is shown, all fields are text, whatever their names.
         """
-        id_field = next((name for name in ID_FIELDS if _is_id(record.get(name))), None)
-        text_field = next((name for name in TEXT_FIELDS if _as_text(record.get(name))), None)
+        id_field = next((name for name in ID_FIELDS if _is_id(record.get(name)) and not is_shown), None)
+        text_field = next((name for name in TEXT_FIELDS if _as_text(record.get(name)) and not is_shown), None)
         title = record.get(TITLE_FIELD)
         title = " ".join(clean(title).split()) if isinstance(title, str) else ""
         reserved_fields = {id_field, text_field, TITLE_FIELD}
         other_fields = {name: value for name, value in record.items() if name not in reserved_fields}
         if text_field:
             text = _as_text(record[text_field])
-        elif title and any(name in record for name in TEXT_FIELDS):
+        elif title and any(name in record for name in TEXT_FIELDS) and not is_shown:
             text = title  # the text field exists but is empty, as in some records of collections
         else:
             is_row = self._kind in ("csv", "tsv")  # whose reader sees the id, too
@@ -426,7 +475,7 @@ class _Records:
             sections=(Section((), text, 0),),
             text=text,
             kind=self._kind,
-            metadata=fields if self._unit == "line" else {**fields, self._unit: number},
+            metadata=fields if self._unit == "line" or not number else {**fields, self._unit: number},
             record_id=record_id,
             record_digest=digest,
             lines=(Lines(0, *lines, exact=False),),
