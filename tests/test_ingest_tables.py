@@ -240,7 +240,7 @@ def test_a_record_of_a_json_list_has_the_lines_on_which_it_stands(
 
 
 @pytest.mark.parametrize(
-    ("text", "around"),
+    ("text", "surroundings"),
     [
         ('{{"name": "Анна", "id": 1, "messages": {0}, "total": 3}}', "name: Анна\nid: 1\ntotal: 3"),
         ('{{"状态": "好", "response": {{"page": {{"no": 7, "docs": {0}}}}}}}', "状态: 好\nresponse › page › no: 7"),
@@ -251,20 +251,23 @@ def test_a_record_of_a_json_list_has_the_lines_on_which_it_stands(
     ],
 )
 @pytest.mark.parametrize("indent", [None, 1])
-def test_records_in_an_object_are_read_one_by_one(text: str, around: str | None, indent: int | None) -> None:
+def test_records_in_an_object_are_read_one_by_one(text: str, surroundings: str | None, indent: int | None) -> None:
     """Exports of chats, answers of services, GeoJSON: a record is not all that is in the file."""
     records = [
-        {"id": n, "from": who, "text": f"the night tram {n} is late"} for n, who in enumerate(("Ann", "Боб", "甲"))
+        {"id": n, "from": sender, "text": f"the night tram {n} is late"}
+        for n, sender in enumerate(("Ann", "Боб", "甲"))
     ]
-    alone = text == "{0}"  # a corpus: fields have names that say what they are
+    is_corpus = text == "{0}"  # a corpus: fields have names that say what they are
     text = text.format(json.dumps(records, indent=indent, ensure_ascii=False))
     documents = sources("a.json", text)
-    if around is not None:
+    if surroundings is not None:
         first = documents.pop(0)
-        assert (first.text, first.record_id, "record" in first.metadata) == (around, None, False)
+        assert (first.text, first.record_id, "record" in first.metadata) == (surroundings, None, False)
         assert (first.lines[0].first, first.lines[0].last) == (1, text.count("\n") + 1)
-    shown = ["id: {id}\nfrom: {from}\ntext: {text}".format(**record) for record in records]
-    assert [document.text for document in documents] == ([record["text"] for record in records] if alone else shown)
+    whole_texts = ["id: {id}\nfrom: {from}\ntext: {text}".format(**record) for record in records]
+    assert [document.text for document in documents] == (
+        [record["text"] for record in records] if is_corpus else whole_texts
+    )
     assert [document.metadata["record"] for document in documents] == [1, 2, 3]
     assert [document.metadata["from"] for document in documents] == ["Ann", "Боб", "甲"]
     for document, record in zip(documents, records, strict=True):

@@ -495,7 +495,6 @@ def test_hit_has_one_relevance_for_any_number_of_hits_and_any_company(workspace:
 def test_confidence_is_the_highest_relevance(values: list[float | None]) -> None:
     hits = [Hit(Document(str(n), "x"), 0.0, "a", relevance=value) for n, value in enumerate(values)]
     assert NOTHING.of(hits) == tuple(hits)
-    assert NOTHING.confidence(hits) is None
     judgements = Judgements(
         {"a": Evaluation(0.5, 0.1)}, {hit.key: hit.relevance for hit in hits if hit.relevance is not None}
     )

@@ -165,13 +165,13 @@ class TestClosing:
     """A client that is closed while another thread or task connects leaves no connection open."""
 
     def test_in_another_thread(self) -> None:
-        began, closed = threading.Event(), threading.Event()
+        is_connecting, client_closed = threading.Event(), threading.Event()
 
         class Connections(httpcore.SyncBackend):
             def connect_tcp(self, *arguments: Any, **options: Any) -> httpcore.NetworkStream:
                 stream = super().connect_tcp(*arguments, **options)
-                began.set()
-                assert closed.wait(60)
+                is_connecting.set()
+                assert client_closed.wait(60)
                 return stream
 
         server, transport = SlowServer("connect"), BoundedTransport(None)
@@ -180,22 +180,22 @@ class TestClosing:
         client = httpx.Client(transport=transport, timeout=10)
         with ThreadPoolExecutor() as threads:
             call = threads.submit(client.get, server.url)
-            assert began.wait(60)
+            assert is_connecting.wait(60)
             client.close()
-            closed.set()
+            client_closed.set()
             with pytest.raises(httpx.ConnectError, match="closed while it connected"):
                 call.result()
         assert server.connections[0].recv(1) == b""
         server.close()
 
     def test_in_another_task(self) -> None:
-        began, closed = asyncio.Event(), asyncio.Event()
+        is_connecting, client_closed = asyncio.Event(), asyncio.Event()
 
         class Connections(httpcore.AnyIOBackend):
             async def connect_tcp(self, *arguments: Any, **options: Any) -> httpcore.AsyncNetworkStream:
                 stream = await super().connect_tcp(*arguments, **options)
-                began.set()
-                await closed.wait()
+                is_connecting.set()
+                await client_closed.wait()
                 return stream
 
         async def close_while_connecting() -> None:
@@ -204,9 +204,9 @@ class TestClosing:
             network._backend = Connections()
             client = httpx.AsyncClient(transport=transport, timeout=10)
             call = asyncio.create_task(client.get(server.url))
-            await began.wait()
+            await is_connecting.wait()
             await client.aclose()
-            closed.set()
+            client_closed.set()
             with pytest.raises(httpx.ConnectError, match="closed while it connected"):
                 await call
 

@@ -95,7 +95,7 @@ def json_file(path: str, text: str) -> Iterator[ParsedDocument | Problem]:
         text = _COMMA_BEFORE_END.sub(_blank, _JSON_COMMENT.sub(_blank, text))  # settings of programs have them
         value = _parse(text)
     records, lines = _Records(path, "json", unit="record"), (1, text.count("\n") + 1)
-    labels, position = _largest_part(text)
+    labels, position = _largest_member(text)
     items = reduce(getitem, labels, value)
     if _holds_records(items) and (not labels or len(items) > 1):
         if labels:
@@ -131,25 +131,25 @@ def _values(line: str) -> list[Any]:
     return values
 
 
-def _largest_part(text: str) -> tuple[list[str], int]:
+def _largest_member(text: str) -> tuple[list[str], int]:
     """Return the labels that lead to what fills more than half of a text in JSON, object within object, and its start.
 
-    No labels, and the start of the whole, unless that is a list.
+    No labels, and the start of the whole, where nothing fills so much.
     """
-    labels, whole = list[str](), _blank_end(text, 0)
-    position = whole
+    labels, beginning = list[str](), _blank_end(text, 0)
+    position = beginning
     while text[position] == "{" and len(labels) < _LEVELS:
-        parts = {label: (end - start, start) for label, start, end in _parts(text, position)}  # the last of a name
-        label = max(parts, key=parts.__getitem__, default="")
-        length, position = parts.get(label, (0, whole))
+        sizes = {label: (end - start, start) for label, start, end in _members(text, position)}  # the last of a name
+        label = max(sizes, key=sizes.__getitem__, default="")
+        length, position = sizes.get(label, (0, beginning))
         if 2 * length <= len(text):
-            return [], whole
+            return [], beginning
         labels.append(label)
     return labels, position
 
 
-def _parts(text: str, position: int) -> Iterator[tuple[str, int, int]]:
-    """Yield label, start and end of each part of the object or list that begins at a position."""
+def _members(text: str, position: int) -> Iterator[tuple[str, int, int]]:
+    """Yield label, start and end of each member of the object, or item of the list, that begins at a position."""
     closing, end = "}" if text[position] == "{" else "]", position
     while text[end] != closing and text[position := _blank_end(text, end + 1)] != closing:
         label = ""
@@ -163,10 +163,10 @@ def _parts(text: str, position: int) -> Iterator[tuple[str, int, int]]:
 
 def _item_lines(text: str, position: int) -> Iterator[tuple[int, int]]:
     """Yield the first and the last line of each item of the list that begins at a position."""
-    line, counted = 1, 0
-    for _, start, end in _parts(text, position):
-        first = line + text.count("\n", counted, start)
-        line, counted = first + text.count("\n", start, end), end
+    line, end_before = 1, 0
+    for _, start, end in _members(text, position):
+        first = line + text.count("\n", end_before, start)
+        line, end_before = first + text.count("\n", start, end), end
         yield first, line
 
 

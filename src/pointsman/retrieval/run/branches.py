@@ -485,4 +485,4 @@ def _span(name: str, answer: Results | None, error: Exception | None, millisecon
     lists = answer.pool.lists
     counts = ", ".join(f"{len(ranking)} by {source}" for source, ranking in lists.items())
     detail = f"{name}: {counts or 'nothing'}" if list(lists) != [name] else name
-    return Span("retrieve", detail, milliseconds, len(answer.pool), "; ".join(answer.degraded) or None, start)
+    return Span("retrieve", detail, milliseconds, answer.size, "; ".join(answer.degraded) or None, start)

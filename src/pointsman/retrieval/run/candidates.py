@@ -240,12 +240,13 @@ class Results:
         shared: whether a key stands for the same document in every branch, as with retrievers.
         degraded: what did not work as requested.
         scorable_lists: the lists that `score` knows.
+        size: the number of distinct candidates that came.
     """
 
-    __slots__ = ("degraded", "pool", "scorable_lists", "shared")
+    __slots__ = ("degraded", "pool", "scorable_lists", "shared", "size")
 
     def __init__(self, pool: Pool[Any], *, shared: bool = False, degraded: tuple[str, ...] = ()) -> None:
-        self.pool, self.shared, self.degraded = pool, shared, degraded
+        self.pool, self.shared, self.degraded, self.size = pool, shared, degraded, len(pool)
         self.scorable_lists: Collection[str] = ()
 
     def fetch(self, keys: Sequence[Any], list_positions: Sequence[Place]) -> list[Fetched]:

@@ -185,10 +185,9 @@ class Judgements:
             ]
         )
 
-    def confidence(self, hits: Sequence[Hit]) -> float | None:
-        """Return the highest relevance of hits that `of` returned; None if none has one, or no dataset was judged."""
-        if not self.datasets:
-            return None
+    @staticmethod
+    def confidence(hits: Sequence[Hit]) -> float | None:
+        """Return the highest relevance of hits that `of` returned; 0 if there are none, None if none has one."""
         return max((hit.relevance for hit in hits if hit.relevance is not None), default=None if hits else 0.0)
 
 

@@ -533,7 +533,7 @@ def limit_hits(ranked_hits: RankedHits) -> AnswerHits:
         decisions = (*decisions, decision)
     if refused is not None and refused.near_misses:
         refused = replace(refused, near_misses=judgements.of(refused.near_misses[: recipe.k]))
-    confidence = judgements.confidence(refused.near_misses if refused else hits)
+    confidence = judgements.confidence(refused.near_misses if refused else hits) if judgements.datasets else None
     if recipe.min_relevance is not None and refused is None:
         from pointsman.retrieval.stages.answer_limits import relevant_enough
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import ssl
 
 _SCHEMES: Final = ("http", "https", "socks5", "socks5h")
-_CLOSED: Final = "the client was closed while it connected"
+_CLOSED_MEANWHILE: Final = "the client was closed while it connected"
 _PIECE: Final = 65_536  # bytes sent at once: each write has its own limit, so a long one is several
 
 
@@ -155,7 +155,7 @@ class _Network(httpcore.NetworkBackend):
                 continue
             if self.is_closed:  # the pool closes what it knows; this one would stay open
                 stream.close()
-                raise httpcore.ConnectError(_CLOSED)
+                raise httpcore.ConnectError(_CLOSED_MEANWHILE)
             return _Stream(stream)
         raise httpcore.ConnectError(f"{host} has no address")
 
@@ -227,7 +227,7 @@ class _AsyncNetwork(httpcore.AsyncNetworkBackend):
         stream = await self._backend.connect_tcp(host, port, limit, local_address, socket_options)
         if self.is_closed:
             await stream.aclose()
-            raise httpcore.ConnectError(_CLOSED)
+            raise httpcore.ConnectError(_CLOSED_MEANWHILE)
         return _AsyncStream(stream)
 
     async def sleep(self, seconds: float) -> None:
