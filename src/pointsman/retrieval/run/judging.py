@@ -188,7 +188,7 @@ class Judgements:
     @staticmethod
     def confidence(hits: Sequence[Hit]) -> float | None:
         """Return the highest relevance of hits that `of` returned; 0 if there are none, None if none has one."""
-        return max((hit.relevance for hit in hits if hit.relevance is not None), default=None if hits else 0.0)
+        return max([hit.relevance for hit in hits if hit.relevance is not None], default=None if hits else 0.0)
 
 
 NOTHING = Judgements({}, {})
