@@ -61,7 +61,16 @@ AREAS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "receipts": (("receipts.py", "replaying.py"), ("replay", "history")),
     "access": (
         ("access/*.py", "permissions.py", "signature.py"),
-        ("columns", "issuer_keys", "server_keys", "rights", "views_http", "views_postgres"),
+        (
+            "columns",
+            "issuer_keys",
+            "server_keys",
+            "rights",
+            "services",
+            "server_limits",
+            "views_http",
+            "views_postgres",
+        ),
     ),
 }
 """The names of an area's files, wherever they are, and its tests, those first that are likely to notice."""
@@ -77,6 +86,21 @@ EQUIVALENT: Final[Mapping[str, str]] = {
         "fusion.py: _sum_of_contributions: scores = [«1 / rank for rank in _ranks(1, keys)] if raw is None else raw: "
         "1 -> 2"
     ): "a list's scores are normalised, so a factor means nothing",
+    "receipts.py: _state: sequence = -«1 if statistics is None else statistics.sequence: 1 -> 2": (
+        "all that is asked of it is whether it is below 0"
+    ),
+    (
+        "words_file.py: are_words_due: and changed_since(stored_sequence if «stored_sequence < sequence else 0, "
+        "least_count) >= least_count: stored_sequence < sequence -> (stored_sequence <= sequence)"
+    ): "two equal numbers are both 0 here",
+    "issuer_keys.py: IssuerKeys.__init__: self._is_fetching = «False: False -> True": (
+        "no keys have been fetched yet, so that they are needed now either way"
+    ),
+    (
+        "keyword_state.py: KeywordState.weight: weight = self.idfs([term])[0] / idf(self.counted, frequency) if "
+        "«frequency and self.learn(term) else 1.0: frequency and self.learn(term) -> "
+        "(frequency or self.learn(term))"
+    ): "counting the term learns it, and one that no living document has scores nothing",
 }
 """Mutants that mean the same as the code, and why: file, function, line, what was there and what is there now."""
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointsman.retrieval.fusion import METHODS, calibrated_sum, fuse, reciprocal_rank
+from pointsman.retrieval.fusion import METHODS, CosineSpread, calibrated_sum, fuse, reciprocal_rank, share_by
 from pointsman.tools.errors import InputError, UnknownNameError
 
 Lists = list[list[tuple[str, float | None]]]
@@ -251,3 +251,22 @@ def test_calibrated_sum_refuses_what_it_cannot_use(change: dict[str, Any], messa
 def test_fusion_needs_no_numpy() -> None:
     code = "import sys, pointsman.retrieval.fusion; sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("method", ["rrf", "min_max"])
+@pytest.mark.parametrize("weights", [{}, {"bm25": 2.0}])
+def test_what_lists_add_to_a_score_makes_it_up(method: str, weights: dict[str, float]) -> None:
+    lists = {"bm25": [("a", 4.0), ("b", 2.0), ("c", 0.0)], "vector": [("b", 0.9), ("c", 0.8), ("a", 0.1)]}
+    totals = dict(fuse(list(lists.values()), method, [weights.get(name, 1.0) for name in lists]))
+    share = share_by(method, lists, weights)
+    keys = list(totals)
+    ranks = {name: [[key for key, _ in ranking].index(key) + 1 for key in keys] for name, ranking in lists.items()}
+    added = [[value or 0.0 for value in share(name, keys, ranks[name])] for name in lists]
+    assert [sum(values) for values in zip(*added, strict=True)] == pytest.approx(list(totals.values()))
+
+
+def test_a_spread_shared_by_embedders_without_any_is_one() -> None:
+    assert CosineSpread.shared([CosineSpread(0.2, 0.0), None, CosineSpread(0.4, 0.0)]) == CosineSpread(
+        pytest.approx(0.3), 1.0
+    )
+    assert CosineSpread.shared([None]) is None

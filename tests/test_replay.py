@@ -15,7 +15,13 @@ import pointsman
 from command_kit import run_command
 from pointsman.retrieval.plan import vocabulary
 from pointsman.retrieval.plan.transform import spelling_corrector as spelling
-from pointsman.retrieval.receipts import Receipt, SourceState, digest_of_answer, version_with_build
+from pointsman.retrieval.receipts import (
+    Receipt,
+    SourceState,
+    digest_of_answer,
+    digest_of_reaching,
+    version_with_build,
+)
 from pointsman.tools.errors import InputError, NotHeldError
 from pointsman.tools.version import __version__
 from pointsman.values.settings import Settings
@@ -411,3 +417,18 @@ def test_versions_are_a_time_or_off(address: str) -> None:
         dataset.add([{"id": "a", "text": "one"}])
         assert workspace.status("notes")["kept_days"] == 1
         assert workspace.dataset("notes").kept_days == 1
+
+
+def test_a_receipt_knows_which_models_were_named() -> None:
+    digests = [
+        digest_of_reaching(Settings(**named))
+        for named in (
+            {},
+            {"llm_base_url": "http://a"},
+            {"llm_base_url": "http://b"},
+            {"workspace": "elsewhere"},
+            {"bm25_k1": 2.0},
+        )
+    ]
+    assert (digests[0], digests[3], digests[4]) == ("", "", "")
+    assert len({*digests[:3]}) == 3

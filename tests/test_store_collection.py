@@ -652,6 +652,27 @@ def test_dataset_opened_when_it_could_only_be_read_is_opened_again_to_write(
     store.close()
 
 
+@pytest.mark.parametrize("message", ["An IO error occurred: '(os error 5)'", "a thread of the writer died"])
+def test_a_keyword_index_that_cannot_be_written_is_named_and_written_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, message: str
+) -> None:
+    """What tantivy raises where the disk fails, which no disk here does."""
+
+    def fail(*arguments: Any) -> None:
+        raise ValueError(message)
+
+    store = opened(tmp_path)
+    add(store, corpus(3))
+    with monkeypatch.context() as patch:
+        patch.setattr(keyword_index.KeywordIndex, "_apply", fail)
+        with pytest.raises(StoreError, match=r"dataset.*the documents are stored; the index will be updated"):
+            add(store, corpus(5)[3:])
+    assert len(store.truth) == 5
+    add(store, corpus(6)[5:])
+    sound(store)
+    store.close()
+
+
 def test_dataset_that_can_still_only_be_read_says_so_again_and_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,14 @@ def test_a_digest_of_an_answer_is_that_of_versions_without_odds(monkeypatch: pyt
     for answer in (answer_of(0.9, 0.2), answer_of(refused=Refusal("why", hit, near_misses=(hit,)))):
         assert '"relevance": 0.9' in receipts.digest_of_answer(answer)
         assert "odds" not in receipts.digest_of_answer(answer)
+
+
+def test_a_digest_of_an_answer_is_the_same_in_whatever_order_fields_stand() -> None:
+    answers = [
+        replace(answer_of(), hits=(Hit(Document("1", LEAVE, dict(fields)), 1.0, "d"),))
+        for fields in ([("year", 2020), ("team", "hr")], [("team", "hr"), ("year", 2020)])
+    ]
+    assert receipts.digest_of_answer(answers[0]) == receipts.digest_of_answer(answers[1])
 
 
 def test_a_refusal_is_a_verdict() -> None:

@@ -692,6 +692,30 @@ class TestBestCosines:
         assert np.isnan(groups.in_view(["group:1"]).store.best_cosines(questions)).tolist() == [False, True]
 
 
+def test_a_day_in_a_view_shows_what_both_show(workspace: Workspace) -> None:
+    dataset = workspace.dataset("notes")
+    dataset.add(
+        [
+            Document("old", "timetable of the first years", {"valid_from": "2019-01-01", "valid_to": "2020-12-31"}),
+            Document("new", "timetable of the next years", {"valid_from": "2021-01-01"}),
+        ],
+        access=["group:rail"],
+    )
+    seen_by_rail = dataset.in_view(["group:rail"]).store
+    for day, ids_of_day in (("2020-06-01", {"old"}), ("2022-06-01", {"new"}), ("2018-06-01", set())):
+        store = seen_by_rail.in_view(View.of_day(day), lambda _: {})
+        assert {document.id for document in store.page(limit=50).documents} == {
+            *(f"rail-{number}" for number in range(5)), "all", "denied", *ids_of_day
+        }  # fmt: skip
+
+
+def test_a_view_without_vectors_has_a_table_of_none(tmp_path: Path) -> None:
+    with Workspace(tmp_path / "work", embedder=HashingEmbedder()) as workspace:
+        words = workspace.dataset("words", indexing_technique="keyword")
+        words.add([Document("a", "signal", {ACCESS: {"allow": ["group:rail"]}})])
+        assert words.in_view(["group:rail"]).store.vectors().shape == (0, 0)
+
+
 def test_what_is_counted_of_a_view_is_bounded(workspace: Workspace) -> None:
     collection = collection_of(workspace.dataset("notes"))
     keys = collection.permissions.visible(View.of(["group:rail"])).keys

@@ -177,6 +177,18 @@ def test_one_list_keeps_its_scores_and_beside_others_is_fused_with_them(
     together = search(RetrievalWorkflow(strategy=strategy), "rail lamp", [datasets[0], foreign], 60)
     assert "x" in ids(together.hits)
     assert [hit.id for hit in together if hit.dataset == "rails"][:5] == ids(alone.hits)
+    shares = {step.source: step.normalised for hit in together if hit.id == "x" for step in hit.provenance}
+    assert shares["fixed"] == pytest.approx(1 / 61)
+    assert {step.normalised for hit in together for step in hit.provenance if step.source == strategy} == {None}
+
+
+def test_a_store_that_answers_too_few_queries_has_failed(
+    datasets: tuple[Dataset, Dataset], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(datasets[0].store, "search", lambda store_queries: [], raising=True)
+    context = search(RetrievalWorkflow(), "rail lamp", datasets, 5)
+    assert {hit.dataset for hit in context} == {"lamps"}
+    assert any(note.startswith("rails: ValueError") for note in context.degraded)
 
 
 def test_nothing_to_search() -> None:
