@@ -87,7 +87,7 @@ class _PdfReader:
                 )
                 break
             pages.append(self._lines(number))
-        blocks = _blocks(without_running_lines(pages, are_slides=2 * self._wide_pages > len(pages)))
+        blocks = list(_blocks(without_running_lines(pages, are_slides=2 * self._wide_pages > len(pages))))
         problems = [*self._problems(), *self._attachments()]
         if not any(block.text for block in blocks):
             raise InputError(f"PDF without text; {'; '.join(problems) or 'its pages are empty'}")
@@ -257,19 +257,17 @@ def _covered_share(page: PdfPage) -> float:
     return float(covered_area / max(width * height, 1))
 
 
-def _blocks(pages: Iterable[tuple[list[str], list[str]]]) -> list[Block]:
-    """Return the text of pages, of which are given their own lines and the running ones, which part few sentences."""
+def _blocks(pages: Iterable[tuple[list[str], list[str]]]) -> Iterator[Block]:
+    """Yield the text of pages, of which are given their own lines and the running ones, which part few sentences."""
     texts = [
         (_flowing_text(lines), "\n".join(_flowing_text([line]) for line in kept_lines)) for lines, kept_lines in pages
     ]
     joints = [False, *(_runs_on(first[0], second[0]) for first, second in pairwise(texts)), False]
-    blocks: list[Block] = []
     for number, (text, kept_text) in enumerate(texts, start=1):
         are_above = not joints[number - 1] or joints[number]
-        runs_on = joints[number - 1] and not (kept_text and are_above)
         parts = (kept_text, text) if are_above else (text, kept_text)
-        blocks.append(Block(0, "\n".join(filter(None, parts)), page=number, runs_on=runs_on))
-    return blocks
+        runs_on = joints[number - 1] and not (kept_text and are_above)
+        yield Block(0, "\n".join(filter(None, parts)), page=number, runs_on=runs_on)
 
 
 def _flowing_text(lines: list[str]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from itertools import accumulate, groupby, islice, pairwise, takewhile
+from itertools import accumulate, groupby, islice, pairwise
 from math import inf
 from statistics import median, median_low
 from typing import TYPE_CHECKING, NamedTuple
@@ -37,7 +37,6 @@ CELL_END = "\x1f"
 _FEWEST_PAGES = 3  # on which a running line stands
 _MOST_RUNNING = 4  # lines at either end of a page
 _APART = 1.3  # of the usual gap between lines, and half their height more: so far from the text is a running line
-_LEAST_HEIGHT = 6.0  # of a line, in points; in some fonts that are not embedded, letters have none
 _LARGE = 1.3  # of the usual height of lines: what is higher is a title
 _SIGN = r"[-–—·•|/]"
 _PAGE_NUMBER = re.compile(
@@ -97,18 +96,17 @@ def page_lines(page: PdfTextPage, added: Sequence[Piece] = (), *, is_upright: bo
 
 def _placed_lines(page: PdfTextPage, text: str, chars: list[str], rows: Rows) -> Iterator[Piece]:
     """Yield the lines of a text, whose characters may be others now, with their boxes if the page has rows."""
-    spans = [line.span(1) for line in _LINE.finditer(text)]
-    words = [text[start:end].strip() for start, end in spans]
-    unused_rows = iter(rows if len(rows) == sum(map(bool, words)) else ())
-    for (start, end), line in zip(spans, words, strict=True):
-        box = Piece(0, 0, 0, 0)
-        if rows and line and (row := next(unused_rows, None)):
+    lines = [(line.start(), line[1]) for line in _LINE.finditer(text)]
+    own_rows = iter(rows if len(rows) == sum(bool(line.strip()) for _, line in lines) else ())
+    for start, line in lines:
+        box, words = Piece(0, 0, 0, 0), line.strip()
+        if rows and words and (row := next(own_rows, None)):
             box = row[0]
-        elif rows and line:
-            index = text.index(line, start)
-            first, last = page.get_charbox(index), page.get_charbox(index + len(line) - 1)
+        elif rows and words:
+            index = text.index(words, start)
+            first, last = page.get_charbox(index), page.get_charbox(index + len(words) - 1)
             box = Piece(first[0], min(first[1], last[1]), last[2], max(first[3], last[3]))
-        yield box._replace(text="".join(chars[start:end]))
+        yield box._replace(text="".join(chars[start : start + len(line)]))
 
 
 def _missing_spaces(page: PdfTextPage, text: str) -> Iterator[int]:
@@ -356,31 +354,22 @@ def without_running_lines(
     sign or after a word for pages is a page number, not one like that of an invoice.
     """
     repeated_texts = list(_repeated_lines(pages))
-    reaches: tuple[list[float], list[float]] = ([], [])
-    margin_lines: list[tuple[str, int, float]] = []
-    totals: Counter[str] = Counter()
-    for lines, texts in zip(pages, repeated_texts, strict=True):
-        margins = list(_margins(lines, texts))
-        totals.update({*texts.values()} if margins else ())
-        for end, margin, reach in margins[are_slides:]:
-            reaches[end].append(reach)
-            margin_lines += [(texts[index], end, line_reach) for index, line_reach in margin]
-    reaches[0].sort()
-    reaches[1].sort()
+    margins = [list(_margins(lines, texts)) for lines, texts in zip(pages, repeated_texts, strict=True)]
+    totals = Counter(text for texts in repeated_texts for text in texts.values())
+    reaches = [sorted(reach for ends in margins for _, reach in ends[end : end + 1]) for end in (0, 1)]
     votes = Counter(
-        text
-        for text, end, reach in margin_lines
-        if len(reaches[end]) - bisect_left(reaches[end], reach - 2) < totals[text]
+        texts[index]
+        for texts, ends in zip(repeated_texts, margins, strict=True)
+        for (margin, _), end_reaches in [*zip(ends, reaches, strict=False)][are_slides:]
+        for index, reach in margin
+        if len(end_reaches) - bisect_left(end_reaches, reach - 2) < totals[texts[index]]
     )
     running_texts = {text for text, count in votes.items() if 2 * count > totals[text]}
-    kept_texts: set[str] = set()
-    for lines, texts in zip(pages, repeated_texts, strict=True):
+    first_pages: dict[str, int] = {}
+    for number, (lines, texts) in enumerate(zip(pages, repeated_texts, strict=True)):
         running_lines = {index: text for index, text in sorted(texts.items()) if text in running_texts}
-        kept_lines = []
-        for index, text in running_lines.items():
-            if any(map(str.isalpha, text)) and text not in kept_texts:
-                kept_texts.add(text)
-                kept_lines.append(lines[index].text)
+        firsts = (index for index, text in running_lines.items() if first_pages.setdefault(text, number) == number)
+        kept_lines = [lines[index].text for index in firsts if any(map(str.isalpha, running_lines[index]))]
         yield [line.text for index, line in enumerate(lines) if index not in running_lines], kept_lines
 
 
@@ -390,7 +379,8 @@ def _repeated_lines(pages: Sequence[Sequence[Piece]]) -> Iterator[dict[int, str]
     for number, lines in enumerate(pages):
         order = _from_above(lines)
         ends = sorted({*order[:_MOST_RUNNING], *order[-_MOST_RUNNING:]})
-        signs.append([(index, sign) for index in ends for sign in _signs(lines[index], number)])
+        short_ends = [index for index in ends if len(lines[index].text) <= LONGEST_HEADING]
+        signs.append([(index, sign) for index in short_ends for sign in _signs(lines[index], number)])
     counts = Counter(sign for page_signs in signs for sign in {sign for _, sign in page_signs})
     for page_signs in signs:
         yield {
@@ -408,38 +398,34 @@ def _from_above(lines: Sequence[Piece]) -> list[int]:
 def _signs(line: Piece, page: int) -> Iterator[tuple[str, int, int]]:
     """Yield by what a line is known on other pages: its text without a page number, how far that is on, its height."""
     text, height = re.sub(" +", " ", line.text.strip()), round(line.bottom / 4)
-    if len(text) > LONGEST_HEADING:
-        return
     yield text, 0, height
     for match in islice(_PAGE_NUMBER.finditer(text), _MOST_RUNNING):
         start, end = match.span(match.lastindex or 0)
         yield f"{text[:start]}{text[end:]}", int(text[start:end]) - page, height
 
 
-def _margins(
-    lines: Sequence[Piece], repeated_lines: Collection[int]
-) -> Iterator[tuple[int, list[tuple[int, float]], float]]:
+def _margins(lines: Sequence[Piece], repeats: Collection[int]) -> Iterator[tuple[list[tuple[int, float]], float]]:
     """Yield of both ends of a page which repeated lines stand apart from its text, and how far up or down they reach.
 
     After them comes how far the text reaches. Of a page without other text nothing is known.
     """
     order = _from_above(lines)
-    text_lines = [lines[index] for index in order if index not in repeated_lines]
+    text_lines = [lines[index] for index in order if index not in repeats]
     if not text_lines:
         return
     heights = sorted(line.top - line.bottom for line in text_lines)
-    height = max(heights[3 * len(heights) // 4], _LEAST_HEIGHT)  # letters without descenders are lower
+    # Lines without descenders are lower, and letters of some fonts that are not embedded have no height.
+    height = max(heights[3 * len(heights) // 4], 6.0)
     gaps = [gap for first, second in pairwise(text_lines) if (gap := first.bottom - second.top) > 0]
     usual_gap = min(median_low(gaps or heights), 2 * height)
-    low_lines = {index for index in repeated_lines if lines[index].top - lines[index].bottom <= _LARGE * height}
+    low_lines = {index for index in repeats if lines[index].top - lines[index].bottom <= _LARGE * height}
     for end, places in enumerate((order, order[::-1])):
         outermost = [lines[index] for index in places[: 2 * _MOST_RUNNING]]
         gaps = [max(first.bottom, second.bottom) - min(first.top, second.top) for first, second in pairwise(outermost)]
         rows = [gap if CELL_END in line.text else 0 for line, gap in zip(outermost, [*gaps[1:], 0], strict=False)]
         are_apart = [gap > _APART * max(usual_gap, row) + height / 2 for gap, row in zip(gaps, rows, strict=False)]
         reaches = [-line.bottom if end else line.top for line in outermost]
-        margin = [*takewhile(lambda line: line[0] in low_lines, zip(places, reaches[: len(gaps)], strict=False))]
-        while margin and not are_apart[len(margin) - 1]:
-            margin.pop()
-        text_start = next((index for index in range(len(margin), len(gaps)) if not are_apart[index]), len(gaps))
-        yield end, margin, reaches[text_start]
+        sizes = (size for size in range(len(outermost)) if not size or are_apart[size - 1])
+        size = max(size for size in sizes if low_lines >= {*places[:size]})
+        text_start = next((index for index in range(size, len(gaps)) if not are_apart[index]), len(gaps))
+        yield [*zip(places[:size], reaches, strict=False)], reaches[text_start]
