@@ -83,7 +83,7 @@ def picture(path: str, data: bytes, *, images: bool = False) -> Iterator[ParsedD
     Raises:
         InputError: The picture has no words, no engine is installed, or the data are not a picture.
     """
-    image = open_picture(data)
+    image = open_image(data, LONGEST_SIDE, INSTALL)  # of a size that the engines accept
     words, reason = read_words(image) if any_engine() or not images else (PictureWords(), None)
     if not words.text and not images:
         raise InputError(reason or "a picture without words")
@@ -94,15 +94,6 @@ def picture(path: str, data: bytes, *, images: bool = False) -> Iterator[ParsedD
         image.thumbnail((_EMBEDDED_SIDE, _EMBEDDED_SIDE))
         source = replace(source, image=as_jpeg(image))
     yield source
-
-
-def open_picture(data: bytes) -> Image:
-    """Open a picture as `open_image` does, of a size that the engines accept.
-
-    Raises:
-        InputError: It is damaged or too large, or Pillow is not installed.
-    """
-    return open_image(data, LONGEST_SIDE, INSTALL)
 
 
 def read_words(image: Image) -> tuple[PictureWords, str | None]:

@@ -559,7 +559,7 @@ def _readable(value: Any) -> str:
             waiting.pop()
         elif isinstance(item, dict):
             waiting.append(_labels(item, label))
-        elif isinstance(item, list) and not all(map(_is_scalar, item)):
+        elif isinstance(item, list) and any(isinstance(value, list | dict) for value in item):
             waiting.append(zip(repeat(label), item))
         elif text := _scalars(item):
             name, length = (label[1], label[2]) if label else ("", 0)
@@ -586,10 +586,6 @@ def _path(label: Label | None) -> str:
         names.append(label[1])
         label = label[0]
     return " › ".join(reversed(names))
-
-
-def _is_scalar(value: Any) -> bool:
-    return value is None or isinstance(value, str | int | float)
 
 
 def _scalars(item: Any) -> str:

@@ -28,16 +28,12 @@ _SMALL_PART = 1 << 20  # bytes
 _STRICT = re.compile(
     rb"http://purl\.oclc\.org/ooxml/(officeDocument|(?:wordprocessing|spreadsheet|presentation|drawing)ml)/"
 )
+_TRANSITIONAL = rb"http://schemas.openxmlformats.org/\1/2006/"  # the usual form of these namespaces
 _RELATIONS = "{http://schemas.openxmlformats.org/package/2006/relationships}"
 _MAIN_PARTS = ("word/document.xml", "xl/workbook.xml", "ppt/presentation.xml")
 _WORD_2003 = "http://schemas.microsoft.com/office/word/2003/wordml"
 _FLAT = "{http://schemas.microsoft.com/office/2006/xmlPackage}"
 _DC_TITLE = "{http://purl.org/dc/elements/1.1/}title"
-
-
-def _transitional(name: re.Match[bytes]) -> bytes:
-    """Return the usual form of a namespace of strict Office documents."""
-    return b"http://schemas.openxmlformats.org/" + name[1] + b"/2006/"
 
 
 class Archive:
@@ -75,7 +71,7 @@ class Archive:
                 if name in _MAIN_PARTS:
                     self._is_strict = _STRICT.search(stream.read(4000)) is not None
                     stream.seek(0)
-                yield io.BytesIO(_STRICT.sub(_transitional, stream.read())) if self._is_strict else stream
+                yield io.BytesIO(_STRICT.sub(_TRANSITIONAL, stream.read())) if self._is_strict else stream
         except KeyError as error:
             raise InputError(f"damaged {self._description}: it has no {name}") from error
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
