@@ -34,7 +34,11 @@ def text_of_file(name: str, data: str | bytes) -> str:
         ("<select><option>пар<option>дизель</select>", "пар дизель"),
         ("<input value=Клин><input type=hidden value=x><input type=submit value=Найти>", "Клин Найти"),
         ("<ol start=3><li>a<li><p>b</p><ol><li>c</ol><li value=9>d</ol>", "3. a\n\n4. b\n\n1. c\n\n9. d"),
-        ("<ol type=a><li>x</ol><ul><li>y</ul>", "x\n\ny"),
+        ("<ol type=a><li>x</ol><ul><li>y</ul>", "a. x\n\ny"),
+        ("<ol type=A start=26><li>Клин<li>Тверь</ol>", "Z. Клин\n\nТверь"),
+        ("<ol type=I><li>道岔<li value=4>信号<ol type=i><li>灯</ol></ol>", "I. 道岔\n\nIV. 信号\n\ni. 灯"),
+        ("<ol reversed><li>c<li>b<ul><li>x</ul><li>a</ol>", "3. c\n\n2. b\n\nx\n\n1. a"),
+        ("<ol type=a start=0><li>a<li>b</ol>", "0. a\n\na. b"),
         ("<article>Text<footer>von Anna</footer></article><footer>Impressum</footer>", "Text\n\nvon Anna"),
     ],
 )
@@ -460,12 +464,39 @@ def test_substitutions_and_pictures_of_restructured_text() -> None:
             ),
             "Скидка До мая. есть, сбоку на LaTeX и TeX.\n\nЦена  |  5 \n\nвсего 20",
         ),
+        ("a.tex", "\\begin{tabular}[t]{*{2}{l}}\n{\\bf Цена} & 5\n\\end{tabular}", "Цена  |  5"),
+        ("a.tex", "\\begin{tabularx}{.9\\textwidth}{@{}l*{3}{p{2cm}|}}\n道岔 & 5\n\\end{tabularx}", "道岔  |  5"),
+        ("a.tex", "\\begin{longtable}{>{\\raggedright}p{3cm}l}\nName & 5\n\\end{longtable}", "Name  |  5"),
+        ("a.tex", "\\begin{tabular}{l}{Name} & 5\n\\end{tabular}", "Name  |  5"),
         ("a.vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\nСлова", "Слова"),
         (
             "a.xml",
             "<?xml version='1.0'?><a><b c='1'>x &amp; y</b><d>Текст <i>с</i> тегами</d></a>",
             "c: 1\nb: x & y\n\nТекст с тегами",
         ),
+        (
+            "a.xml",
+            (
+                "<rss><channel><title>Поезда</title><item><title>道岔</title><description>"
+                "&lt;p&gt;Вход &amp;lt; 5&lt;br/&gt;и &lt;b&gt;выход&lt;/b&gt;&lt;/p&gt;</description></item>"
+                "<item><description>2 &lt; 3</description></item></channel></rss>"
+            ),
+            "Поезда\n\n道岔\n\ndescription: Вход < 5 и выход\n\ndescription: 2 < 3",
+        ),
+        (
+            "a.xml",
+            (
+                "<feed xmlns='http://www.w3.org/2005/Atom'><entry><content type='html'><![CDATA[<h1>票价</h1>"
+                "<p>5</p>]]></content></entry></feed>"
+            ),
+            "type: html\ncontent: 票价 5",
+        ),
+        (
+            "a.xml",
+            "<posts><row Body='&lt;p&gt;如何 &lt;b&gt;git&lt;/b&gt;&lt;/p&gt;'/></posts>",
+            "Body: 如何 git",
+        ),
+        ("a.xml", "<a><b>vector&lt;int&gt; a &lt; b</b></a>", "b: vector<int> a < b"),
         ("a.xml", "<a>not closed", "<a>not closed"),
         (
             "a.fb2",

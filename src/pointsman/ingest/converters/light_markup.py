@@ -52,6 +52,7 @@ _TEX_ACCENTS = dict(
     )
 )
 _TEX_GROUP = r"\{[^{}]{0,1000}\}"
+_TEX_COLUMNS = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]{0,100}+\}){0,100}+\}){0,200}+\}"
 _TEX_OPTION = r"\[[^\[\]]{0,500}\]"
 _TEX_NAMES_SILENT = (
     "documentclass|usepackage|include|input|includegraphics|label|ref|eqref|pageref|autoref|cref|cite[a-z]*|index|"
@@ -60,7 +61,7 @@ _TEX_NAMES_SILENT = (
 )
 _TEX_DEFINITIONS = "newcommand|renewcommand|providecommand|newenvironment|renewenvironment|def"
 _TEX_SILENT = re.compile(
-    rf"\\begin\{{(?:tabular.?|array|longtable)\}}(?:\{{[^{{}}]{{0,200}}\}}){{1,2}}|"
+    rf"\\begin\{{(?:tabular[*xy]\}}{_TEX_COLUMNS}|(?:tabular|array|longtable)\}})(?:\[\w?\])?{_TEX_COLUMNS}|"
     rf"\\multi(?:column|row)(?:\{{[^{{}}]{{0,200}}\}}){{2}}|"
     rf"\\(?:{_TEX_NAMES_SILENT})(?![A-Za-z])\*?(?:[ ]?{_TEX_OPTION})*(?:{_TEX_GROUP})?(?:\[[!htbpH]{{1,6}}\])?|"
     rf"\\(?:{_TEX_DEFINITIONS})(?![A-Za-z])\*?[ ]?"

@@ -1,4 +1,4 @@
-"""Running text, formulas in MathML and tables of documents made of XML or HTML, as blocks."""
+"""Running text, numbers of lists, formulas in MathML and tables of documents made of XML or HTML, as blocks."""
 
 from __future__ import annotations
 
@@ -81,6 +81,43 @@ def read_formulas(root: _Element) -> None:
             copy.tag, copy.text = "template", ""  # which is skipped
         formula.text = mathml_text(formula)
         del formula[:]
+
+
+_ROMAN = ((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl"), (10, "x"),
+          (9, "ix"), (5, "v"), (4, "iv"), (1, "i"))  # fmt: skip
+_LETTERS = {"Letter": "abcdefghijklmnopqrstuvwxyz", "russian": "абвгдежзиклмнопрстуфхцчшщэюя"}  # without й, ё, ъ, ы, ь
+FORMS = {
+    "": "none", "1": "decimal", "a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman",
+    "а": "russianLower", "А": "russianUpper", "一": "chineseCounting", "①": "decimalEnclosedCircle",
+}  # fmt: skip
+"""The names that Word has for the forms of numbers, by the first ones of these as OpenDocument and HTML write them."""
+_CHINESE_DIGITS, _CHINESE_UNITS = "零一二三四五六七八九", ("", "十", "百", "千", "万")
+_CHINESE = re.compile("(?:chinese|japanese|taiwanese)Counting|ideographDigital")
+
+
+def list_number(number: int, form: str) -> str:
+    """Write a number as a list does: in digits, letters, Roman or Chinese numerals, by the names that Word has.
+
+    >>> [list_number(28, form) for form in ("decimal", "upperLetter", "lowerRoman", "russianLower", "chineseCounting")]
+    ['28', 'BB', 'xxviii', 'я', '二十八']
+    """
+    text = str(number)
+    letters = next((letters for name, letters in _LETTERS.items() if name in form), "")
+    if letters and number > 0:
+        text = letters[(number - 1) % len(letters)] * min((number - 1) // len(letters) + 1, 9)
+    elif form.endswith("Roman") and 0 < number < 4000:
+        text, remainder = "", number
+        for value, numeral in _ROMAN:
+            text += numeral * (remainder // value)
+            remainder %= value
+    elif _CHINESE.match(form) and 0 < number < 100_000:
+        pairs = zip(text, _CHINESE_UNITS[: len(text)][::-1], strict=True)
+        numerals = "".join(_CHINESE_DIGITS[int(digit)] + (unit if digit != "0" else "") for digit, unit in pairs)
+        text = re.sub("零+", "零", numerals).rstrip("零")
+        text = text.removeprefix("一") if 10 <= number < 20 else text
+    elif "EnclosedCircle" in form and 0 < number <= 20:
+        text = chr(ord("①") + number - 1)
+    return text.upper() if "pper" in form else text
 
 
 class Paragraphs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from pointsman.ingest.converters.paragraphs import Paragraphs, read_formulas, superscript_mark
+from pointsman.ingest.converters.paragraphs import FORMS, Paragraphs, list_number, read_formulas, superscript_mark
 from pointsman.ingest.source_text import TOO_DEEP, Block, ParsedDocument, join_wrapped, outline, stated_title
 from pointsman.tools.errors import InputError
 
@@ -98,7 +98,7 @@ class _Collector:
         self._buffer: list[str] = []
         self._in_heading = False
         self._number = ""  # of the item of a list that begins, until its text is there
-        self._next_numbers: list[int | None] = []  # of open lists, None in one without numbers
+        self._lists: list[tuple[int, int, str]] = []  # the next number of open lists, its step and its form, if any
 
     def read(self, root: _Element) -> None:
         """Collect the text of an element, and end the last block."""
@@ -122,11 +122,15 @@ class _Collector:
             self._line = max(_line_of(element), self._line)
         self._in_heading = self._in_heading or tag in _HEADINGS
         if tag in ("ol", "ul"):
-            is_counted = tag == "ol" and element.get("type", "1") == "1"
-            self._next_numbers.append(_whole_number(element.get("start"), 1) if is_counted else None)
-        elif tag == "li" and self._next_numbers and (number := self._next_numbers[-1]) is not None:
+            step, form = -1 if "reversed" in element.attrib else 1, FORMS.get(element.get("type", "1"), "decimal")
+            first = 1 if step > 0 else sum(1 for _ in element.iterchildren("li"))
+            self._lists.append((_whole_number(element.get("start"), first), step, form if tag == "ol" else ""))
+        elif tag == "li" and self._lists and self._lists[-1][2]:
+            number, step, form = self._lists[-1]
             number = _whole_number(element.get("value"), number)
-            self._number, self._next_numbers[-1] = f"{number}. ", number + 1
+            is_known = number <= 26 or not form.endswith("Letter")  # after z, browsers go on in another way than Word
+            self._number = f"{list_number(number, form)}. " if is_known else ""
+            self._lists[-1] = number + step, step, form
         self._buffer.append(_BREAK if tag == "br" else "  " if tag in _SPACED else "")
         if tag == "sup":
             self._buffer.append(superscript_mark("".join(self._buffer[-9:]), next(map(str, element.itertext()), "")))
@@ -140,7 +144,7 @@ class _Collector:
         elif tag in _BLOCKS and not self._in_heading:
             self._flush(verbatim=tag == "pre")
         if tag in ("ol", "ul"):
-            self._next_numbers.pop()
+            self._lists.pop()
         elif tag == "li":
             self._number = ""
         self._buffer.append("  " if tag in _SPACED else "")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from pointsman.ingest.converters import office
 from pointsman.ingest.converters.paragraphs import read_formulas
+from pointsman.ingest.converters.web_page import html_blocks
 from pointsman.ingest.source_text import Block, Lines, ParsedDocument, Section, outline, stem
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ _PROSE = frozenset({"p", "para", "simpara", "subtitle", "text-author", "title"})
 _SKIPPED = frozenset({"binary", "script", "style", "stylesheet"})
 _BOOKS = ("{http://www.gribuser.ru/xml/fictionbook/", "{http://docbook.org/ns/docbook}")
 _SHOWN_OF_BOOKS = frozenset({"alt", "title"})  # their other attributes are no data
+_MARKUP = re.compile(r"<(?:p|br|a(?=\s)|b|i|em|strong|div|span|ul|ol|li|img|h[1-6]|table|blockquote|pre|code)\b[^<>]*>")
 _TITLES = (".//{*}book-title", "{*}title", "{*}channel/{*}title", "{*}info/{*}title")
 
 
@@ -25,6 +28,9 @@ def xml(path: str, text: str) -> ParsedDocument:
     """Convert XML: titles of sections are headings, mixed content is running text, the rest ``name: value`` lines.
 
     What is not well-formed is kept as plain text. Entities of its own are not expanded: they may grow into gigabytes.
+
+    Raises:
+        InputError: A value is HTML that is nested too deep.
     """
     from lxml import etree  # few text files need it
 
@@ -70,8 +76,8 @@ def _blocks(root: _Element) -> Iterator[Block]:
             has_many = len(element.attrib) > 100  # the list of them that elements give takes quadratic time
             pairs = ((value.attrname, value) for value in attributes_of(element)) if has_many else element.items()
             shown = ((key, value) for key, value in pairs if value.strip() and (not is_book or key in _SHOWN_OF_BOOKS))
-            fields += [(f"{_local(key)}: {value}", line) for key, value in shown]
-            if value := " ".join((element.text or "").split()):
+            fields += [(f"{_local(key)}: {_value(value)}", line) for key, value in shown]
+            if value := _value(element.text or ""):
                 fields.append((f"{name}: {value}", line))
             elif len(element):
                 yield from _data(fields)
@@ -83,6 +89,13 @@ def _data(fields: list[tuple[str, int]]) -> Iterator[Block]:
     if fields:
         yield Block(0, "\n".join(text for text, _ in fields), (fields[0][1], fields[-1][1]), exact=False)
         fields.clear()
+
+
+def _value(text: str) -> str:
+    """Return a value in one line; of HTML, as feeds and exports have it, its words."""
+    if _MARKUP.search(text):
+        text = " ".join(block.text for block in html_blocks(text)[1])
+    return " ".join(text.split())
 
 
 def _is_mixed(element: _Element) -> bool:

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from pointsman.ingest.converters.office.archive import Archive, document_title, whole_number
 from pointsman.ingest.converters.office.list_numbers import ListNumbers
-from pointsman.ingest.converters.paragraphs import Paragraphs, mathml_text, superscript_mark
+from pointsman.ingest.converters.paragraphs import FORMS, Paragraphs, mathml_text, superscript_mark
 from pointsman.ingest.converters.web_page import html_blocks
 from pointsman.ingest.source_text import Block, ParsedDocument, Problem, clean, outline
 from pointsman.tools.errors import InputError
@@ -175,10 +175,6 @@ def _lists_of(archive: Archive, member: str) -> _Lists:
     return lists
 
 
-_ODF_FORMS = {  # by what the format of a number begins with; Word's names
-    "": "none", "1": "decimal", "a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman",
-    "а": "russianLower", "А": "russianUpper", "一": "chineseCounting", "①": "decimalEnclosedCircle",
-}  # fmt: skip
 _ODF_STYLE_NAME, _ODF_START, _ODF_OUTLINE = f"{_ODF['text']}style-name", f"{_ODF['text']}start-value", "Outline"
 _XML_ID = "{http://www.w3.org/XML/1998/namespace}id"
 
@@ -188,7 +184,7 @@ def _list_level(level: _Element) -> tuple[int, str, str]:
     last = whole_number(level, f"{_ODF['text']}level", 10)
     first = last - whole_number(level, f"{_ODF['text']}display-levels", last) + 1
     numbers = ".".join(f"%{number}" for number in range(first, last + 1))
-    return whole_number(level, _ODF_START, 9999), _ODF_FORMS.get(form[:1], "decimal"), f"{prefix}{numbers}{suffix}"
+    return whole_number(level, _ODF_START, 9999), FORMS.get(form[:1], "decimal"), f"{prefix}{numbers}{suffix}"
 
 
 def _raised_style(letters: _Element) -> set[str | None]:
