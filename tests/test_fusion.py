@@ -266,7 +266,6 @@ def test_what_lists_add_to_a_score_makes_it_up(method: str, weights: dict[str, f
 
 
 def test_a_spread_shared_by_embedders_without_any_is_one() -> None:
-    assert CosineSpread.shared([CosineSpread(0.2, 0.0), None, CosineSpread(0.4, 0.0)]) == CosineSpread(
-        pytest.approx(0.3), 1.0
-    )
+    shared_spread = CosineSpread.shared([CosineSpread(0.25, 0.0), None, CosineSpread(0.75, 0.0)])
+    assert shared_spread == CosineSpread(0.5, 1.0)
     assert CosineSpread.shared([None]) is None
