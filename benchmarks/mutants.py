@@ -48,7 +48,7 @@ AREAS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     ),
     "candidates": (
         ("candidates.py", "branches.py"),
-        ("workflow", "retrievers", "grouping", "policy", "strategies"),
+        ("workflow", "retrievers", "hybrid", "grouping", "policy", "strategies"),
     ),
     "filters": (
         ("conditions.py", "expressions.py", "mappings.py"),

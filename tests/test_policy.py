@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,17 @@ def test_the_weight_of_a_foreign_list_counts_beside_the_lists_of_our_own(method:
     assert keys(0.001)[: len(own_ranking)] == own_ranking
     ranking = dict(both.fused(method, SPREAD, {"table": 3.0}).ranking)
     assert ranking["z"] == pytest.approx(3 / 61)
+
+
+def test_what_holds_the_word_is_above_any_cosine() -> None:
+    candidates = pool(0.99)
+    assert [key for key, _ in candidates.fused("hybrid", SPREAD).ranking] == ["a", "b"]
+    holding_pool = replace(candidates, holders=["b"])
+    fused = holding_pool.fused("hybrid", SPREAD)
+    assert [key for key, _ in fused.ranking] == ["b", "a"]
+    assert [score for _, score in fused.ranking] == pytest.approx(
+        [sum(fused.share(name, [key], [1])[0] or 0.0 for name in candidates.lists) for key in ("b", "a")]
+    )
 
 
 class SourceOfDataset:
