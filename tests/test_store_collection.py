@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -11,10 +12,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import tantivy
 
 from pointsman.store.local.collection import Collection
 from pointsman.store.local.keyword import keyword_index
@@ -26,7 +29,7 @@ from pointsman.store.prepared_documents import Batch, Prepared, prepare
 from pointsman.tools.errors import CorruptStoreError, FormatVersionError, InputError, StoreError
 from pointsman.tools.system.replaced_files import replacing
 from pointsman.values.types import AddResult, Document
-from store_kit import DIMENSIONS, EMBEDDER, add, corpus, opened, sound, unit, units
+from store_kit import DIMENSIONS, EMBEDDER, WORDS, add, corpus, opened, sound, unit, units
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -670,6 +673,37 @@ def test_a_keyword_index_that_cannot_be_written_is_named_and_written_later(
     assert len(store.truth) == 5
     add(store, corpus(6)[5:])
     sound(store)
+    store.close()
+
+
+def test_an_index_that_was_read_through_links_is_written_in_its_own_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a folder could only be read, and no longer; whoever runs the tests may write everywhere."""
+    store = opened(tmp_path)
+    add(store, corpus(3))
+    store.close()
+    folders: list[str] = []
+
+    class ReadOnly:
+        @staticmethod
+        def open(path: str) -> tantivy.Index:
+            folders.append(path)
+            if path.startswith(str(tmp_path)):
+                raise OSError(errno.EROFS, "Read-only file system")
+            return tantivy.Index.open(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(keyword_index, "tantivy", SimpleNamespace(**{**vars(tantivy), "Index": ReadOnly}))
+        store = opened(tmp_path)
+        assert sorted(key for key, _ in store.keyword.search(" ".join(WORDS), 10)) == [1, 2, 3]
+    assert len(folders) == 2
+    add(store, corpus(6)[3:])
+    assert not Path(folders[1]).exists()
+    sound(store)
+    store.close()
+    store = opened(tmp_path)
+    assert sorted(key for key, _ in store.keyword.search(" ".join(WORDS), 10)) == [1, 2, 3, 4, 5, 6]
     store.close()
 
 
