@@ -300,6 +300,18 @@ def test_what_a_list_in_json_holds_most_says_what_a_record_is(text: str, expecte
     assert texts_and_lines("a.json", text) == expected
 
 
+@pytest.mark.parametrize(
+    ("endings", "text"),
+    [
+        (("geojson", "jsonld", "har"), '{"features": [{"名称": "站 0"}, {"名称": "站 1"}]}'),
+        (("jsonlines", "geojsonl", "ndjson"), '{"名称": "站 0"}\n{"名称": "站 1"}\n'),
+    ],
+)
+def test_other_names_of_json_are_known(endings: tuple[str, ...], text: str) -> None:
+    for ending in endings:
+        assert [document.text for document in sources(f"a.{ending}", text)] == ["名称: 站 0", "名称: 站 1"]
+
+
 @pytest.mark.parametrize("noise", ['{"a":', '{"a":[', '{"a": {"b": "x"}, "c":'])
 def test_objects_within_objects_cost_time_in_proportion(noise: str) -> None:
     depth = 400

@@ -118,6 +118,7 @@ _STARTS_OF_TEXT = {
 }
 _ALIASES = {
     "markdown": "md", "mdown": "md", "rest": "rst", "htm": "html", "xhtml": "html", "ndjson": "jsonl", "jsonc": "json",
+    "geojson": "json", "jsonld": "json", "har": "json", "jsonlines": "jsonl", "geojsonl": "jsonl",
     "text": "txt", "log": "txt", "mht": "mhtml", "fb2": "xml", "svg": "html", "asciidoc": "adoc", "ltx": "tex",
     "ical": "ics", "vcf": "ics", "vtt": "srt", "fodt": "odt", "fods": "ods", "fodp": "odp",
 }  # fmt: skip
