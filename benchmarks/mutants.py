@@ -1,10 +1,10 @@
 """Do the tests notice a wrong line: ``python benchmarks/mutants.py --seed 1 [--count 60] [--areas fusion,views]``.
 
 Each mutant is the package with one change, made by rule: a comparison that is turned or takes its border along, a
-constant that is another, a condition that is negated or an ``and`` that is an ``or``, a ``return`` of nothing. They are
-drawn by the seed, evenly over areas and rules; the tests that concern the area are run until the first fails. Prints
-those that no test kills, and ends with 1 if there are any. What means the same as before is in `EQUIVALENT`, with the
-reason, and another is drawn in its place.
+constant that is another, a condition that is negated or an ``and`` that is an ``or``, a ``return`` of nothing, or of
+True where it was False. They are drawn by the seed, evenly over areas and rules; the tests that concern the area are
+run until the first fails. Prints those that no test kills, and ends with 1 if there are any. What means the same as
+before is in `EQUIVALENT`, with the reason, and another is drawn in its place.
 """
 
 from __future__ import annotations
@@ -230,8 +230,8 @@ class _Sites(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Return(self, node: ast.Return) -> None:
-        if node.value is not None and ast.unparse(node.value) != "None":
-            self._add("return", node, "return None")
+        if node.value is not None and (text := ast.unparse(node.value)) != "None":
+            self._add("return", node, "return True" if text == "False" else "return None")
         self.generic_visit(node)
 
 

@@ -432,3 +432,8 @@ def test_a_receipt_knows_which_models_were_named() -> None:
     ]
     assert (digests[0], digests[3], digests[4]) == ("", "", "")
     assert len({*digests[:3]}) == 3
+
+
+def test_a_build_is_what_is_in_the_package_and_nothing_beside_it() -> None:
+    assert version_with_build() == version_with_build(Path(pointsman.__file__).parent)
+    assert version_with_build() != version_with_build(Path(pointsman.__file__).parents[1])

@@ -94,10 +94,9 @@ class StoreView(Store):
 
 def without_access(documents: Sequence[Document]) -> list[Document]:
     """Return documents without what they say about access."""
-    metadata_of_each = [
-        {name: value for name, value in document.metadata.items() if name != ACCESS} for document in documents
-    ]
     return [
-        Document(document.id, document.text, metadata)
-        for document, metadata in zip(documents, metadata_of_each, strict=True)
+        Document(
+            document.id, document.text, {name: value for name, value in document.metadata.items() if name != ACCESS}
+        )
+        for document in documents
     ]

@@ -79,7 +79,7 @@ class SourceBranch:
         absent_script: the share of documents below which words in a script are left out; 0 leaves none out.
     """
 
-    def __init__(self, reading: Reading, lists: tuple[bool, bool], absent_script: float = 0.0) -> None:
+    def __init__(self, reading: Reading, lists: tuple[bool, bool], absent_script: float) -> None:
         self.reading, self.name, self.absent_script = reading, reading.name, absent_script
         self.searches_words, self.searches_vectors = lists
         self.is_local = reading.is_local
