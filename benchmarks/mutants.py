@@ -93,6 +93,9 @@ EQUIVALENT: Final[Mapping[str, str]] = {
         "words_file.py: are_words_due: and changed_since(stored_sequence if «stored_sequence < sequence else 0, "
         "least_count) >= least_count: stored_sequence < sequence -> (stored_sequence <= sequence)"
     ): "two equal numbers are both 0 here",
+    "permissions.py: PermissionTable.__init__: self._sequence = -«1: 1 -> 2": "nothing has been read: it is below 0",
+    'receipts.py: _lacking: name: Calibration("") if getattr(reading.source, "is_view", «False) else fitted[name]: '
+    "False -> True": "whatever has a fitted calibration is a dataset, which has the attribute",
     "issuer_keys.py: IssuerKeys.__init__: self._is_fetching = «False: False -> True": (
         "no keys have been fetched yet, so that they are needed now either way"
     ),

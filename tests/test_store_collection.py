@@ -707,6 +707,16 @@ def test_an_index_that_was_read_through_links_is_written_in_its_own_folder(
     store.close()
 
 
+def test_an_index_that_was_closed_is_opened_again_by_a_search(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    add(store, corpus(3))
+    frequencies = store.keyword.frequencies(WORDS)
+    assert max(frequencies) > 0
+    store.keyword.close()
+    assert store.keyword.frequencies(WORDS) == frequencies
+    store.close()
+
+
 def test_dataset_that_can_still_only_be_read_says_so_again_and_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

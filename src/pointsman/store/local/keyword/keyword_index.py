@@ -470,13 +470,9 @@ class KeywordIndex:
         with self._guard:
             if self._writer is None:
                 if self._mirror is not None:
-                    self._index = None
                     self._drop_mirror()
-                    if (self._directory / "meta.json").exists():
-                        self._index = tantivy.Index.open(str(self._directory))
-                if self._index is None:
-                    files_and_locks.make_directory(self._directory)
-                    self._index = tantivy.Index(SCHEMA, path=str(self._directory))
+                    self._index = tantivy.Index.open(str(self._directory))
+                assert self._index is not None  # a missing or damaged index is not written to, but built
                 self._writer = self._index.writer(_HEAP_BYTES, 1)
                 self._writer.garbage_collect_files()  # after a kill, leftover delete files would block the writer
             return self._writer
