@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
 from office_files import zipped
@@ -102,3 +104,64 @@ def test_numbers_of_lists_in_word_are_read_in_the_letters_and_numerals_of_its_la
     numbers.levels["legal"] = {0: (1, form, text)}
     list_labels = [numbers.next("legal", 0) for _ in range(105)]
     assert [list_labels[number - 1] for number in (1, 10, 11, 20, 105)] == [f"{words} " for words in labels]
+
+
+def slide_text(*paragraphs: tuple[str, int, str], shapes: int = 1) -> str:
+    """The text of a slide with paragraphs: the kind of their numbers, with the first one, their level and words."""
+    from pptx import Presentation
+    from pptx.util import Cm
+
+    deck = Presentation()
+    slide = deck.slides.add_slide(deck.slide_layouts[6])
+    for _ in range(shapes):
+        frame = slide.shapes.add_textbox(0, 0, Cm(9), Cm(9)).text_frame
+        for number, (kind, level, words) in enumerate(paragraphs):
+            paragraph = frame.add_paragraph() if number else frame.paragraphs[0]
+            paragraph.text, paragraph.level = words, level
+            form, _, first = kind.partition(" ")
+            if form:
+                mark = paragraph._p.get_or_add_pPr().makeelement(f"{DRAWING}buAutoNum", {"type": form})
+                paragraph._p.get_or_add_pPr().append(mark)
+                if first:
+                    mark.set("startAt", first)
+    file = io.BytesIO()
+    deck.save(file)
+    (source,) = convert("a.pptx", file.getvalue())
+    assert isinstance(source, ParsedDocument)
+    return source.text.replace("\n\n", "|")
+
+
+DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "numbers"),
+    [
+        ("arabicPeriod", ["1.", "2."]),
+        ("arabicPlain 9", ["9", "10"]),
+        ("alphaLcParenR", ["a)", "b)"]),
+        ("alphaUcParenBoth", ["(A)", "(B)"]),
+        ("romanUcPeriod 3", ["III.", "IV."]),
+        ("circleNumDbPlain", ["①", "②"]),
+        ("ea1ChsPeriod", ["一.", "二."]),
+        ("", ["", ""]),
+    ],
+)
+def test_automatic_numbers_of_slides_are_read(kind: str, numbers: list[str]) -> None:
+    text = slide_text((kind, 0, "Билет"), (kind, 0, "票价"))
+    assert text == "|".join(
+        f"{number} {words}".strip() for number, words in zip(numbers, ("Билет", "票价"), strict=True)
+    )
+
+
+def test_automatic_numbers_go_on_over_inner_lists_and_begin_anew_after_other_text() -> None:
+    point, letter = "arabicPeriod", "alphaLcPeriod"
+    text = slide_text(
+        (point, 0, "A"), (letter, 1, "B"), (letter, 1, "C"), (point, 0, ""), (point, 0, "D"), (letter, 1, "E"),
+        ("", 0, "F"), (point, 0, "G"), (letter, 0, "H"),
+    )  # fmt: skip
+    assert text == "1. A|a. B|b. C|2. D|a. E|F|1. G|a. H"
+
+
+def test_each_shape_counts_its_own_paragraphs() -> None:
+    assert slide_text(("arabicPeriod", 0, "A"), ("arabicPeriod", 0, "B"), shapes=2) == "1. A|2. B|1. A|2. B"
