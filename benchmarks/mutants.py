@@ -48,7 +48,7 @@ AREAS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     ),
     "candidates": (
         ("candidates.py", "branches.py"),
-        ("workflow", "retrievers", "hybrid", "grouping", "policy", "strategies"),
+        ("workflow", "retrievers", "hybrid", "grouping", "policy", "strategies", "likelier_dataset"),
     ),
     "filters": (
         ("conditions.py", "expressions.py", "mappings.py"),
@@ -58,7 +58,7 @@ AREAS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ("views.py", "store_views.py", "local_view.py", "in_force.py"),
         ("versions", "views", "grouping"),
     ),
-    "receipts": (("receipts.py", "replaying.py"), ("replay", "history")),
+    "receipts": (("receipts.py", "replaying.py"), ("replay", "history", "verdicts", "unasked_calibration")),
     "access": (
         ("access/*.py", "permissions.py", "signature.py"),
         (
@@ -96,6 +96,19 @@ EQUIVALENT: Final[Mapping[str, str]] = {
     "permissions.py: PermissionTable.__init__: self._sequence = -«1: 1 -> 2": "nothing has been read: it is below 0",
     'receipts.py: _lacking: name: Calibration("") if getattr(reading.source, "is_view", «False) else fitted[name]: '
     "False -> True": "whatever has a fitted calibration is a dataset, which has the attribute",
+    'conditions.py: _literal: return "1e999" if «content > 0 else "-1e999": content > 0 -> (content >= 0)': (
+        "an infinite number is not 0"
+    ),
+    "fusion.py: _check_finite: for score, key in zip(scores, keys, strict=«True):: True -> False": (
+        "the scores are those of the keys"
+    ),
+    "receipts.py: Receipt.read: content = decompressor.decompress(_bytes_of(body), «10 * _LONGEST): 10 -> 11": (
+        "no receipt is so long"
+    ),
+    (
+        "word_query.py: WordQuery._top: if «len(hits) >= limit or count < depth:: len(hits) >= limit -> "
+        "(len(hits) > limit)"
+    ): "reading further finds nothing better",
     "issuer_keys.py: IssuerKeys.__init__: self._is_fetching = «False: False -> True": (
         "no keys have been fetched yet, so that they are needed now either way"
     ),

@@ -59,6 +59,12 @@ def test_the_weight_of_a_foreign_list_counts_beside_the_lists_of_our_own(method:
     assert ranking["z"] == pytest.approx(3 / 61)
 
 
+@pytest.mark.parametrize("weights", [None, {}, {"bm25": 1.0}, {"vector": 1.0}, {"bm25": 2.0, "vector": 0.5}])
+def test_the_evidence_of_candidates_is_their_calibrated_sum(weights: dict[str, float] | None) -> None:
+    candidates = pool(0.99)
+    assert candidates.evidence(SPREAD, weights) == dict(candidates.fused("hybrid", SPREAD, weights).ranking)
+
+
 def test_what_holds_the_word_is_above_any_cosine() -> None:
     candidates = pool(0.99)
     assert [key for key, _ in candidates.fused("hybrid", SPREAD).ranking] == ["a", "b"]
