@@ -101,7 +101,7 @@ def json_file(path: str, text: str) -> Iterator[ParsedDocument | Problem]:
         if labels:
             del reduce(getitem, labels[:-1], value)[labels[-1]]
             yield from records.surroundings(value, lines)
-        for number, (item, item_lines) in enumerate(zip(items, _item_lines(text, position), strict=False), start=1):
+        for number, (item, item_lines) in enumerate(zip(items, _item_lines(text, position), strict=True), start=1):
             if item is not None:
                 record = item if isinstance(item, dict) else {"": item}
                 yield from records.read(record, number, item_lines, is_shown=bool(labels))
@@ -417,15 +417,16 @@ class _Records:
 
         Without lines, the number is that of its line. Of one that is shown, all fields are text, whatever their names.
         """
-        id_field = next((name for name in ID_FIELDS if _is_id(record.get(name)) and not is_shown), None)
-        text_field = next((name for name in TEXT_FIELDS if _as_text(record.get(name)) and not is_shown), None)
+        id_names, text_names = ((), ()) if is_shown else (ID_FIELDS, TEXT_FIELDS)
+        id_field = next((name for name in id_names if _is_id(record.get(name))), None)
+        text_field = next((name for name in text_names if _as_text(record.get(name))), None)
         title = record.get(TITLE_FIELD)
         title = " ".join(clean(title).split()) if isinstance(title, str) else ""
         reserved_fields = {id_field, text_field, TITLE_FIELD}
         other_fields = {name: value for name, value in record.items() if name not in reserved_fields}
         if text_field:
             text = _as_text(record[text_field])
-        elif title and any(name in record for name in TEXT_FIELDS) and not is_shown:
+        elif title and any(name in record for name in text_names):
             text = title  # the text field exists but is empty, as in some records of collections
         else:
             is_row = self._kind in ("csv", "tsv")  # whose reader sees the id, too
